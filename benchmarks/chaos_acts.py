@@ -53,7 +53,7 @@ def judged(stage: Stage, span: Span, unserved: list[Violation]) -> tuple[Arrange
     arranged = arrange(read(stage.journal), stage.deeds)
     verdict = judge(arranged.entries, stage.jobs, span, stage.excuses)
     verdict.violations += unserved
-    verdict.violations += [Violation("nobody dies", span.stop, told) for told in stage.deaths]
+    verdict.violations += [Violation("nobody dies", span.stop, death) for death in stage.deaths]
     return arranged, verdict
 
 

@@ -120,16 +120,16 @@ class _Course:
         self._facts, self._config, self._span = facts, config, span
         began = facts.entries[0].at if facts.entries else span.start
         self._moments = tuple(_moments(config, min(began, span.start), facts.end))
-        self._told = [
-            _Report(told.at, told.event)
-            for told in of_kind(facts.entries, Reported)
-            if isinstance(told.event, Misfired) and told.event.job == config.job_name
+        self._reports = [
+            _Report(entry.at, entry.event)
+            for entry in of_kind(facts.entries, Reported)
+            if isinstance(entry.event, Misfired) and entry.event.job == config.job_name
         ]
 
     def judge(self, item: int, verdict: Verdict) -> Iterator[Violation]:
         """Yield what breaks a promise to one item, and count its targets."""
         runs = self._facts.runs_of.get((self._config.job_name, item), [])
-        reports = [told for told in self._told if item in told.event.items]
+        reports = [report for report in self._reports if item in report.event.items]
         targets = [slot for slot in self._moments if self._span.start < slot / 1000 <= self._span.stop]
         verdict.targets += len(targets)
         yield from self._windows(item, runs)
@@ -178,13 +178,13 @@ class _Course:
         """What an instance reports as missed it has not run on time, nor reported before."""
         on_time = {(one.instance, one.slot) for one in (run.begun for run in runs) if one.source is FireSource.CRON}
         reported = set[tuple[str, int]]()
-        for told in reports:
-            mine = {(told.event.instance, slot) for slot in self._moments if told.names(slot)}
-            if not told.event.cut_off:  # of which is told on top
+        for report in reports:
+            mine = {(report.event.instance, slot) for slot in self._moments if report.names(slot)}
+            if not report.event.cut_off:  # of which is told on top
                 for _, slot in sorted(mine & on_time):
-                    yield self._violation("true reports", told.at, item, slot, "is reported, and was run on time")
+                    yield self._violation("true reports", report.at, item, slot, "is reported, and was run on time")
                 for _, slot in sorted(mine & reported):
-                    yield self._violation("true reports", told.at, item, slot, "is reported twice")
+                    yield self._violation("true reports", report.at, item, slot, "is reported twice")
                 reported |= mine
 
     def _brought_to_an_end(

@@ -68,10 +68,16 @@ class Pen:
         """Note that a handler is over: ``completed`` or ``cut off``."""
         self._write("end", run=run, how=how)
 
-    def misfire(self, told: Misfired) -> None:
+    def misfire(self, event: Misfired) -> None:
         """Note that moments were reported as passed over."""
-        facts = {"first": told.first, "slot": told.slot, "items": told.items, "moments": told.moments, "why": told.why}
-        self._write("misfire", job=told.job, instance=told.instance, cut_off=told.cut_off, **facts)
+        facts = {
+            "first": event.first,
+            "slot": event.slot,
+            "items": event.items,
+            "moments": event.moments,
+            "why": event.why,
+        }
+        self._write("misfire", job=event.job, instance=event.instance, cut_off=event.cut_off, **facts)
 
     def _write(self, what: str, **facts: object) -> None:
         line = {"what": what, "at": self._clock.now(), "process": self._process, **facts}

@@ -167,8 +167,8 @@ async def switch_monitoring(stage: Stage, operator: Operator, job: JobConfig, rn
     await asyncio.sleep(rng.uniform(1, 10))
     await operator.configure(job.job_name, **before)
     until = stage.clock.now() + RECOVERED
-    untold = {"nothing lost", *NOT_RESCUED}
-    rules = frozenset({"one runner", "one run per slot", "fences grow", "window", *untold})
+    unreported = {"nothing lost", *NOT_RESCUED}
+    rules = frozenset({"one runner", "one run per slot", "fences grow", "window", *unreported})
     stage.excuses.append(Excuse("switch-monitoring", job.job_name, start, until, rules))
 
 

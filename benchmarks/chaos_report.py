@@ -73,8 +73,8 @@ def _runs(played: Played) -> Iterator[str]:
         name = config.job_name
         runs = [run for run in facts.runs if run.begun.job == name]
         sources, ends = Counter(run.begun.source for run in runs), Counter(run.how for run in runs)
-        told = [one.event for one in of_kind(facts.entries, Reported) if isinstance(one.event, Misfired)]
-        reports = [event for event in told if event.job == name]
+        events = [one.event for one in of_kind(facts.entries, Reported) if isinstance(one.event, Misfired)]
+        reports = [event for event in events if event.job == name]
         failover = "on" if config.failover else "off"
         yield f"\nJob {name}: {config.cron}, {config.sharding_total_count} items, failover {failover}"
         yield f"  runs                    {len(runs):>6}   {_listed(sources)}"
@@ -104,7 +104,7 @@ def verdict_of(played: Played) -> Iterator[str]:
         return
     yield f"Verdict: {len(verdict.violations)} VIOLATIONS"
     for violation in verdict.violations[:SHOWN]:
-        yield f"  {violation.told(played.span.start)}"
+        yield f"  {violation.line(played.span.start)}"
 
 
 def _gaps(facts: Facts, config: JobConfig, span: Span) -> Iterator[tuple[float, int]]:

@@ -44,9 +44,9 @@ def run_worker(load: Load, longest: float = LONGEST) -> Measured:
 
     Raises: RuntimeError when it fails.
     """
-    told = ask("benchmarks.worker", load, longest + 2 * (load.warm_up + load.seconds))
-    timers = told.pop("timers")
-    return Measured(**told, timers=timers and Measured(**timers))
+    measured = ask("benchmarks.worker", load, longest + 2 * (load.warm_up + load.seconds))
+    timers = measured.pop("timers")
+    return Measured(**measured, timers=timers and Measured(**timers))
 
 
 def _lateness(jobs: int, seconds: int, found: Measured, bare: Measured) -> Iterator[Figure]:

@@ -46,26 +46,28 @@ def measure(*, quick: bool) -> Iterator[Figure]:
 async def _look(server: Server, jobs: int, times: int, seconds: int) -> list[Figure]:
     case = f"{jobs:,} jobs × {ITEMS} items, {server.name}"
     async with filled(server, jobs) as (session, layouts):
-        told = []
+        figures = []
         for options, goal in (((), "< 2"), (("--json",), "< 2")):
             command = " ".join(("jobs", *options))
             took = [await asyncio.to_thread(_typed, server, jobs, options) for _ in range(times)]
-            told.append(Figure(NAME, case, f"aioelasticjob {command}: whole command, median", median(took), "s", goal))
+            figures.append(
+                Figure(NAME, case, f"aioelasticjob {command}: whole command, median", median(took), "s", goal)
+            )
         async with counted(HOST, server.port) as traffic:
             viewer = _Viewer(f"zk://{HOST}:{traffic.port}/operations")
             async with viewer.looking():
                 before = traffic.copy()
                 await asyncio.sleep(min(seconds, 5))
                 rest = traffic.since(before)
-                told.append(Figure(NAME, case, "live view, at rest: reads", rest.reads, "", "0"))
+                figures.append(Figure(NAME, case, "live view, at rest: reads", rest.reads, "", "0"))
                 begun = viewer.cpu
                 await _run(session, layouts, seconds)
                 share = (viewer.cpu - begun) / seconds
-        told.append(Figure(NAME, case, f"live view, each job every {EVERY} s: of one processor", 100 * share, "%"))
+        figures.append(Figure(NAME, case, f"live view, each job every {EVERY} s: of one processor", 100 * share, "%"))
         late = [1000 * (seen - float(written)) for written, seen in viewer.seen.items()]
-        told.append(Figure(NAME, case, "live view: a change is seen, median", median(late), "ms", "< 300"))
-        told.append(Figure(NAME, case, "live view: a change is seen, p99", percentile(late, 0.99), "ms", "< 300"))
-        return told
+        figures.append(Figure(NAME, case, "live view: a change is seen, median", median(late), "ms", "< 300"))
+        figures.append(Figure(NAME, case, "live view: a change is seen, p99", percentile(late, 0.99), "ms", "< 300"))
+        return figures
 
 
 @asynccontextmanager

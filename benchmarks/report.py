@@ -52,8 +52,8 @@ def show(figures: Sequence[Figure], console: Console) -> None:
 def save(figures: Sequence[Figure], file: Path, *, quick: bool) -> None:
     """Write JSON: when, whether it was a quick run, and every figure."""
     taken = datetime.now(UTC).isoformat(timespec="seconds")
-    told = {"taken": taken, "quick": quick, "figures": [asdict(one) for one in figures]}
-    file.write_text(json.dumps(told, indent=1) + "\n")
+    content = {"taken": taken, "quick": quick, "figures": [asdict(one) for one in figures]}
+    file.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def text(value: float) -> str:

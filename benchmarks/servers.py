@@ -55,8 +55,8 @@ class Server:
 
     def packets(self) -> int:
         """Return the frames received and sent so far, by the server's own count."""
-        told = self.monitor()
-        return int(told["zk_packets_received"]) + int(told["zk_packets_sent"])
+        counters = self.monitor()
+        return int(counters["zk_packets_received"]) + int(counters["zk_packets_sent"])
 
 
 @contextmanager

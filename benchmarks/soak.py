@@ -75,7 +75,7 @@ def play(directory: Path, *, seconds: float, seed: int) -> Soaked:
         soak = Soak(stage, attached, f"http://127.0.0.1:{console}/", seconds, random.Random(seed))
         span, unserved = asyncio.run(soak.play())
         arranged, verdict = judged(stage, span, unserved)
-        verdict.violations += [Violation("nobody dies", span.stop, told) for told in soak.ended()]
+        verdict.violations += [Violation("nobody dies", span.stop, death) for death in soak.ended()]
     examined = examine(soak.complaints(), deed_spans(stage.deeds), CAUSES)
     played = Played(seed, seconds, stage.jobs, stage, arranged, span, verdict, "Soak")
     memory = soak.memory

@@ -19,15 +19,19 @@ _numbers: Final = itertools.count()
 
 
 @contextmanager
-def noted(told: Mapping[str, Any], process: str = "", order: Mapping[str, Any] | None = None) -> Iterator[None]:
+def noted(context: Mapping[str, Any], process: str = "", order: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Note when an attempt of a run begins and how it ends: ``completed``, ``failed``, ``gave way`` or ``cut off``."""
     order = order or json.loads(os.environ[ORDER])
     process = process or os.environ[PROCESS]
     run, how = f"{os.getpid()}.{next(_numbers)}", "cut off"
-    items = told["shardingItems"] if "shardingItems" in told else [told["shardingItem"]]
-    fences = told.get("fences", {})
-    common: dict[str, object] = {"job": told["jobName"], "instance": told["instance"], "source": told["source"]}
-    common["slot"] = round(datetime.fromisoformat(told["fireTime"]).timestamp() * 1000)
+    items = context["shardingItems"] if "shardingItems" in context else [context["shardingItem"]]
+    fences = context.get("fences", {})
+    common: dict[str, object] = {
+        "job": context["jobName"],
+        "instance": context["instance"],
+        "source": context["source"],
+    }
+    common["slot"] = round(datetime.fromisoformat(context["fireTime"]).timestamp() * 1000)
     file = os.open(order["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def write(what: str, of: int, **facts: object) -> None:
@@ -37,8 +41,8 @@ def noted(told: Mapping[str, Any], process: str = "", order: Mapping[str, Any] |
 
     try:
         for item in items:
-            fence = fences.get(str(item), told["fence"])
-            write("begin", item, item=item, fence=fence, attempt=told["attempt"], **common)
+            fence = fences.get(str(item), context["fence"])
+            write("begin", item, item=item, fence=fence, attempt=context["attempt"], **common)
         try:
             yield
             how = "completed"

@@ -47,8 +47,8 @@ def _kinds(played: Played) -> Iterator[str]:
         mine = [run for run in runs if run.begun.job.rpartition("-")[0] == kind]
         late = [run.begun.at - run.begun.slot / 1000 for run in mine if run.begun.source is FireSource.CRON]
         ends = Counter(run.how for run in mine)
-        told = ", ".join(f"{count} {how}" for how, count in ends.most_common())
-        yield f"  {kind:<16}{len(mine):>6}{f'{median(late):.3f} s' if late else '':>14}  {told}"
+        outcomes = ", ".join(f"{count} {how}" for how, count in ends.most_common())
+        yield f"  {kind:<16}{len(mine):>6}{f'{median(late):.3f} s' if late else '':>14}  {outcomes}"
 
 
 def _memory(soaked: Soaked) -> Iterator[str]:

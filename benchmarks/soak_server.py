@@ -20,11 +20,11 @@ def application(order: dict[str, object]) -> web.Application:
     """Return a server that works for a moment at each request, and notes that in the order's journal."""
 
     async def work(request: web.Request) -> web.Response:
-        told = json.loads(request.headers["shardingContext"])
+        context = json.loads(request.headers["shardingContext"])
         try:
-            with noted(told, request.headers[PROCESS.replace("_", "-")], order):
+            with noted(context, request.headers[PROCESS.replace("_", "-")], order):
                 await asyncio.sleep(random.uniform(0.1, 0.8))
-                if request.path == "/flaky" and told["attempt"] < 3 and random.random() < 0.5:
+                if request.path == "/flaky" and context["attempt"] < 3 and random.random() < 0.5:
                     raise OnPurpose
         except OnPurpose:
             return web.Response(status=503, text="failed on purpose")

@@ -31,9 +31,9 @@ def measure(*, quick: bool) -> Iterator[Figure]:
             yield Figure(NAME, case, "write transactions per instance per fire", traffic.writes / fires, "", "2")
             interval = 2 if quick else 20
             traffic, _ = asyncio.run(_count(server, instances, interval, interval=interval))
-            told = f"per instance per interval (here {interval} s, by default 60), with counts published"
-            yield Figure(NAME, case, f"watch events {told}", traffic.events / instances, "", "constant")
-            yield Figure(NAME, case, f"reads {told}", traffic.reads / instances, "", "constant")
+            unit = f"per instance per interval (here {interval} s, by default 60), with counts published"
+            yield Figure(NAME, case, f"watch events {unit}", traffic.events / instances, "", "constant")
+            yield Figure(NAME, case, f"reads {unit}", traffic.reads / instances, "", "constant")
 
 
 async def _count(server: Server, instances: int, seconds: int, *, interval: int) -> tuple[Traffic, int]:

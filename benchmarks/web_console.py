@@ -79,11 +79,11 @@ async def _look(server: Server, jobs: int, times: int, seconds: int) -> list[Fig
     async with filled(server, jobs) as (session, _), _console(server) as visitor:
         while f"<b>{jobs}</b> all" not in (await visitor.get(f"{PAGE}?q=no such job"))[0]:
             await asyncio.sleep(0.1)
-        told = []
+        figures = []
         for path, what in ((PAGE, "first page"), (ALL, "all jobs on one page")):
             text, first = await visitor.get(path)
             again = [(await visitor.get(path))[1] for _ in range(times)]
-            told += [
+            figures += [
                 Figure(NAME, case, f"{what}: rows rendered for the first time", first, "ms", "< 200"),
                 Figure(NAME, case, f"{what}: median", median(again), "ms", "< 200"),
                 Figure(NAME, case, f"{what}: p95", percentile(again, 0.95), "ms", "< 200"),
@@ -91,13 +91,15 @@ async def _look(server: Server, jobs: int, times: int, seconds: int) -> list[Fig
             ]
         for path, what in ((PAGE, "first page"), (ALL, "all jobs on one page")):
             rate = await _idle(visitor, path, seconds)
-            told.append(Figure(NAME, case, f"{what} left open, nothing runs", rate, "KB/s", "< 50"))
+            figures.append(Figure(NAME, case, f"{what} left open, nothing runs", rate, "KB/s", "< 50"))
         late = await _late(visitor, session, times)
-        told.append(Figure(NAME, case, "a change in the registry is on the page, median", median(late), "ms", "< 300"))
-        told.append(
+        figures.append(
+            Figure(NAME, case, "a change in the registry is on the page, median", median(late), "ms", "< 300")
+        )
+        figures.append(
             Figure(NAME, case, "a change in the registry is on the page, p95", percentile(late, 0.95), "ms", "< 300")
         )
-        return told
+        return figures
 
 
 async def _idle(visitor: Visitor, page: str, seconds: float) -> float:
@@ -141,7 +143,7 @@ async def _console(server: Server) -> AsyncIterator[Visitor]:
             sys.executable, *words, stdout=PIPE, env={**os.environ, "COLUMNS": "300", "PYTHONUNBUFFERED": "1"}
         )
         try:
-            url, link = await _told(process)
+            url, link = await _address(process)
             async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
                 visitor = Visitor(http, url)
                 await visitor.sign_up(link)
@@ -151,7 +153,7 @@ async def _console(server: Server) -> AsyncIterator[Visitor]:
             await process.wait()
 
 
-async def _told(process: Process) -> tuple[str, str]:
+async def _address(process: Process) -> tuple[str, str]:
     assert process.stdout is not None
     line = (await process.stdout.readline()).decode()
     found = re.search(r"(http://[^/]+)(/welcome/\S+)", line)

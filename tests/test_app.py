@@ -523,9 +523,9 @@ def test_a_job_that_is_refused_while_running_takes_no_other_along(
             await broken.more(2)
 
     asyncio.run(main())
-    told = [record.getMessage() for record in caplog.records if "not permitted" in record.getMessage()]
-    assert len(told) == 1
-    assert "/job/execution/0" in told[0]
+    messages = [record.getMessage() for record in caplog.records if "not permitted" in record.getMessage()]
+    assert len(messages) == 1
+    assert "/job/execution/0" in messages[0]
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "running"])

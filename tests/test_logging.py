@@ -64,11 +64,11 @@ def test_a_line_for_programs_is_one_object_with_the_fields_and_the_stack() -> No
         record.exc_info = (ValueError, error, error.__traceback__)
     line = our_logging.JsonFormatter().format(record)
     assert "\n" not in line
-    told = json.loads(line)
-    assert (told["level"], told["logger"], told["message"]) == ("ERROR", "aioelasticjob.x", "täglich failed")
-    assert (told["job"], told["items"]) == ("täglich", [1, 2])
-    assert told["stack"].endswith("ValueError: oops")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", told["time"])
+    fields = json.loads(line)
+    assert (fields["level"], fields["logger"], fields["message"]) == ("ERROR", "aioelasticjob.x", "täglich failed")
+    assert (fields["job"], fields["items"]) == ("täglich", [1, 2])
+    assert fields["stack"].endswith("ValueError: oops")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", fields["time"])
 
 
 @pytest.fixture

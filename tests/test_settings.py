@@ -37,7 +37,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write
 
 
-def told(file: Path | str | None, **options: bool) -> list[str]:
+def mistakes_in(file: Path | str | None, **options: bool) -> list[str]:
     return [str(mistake) for mistake in examine(file, **options)[1]]
 
 
@@ -222,11 +222,11 @@ jobs:
 """
 
 
-def test_every_mistake_is_told_with_its_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIOELASTICJOB_MAX_RETRIES", "many")
     monkeypatch.setenv("AIOELASTICJOB_JOBS__REPORT__MISFIRE", "perhaps")
     monkeypatch.setenv("AIOELASTICJOB_JOBS__X", "1")
-    places = [line.split(" = ")[0].split(": ")[:2] for line in told(write(WRONG))]
+    places = [line.split(" = ")[0].split(": ")[:2] for line in mistakes_in(write(WRONG))]
     assert [f"{place.removeprefix('jobs.yaml:')} {setting}" for place, setting in places] == [
         "1 registy",
         "2 session_timeout",
@@ -290,7 +290,7 @@ def test_every_mistake_is_told_with_its_line(write: Write, monkeypatch: pytest.M
     ],
 )
 def test_a_mistake_says_what_would_be_right(text: str, says: str, write: Write) -> None:
-    (first, *_) = told(write(text))
+    (first, *_) = mistakes_in(write(text))
     assert says in first
     with pytest.raises(WrongSettings) as caught:
         load("jobs.yaml")
@@ -307,7 +307,7 @@ def test_somebodys_broken_kind_is_no_mistake_of_other_jobs(
         raise ModuleNotFoundError("No module named 'theirs'")
 
     monkeypatch.setattr(kinds, "entry_points", lambda group: [SimpleNamespace(name="theirs", load=load)])
-    mistakes = told(write(f"registry: embedded://\njobs:\n  report: {job}\n  other: {{kind: theirs}}\n"))
+    mistakes = mistakes_in(write(f"registry: embedded://\njobs:\n  report: {job}\n  other: {{kind: theirs}}\n"))
     assert [one for one in mistakes if "jobs.report" in one and "must be a mapping" not in one] == []
     assert mistakes[-1] == (
         "jobs.yaml:4: jobs.other.kind = 'theirs': cannot be loaded: ModuleNotFoundError: No module named 'theirs'"
@@ -316,7 +316,7 @@ def test_somebodys_broken_kind_is_no_mistake_of_other_jobs(
 
 def test_a_wrong_name_hides_no_other_mistake(write: Write) -> None:
     jobs = 'jobs:\n  "a b": {kind: script, command: echo, time_zone: Europe/Berln, cron: "0 0 3 * * ?"}\n'
-    name, zone = told(write(f"registry: embedded://\n{jobs}"))
+    name, zone = mistakes_in(write(f"registry: embedded://\n{jobs}"))
     assert "jobs.a b = 'a b': must be 1 to 200 letters" in name
     assert "jobs.a b.time_zone = 'Europe/Berln': there is no such time zone: did you mean 'Europe/Berlin'?" in zone
 
@@ -333,26 +333,26 @@ def test_a_wrong_name_hides_no_other_mistake(write: Write) -> None:
     ],
 )
 def test_toml_has_lines_too(text: str, says: str, write: Write) -> None:
-    (first,) = told(write(text, "jobs.toml"))
+    (first,) = mistakes_in(write(text, "jobs.toml"))
     assert first.startswith(says)
 
 
 def test_a_file_that_is_none_says_so(write: Write) -> None:
     Path("latin.yaml").write_bytes("a: ä".encode("latin-1"))
     Path("place.yaml").mkdir()
-    assert told("jobs.ini") == ["jobs.ini: must end in .yaml, .yml, .json, .toml"]
-    assert told("gone.yaml") == ["gone.yaml: cannot be read: No such file or directory"]
-    assert told("place.yaml") == ["place.yaml: cannot be read: Is a directory"]
-    assert told("latin.yaml") == ["latin.yaml: is no UTF-8: byte 3"]
-    assert told(write("")) == []
-    assert told(write("jobs:\n  a:\n")) == []
-    assert told(write('{"jobs": {"a": {"cron": "@daily"}}}', "jobs.json")) == []
+    assert mistakes_in("jobs.ini") == ["jobs.ini: must end in .yaml, .yml, .json, .toml"]
+    assert mistakes_in("gone.yaml") == ["gone.yaml: cannot be read: No such file or directory"]
+    assert mistakes_in("place.yaml") == ["place.yaml: cannot be read: Is a directory"]
+    assert mistakes_in("latin.yaml") == ["latin.yaml: is no UTF-8: byte 3"]
+    assert mistakes_in(write("")) == []
+    assert mistakes_in(write("jobs:\n  a:\n")) == []
+    assert mistakes_in(write('{"jobs": {"a": {"cron": "@daily"}}}', "jobs.json")) == []
 
 
 def test_scripts_of_other_hosts_are_not_looked_for_if_asked(write: Write) -> None:
     file = write("jobs: {a: {kind: script, command: no-such-program, cron: x}}")
-    assert len(told(file)) == 2
-    assert len(told(file, elsewhere=True)) == 1
+    assert len(mistakes_in(file)) == 2
+    assert len(mistakes_in(file, elsewhere=True)) == 1
 
 
 def test_merged_mappings_keep_what_goes_before(write: Write) -> None:
@@ -364,7 +364,7 @@ def test_merged_mappings_keep_what_goes_before(write: Write) -> None:
     assert [(job.cron, job.per) for job in app.jobs] == [("@daily", "instance"), ("@hourly", "instance")]
 
 
-def test_a_name_without_a_job_is_told_before_anything_runs(write: Write) -> None:
+def test_a_name_without_a_job_is_reported_before_anything_runs(write: Write) -> None:
     import anyio
 
     app = ElasticJob("embedded://")
@@ -480,6 +480,6 @@ def test_a_mistake_in_access_is_shown_without_the_secret(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"AIOELASTICJOB_{name}", value)
-    found = told(write(text))
+    found = mistakes_in(write(text))
     assert any(mistake in one for one in found), found
     assert "8765" not in "".join(found)

@@ -467,12 +467,12 @@ def test_a_server_that_is_stopped_in_its_tracks_is_waited_for(
 
 
 @pytest.mark.process
-def test_what_stands_in_the_way_later_is_told_once_and_ends_nothing(
+def test_what_stands_in_the_way_later_is_logged_once_and_ends_nothing(
     registry: SharedRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "aioelasticjob.addresses")
 
-    def told() -> list[str]:
+    def reasons() -> list[str]:
         return [record.reason for record in caplog.records if record.name == "aioelasticjob.addresses"]  # type: ignore[attr-defined]
 
     async def main() -> None:
@@ -482,7 +482,7 @@ def test_what_stands_in_the_way_later_is_told_once_and_ends_nothing(
             foreign.write_text("Dear diary")
             registry.kill()
             with anyio.fail_after(TIMEOUT):
-                while not told():
+                while not reasons():
                     await anyio.sleep(0.02)  # the keeper logs, and tells nobody else
             await anyio.sleep(0.5)
             foreign.unlink()
@@ -491,5 +491,5 @@ def test_what_stands_in_the_way_later_is_told_once_and_ends_nothing(
             assert session.incarnation == incarnation
 
     anyio.run(main)
-    (reason,) = told()
+    (reason,) = reasons()
     assert "another program (diary.txt)" in reason

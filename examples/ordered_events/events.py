@@ -78,9 +78,9 @@ def through() -> int:
 
 async def main() -> None:
     """Book everything, and show the balances."""
-    with app.events() as told:
+    with app.events() as stream:
         async with app.running():
-            async for event in told:
+            async for event in stream:
                 if isinstance(event, Flowed) and through() == len(LOG):
                     break
     for account, cents in sorted(BALANCES.items()):

@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.zookeeper, pytest.mark.process]
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_benchmark_runs_and_tells_its_figures(name: str, tmp_path: Path) -> None:
-    told = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "benchmarks", name, "--quick", "--json", str(told)]
+    file = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "benchmarks", name, "--quick", "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    figures = json.loads(told.read_text())["figures"]
+    figures = json.loads(file.read_text())["figures"]
     assert figures
     assert all(isinstance(figure["value"], int | float) and figure["value"] >= 0 for figure in figures)
     assert figures[0]["case"] in done.stdout

@@ -44,7 +44,7 @@ def misfire(at: float, slot: float, moments: int, process: str = "a", cut_off: s
     """Return the word that as many moments up to ``slot`` were missed."""
     newest = round((T + slot) * 1000)
     first = newest - 3000 * (moments - 1)
-    return Reported(T + at, process, HOST, Misfired("job", process, first, newest, (0,), moments, "told", cut_off))
+    return Reported(T + at, process, HOST, Misfired("job", process, first, newest, (0,), moments, "late", cut_off))
 
 
 def died(at: float, process: str = "a") -> Stopped:
@@ -109,13 +109,13 @@ def test_a_report_answers_for_the_moments_that_it_names() -> None:
     assert rules(verdict(RESCUED, run(1, 9, 9.5), misfire(9, 6, 1))) == {"nothing lost"}
 
 
-def test_what_was_missed_may_be_run_later_and_be_told_of_by_whoever_holds_the_item_then() -> None:
+def test_what_was_missed_may_be_run_later_and_be_reported_by_the_next_holder_of_the_item() -> None:
     rerun = run(2, 6.5, 7, slot=6, source=MISFIRE)
     assert not verdict(RESCUED, run(1, 3, 6.4), misfire(6.4, 6, 1), rerun, *PEACE[4:]).violations
     assert not verdict(RESCUED, misfire(3, 3, 1), misfire(6, 6, 2, "b"), run(3, 9, 9.5, process="b")).violations
 
 
-def test_where_failover_is_off_a_cut_off_run_is_told_of() -> None:
+def test_where_failover_is_off_a_cut_off_run_is_reported() -> None:
     later = [*run(2, 6, 7, process="b"), *run(3, 9, 9.5, process="b")]
     assert not verdict(PLAIN, run(1, 3), died(4), misfire(5, 3, 1, "b", cut_off="a"), later).violations
     assert not verdict(PLAIN, run(1, 3, 4, how="cut off"), later).violations
@@ -202,17 +202,17 @@ def test_what_is_written_is_read_and_the_rest_follows_from_what_was_done(tmp_pat
     first = pen.begin(context(3000))
     other.begin(context(6000))
     pen.end(first, "completed")
-    pen.misfire(Misfired("job", "a-1", 3000, 6000, (0,), 2, "told"))
+    pen.misfire(Misfired("job", "a-1", 3000, 6000, (0,), 2, "late"))
     written = read(tmp_path / "journal")
-    begun, second, finished, told = written
+    begun, second, finished, reported = written
     assert isinstance(begun, Begun)
     assert (begun.run, begun.process, begun.slot, begun.fence, begun.source) == (1, "a", 3000, 42, CRON)
     assert isinstance(second, Begun)
     assert (second.run, second.process) == (2, "b")
     assert isinstance(finished, Finished)
     assert (finished.run, finished.how) == (1, "completed")
-    assert isinstance(told, Reported)
-    assert told.event == Misfired("job", "a-1", 3000, 6000, (0,), 2, "told")
+    assert isinstance(reported, Reported)
+    assert reported.event == Misfired("job", "a-1", 3000, 6000, (0,), 2, "late")
     death = Stopped(clock.now(), "b", HOST, "crashed")
     assert arrange(written, [death]).entries[-1] == Finished(death.at, 2, "crashed")
 

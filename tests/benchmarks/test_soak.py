@@ -44,7 +44,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told(**changes: object) -> dict[str, Any]:
+def context_fields(**changes: object) -> dict[str, Any]:
     return {**json.loads(described(of_item())), "fence": 7, **changes}
 
 
@@ -59,11 +59,11 @@ def test_there_are_a_hundred_jobs_of_all_kinds_with_and_without_failover(journal
 
 
 def test_a_run_is_written_down_as_it_ends(journal: Path) -> None:
-    with noted(told()):
+    with noted(context_fields()):
         pass
-    with pytest.raises(ValueError, match="wrong"), noted(told(fence=8)):
+    with pytest.raises(ValueError, match="wrong"), noted(context_fields(fence=8)):
         raise ValueError("wrong")
-    with pytest.raises(asyncio.CancelledError), noted(told(fence=9)):
+    with pytest.raises(asyncio.CancelledError), noted(context_fields(fence=9)):
         raise asyncio.CancelledError
     entries = read(journal)
     assert [one.how for one in entries if isinstance(one, Finished)] == ["completed", "failed", "cut off"]
@@ -73,9 +73,9 @@ def test_a_run_is_written_down_as_it_ends(journal: Path) -> None:
 
 
 def test_a_further_attempt_belongs_to_the_run_which_ends_with_it(journal: Path) -> None:
-    with pytest.raises(ValueError, match="wrong"), noted(told()):
+    with pytest.raises(ValueError, match="wrong"), noted(context_fields()):
         raise ValueError("wrong")
-    with noted(told(attempt=2)):
+    with noted(context_fields(attempt=2)):
         pass
     assert Counter(type(entry) for entry in read(journal)) == {Begun: 1, Attempted: 1, Finished: 1}
     assert [one.how for one in read(journal) if isinstance(one, Finished)] == ["completed"]
@@ -105,7 +105,7 @@ def test_a_stream_that_gave_way_is_gone_on_with(journal: Path) -> None:
 
 
 def test_a_script_writes_its_run_down(journal: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.soak_script", json.dumps(told())]
+    command = [sys.executable, "-m", "benchmarks.soak_script", json.dumps(context_fields())]
     subprocess.run(command, cwd=ROOT, env=dict(os.environ), check=True, timeout=60)
     assert [type(entry) for entry in read(journal)] == [Begun, Finished]
 
@@ -113,7 +113,7 @@ def test_a_script_writes_its_run_down(journal: Path) -> None:
 def test_the_server_writes_a_request_down(journal: Path) -> None:
     async def ask() -> None:
         order = json.loads(os.environ[ORDER])
-        headers = {"shardingContext": json.dumps(told(attempt=3)), PROCESS.replace("_", "-"): "worker-3.2"}
+        headers = {"shardingContext": json.dumps(context_fields(attempt=3)), PROCESS.replace("_", "-"): "worker-3.2"}
         async with TestServer(application(order)) as server, ClientSession(headers=headers) as client:
             assert (await client.get(server.make_url("/flaky"))).status == 200
 

@@ -25,7 +25,7 @@ def test_every_command_has_help(command: Command, name: str) -> None:
         assert "Usage:" in result.stdout
 
 
-def test_the_version_is_told(command: Command) -> None:
+def test_the_version_is_printed(command: Command) -> None:
     result = command("--version")
     assert result.exit_code == 0
     assert result.stdout.startswith("aioelasticjob ")
@@ -42,15 +42,17 @@ def test_a_wrong_use_is_exit_code_2(command: Command, arguments: tuple[str, ...]
 
 def modules_after(program: str) -> set[str]:
     """Return the modules that a program of its own process has imported."""
-    told = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{program}"
-    return set(subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False).stderr.split())
+    script = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{program}"
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr.split()
+    )
 
 
 def test_whoever_only_looks_does_not_wait_for_what_runs_jobs() -> None:
-    told = modules_after("from aioelasticjob.cli.application import COMMANDS; COMMANDS['jobs'].load('jobs')")
+    modules = modules_after("from aioelasticjob.cli.application import COMMANDS; COMMANDS['jobs'].load('jobs')")
     heavy = ("aioelasticjob.app", "aioelasticjob.running", "aioelasticjob.settings", "aioelasticjob.demo", "sqlalchemy")
-    assert not {name for name in told if name.startswith(heavy)}
-    assert "aioelasticjob.operations" in told
+    assert not {name for name in modules if name.startswith(heavy)}
+    assert "aioelasticjob.operations" in modules
 
 
 SPEAKS = {"aiohttp", "aioelasticjob.config", "aioelasticjob.operations", "aioelasticjob.registry", "aiozk", "anyio"}

@@ -20,9 +20,9 @@ def test_a_terminal_obeys_no_text_of_others() -> None:
     console = SafeConsole(file=io.StringIO(), force_terminal=True, color_system=None, width=100)
     for one in (Text(HOSTILE), rows, Group(Text(HOSTILE, style="bold"), HOSTILE)):
         console.print(one, markup=False)
-    told = console.file.getvalue()  # type: ignore[attr-defined]
-    assert not set(told) & set("\x1b\x07\x9b\r\x7f")
-    assert "a␛[2J␛]0;owned" in told
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    assert not set(output) & set("\x1b\x07\x9b\r\x7f")
+    assert "a␛[2J␛]0;owned" in output
 
 
 def test_colours_of_our_own_stay() -> None:
@@ -34,7 +34,7 @@ def test_colours_of_our_own_stay() -> None:
 def test_errors_and_results_go_that_way(capsys: pytest.CaptureFixture[str]) -> None:
     out().print(Text(HOSTILE))
     print_error(HOSTILE)
-    told = capsys.readouterr()
-    assert "\x1b[2J" not in told.out + told.err
-    assert "␛[2J" in told.out
-    assert "␛[2J" in told.err
+    captured = capsys.readouterr()
+    assert "\x1b[2J" not in captured.out + captured.err
+    assert "␛[2J" in captured.out
+    assert "␛[2J" in captured.err

@@ -23,11 +23,11 @@ def test_the_sentence_and_the_next_fires_are_shown(command: Command) -> None:
 def test_programs_get_json(command: Command) -> None:
     before = SystemClock().now()
     result = command("cron", "@daily", "-z", "Asia/Tokyo", "-n", "2", "--json")
-    told = json.loads(result.stdout)
-    assert (told["cron"], told["timeZone"], told["dst"]) == ("@daily", "Asia/Tokyo", "cron")
-    assert told["sentence"] == "At 00:00:00, Asia/Tokyo"
+    printed = json.loads(result.stdout)
+    assert (printed["cron"], printed["timeZone"], printed["dst"]) == ("@daily", "Asia/Tokyo", "cron")
+    assert printed["sentence"] == "At 00:00:00, Asia/Tokyo"
     possible = [fire_times("@daily", "Asia/Tokyo", moment(now), 2) for now in (before, SystemClock().now())]
-    assert told["fires"] in [[fire.isoformat() for fire in fires] for fires in possible]
+    assert printed["fires"] in [[fire.isoformat() for fire in fires] for fires in possible]
 
 
 def test_the_rule_for_daylight_saving_can_be_chosen(command: Command) -> None:

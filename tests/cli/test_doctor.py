@@ -56,10 +56,10 @@ def test_something_that_only_deserves_a_look_is_exit_code_3(
     monkeypatch.setenv("AIOELASTICJOB_REGISTRY", f"zk://{embedded.address}/shop")
     result = command("doctor", "--session-timeout", "2s", "--timeout", "60", "--json")
     assert result.exit_code == 3
-    told = json.loads(result.stdout)
-    assert (told["registry"], told["verdict"]) == (f"zk://{embedded.address}/shop", "warning")
-    assert [finding["topic"] for finding in told["findings"]] == TOPICS
-    (worst,) = (finding for finding in told["findings"] if finding["verdict"] != "good")
+    printed = json.loads(result.stdout)
+    assert (printed["registry"], printed["verdict"]) == (f"zk://{embedded.address}/shop", "warning")
+    assert [finding["topic"] for finding in printed["findings"]] == TOPICS
+    (worst,) = (finding for finding in printed["findings"] if finding["verdict"] != "good")
     assert worst["topic"] == "four-letter words"
     assert worst["advice"].startswith("Write 4lw.commands.whitelist=")
 

@@ -53,21 +53,21 @@ def test_the_number_of_attempts_is_said_if_there_was_more_than_one(store: str) -
     asyncio.run(add())
     (line,) = command("list", "-s", store, "--item", "7").stdout.splitlines()
     assert line.endswith("  3 attempts")
-    told = json.loads(command("list", "-s", store, "--item", "7", "--json").stdout)
-    assert [run["attempts"] for run in told["runs"]] == [3]
+    printed = json.loads(command("list", "-s", store, "--item", "7", "--json").stdout)
+    assert [run["attempts"] for run in printed["runs"]] == [3]
     assert "attempts" not in command("list", "-s", store, "--item", "0").stdout
 
 
 def test_filters_pages_and_json(store: str) -> None:
-    told = json.loads(command("list", "-s", store, "--limit", "2", "--json").stdout)
-    assert [run["outcome"] for run in told["runs"]] == ["running", "failed"]
-    rest = json.loads(command("list", "-s", store, "--after", told["next"], "--json").stdout)
+    printed = json.loads(command("list", "-s", store, "--limit", "2", "--json").stdout)
+    assert [run["outcome"] for run in printed["runs"]] == ["running", "failed"]
+    rest = json.loads(command("list", "-s", store, "--after", printed["next"], "--json").stdout)
     assert [(run["outcome"], run["taskId"][:6]) for run in rest["runs"]] == [("completed", "report")]
     assert rest["next"] is None
     for options in (["--outcome", "failed"], ["--text", "NO LUCK"], ["--since", "2027-01-15T08:00:01+00:00"]):
-        told = json.loads(command("list", "-s", store, "--json", *options).stdout)
-        assert "failed" in [run["outcome"] for run in told["runs"]]
-        assert len(told["runs"]) < 3
+        printed = json.loads(command("list", "-s", store, "--json", *options).stdout)
+        assert "failed" in [run["outcome"] for run in printed["runs"]]
+        assert len(printed["runs"]) < 3
     assert "no such runs" in command("list", "-s", store, "--job", "other").stdout
 
 

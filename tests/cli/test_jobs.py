@@ -220,16 +220,16 @@ def test_job_shows_who_holds_and_runs_what(address: str, command: Command) -> No
 
 def test_job_as_json_has_everything(address: str, command: Command) -> None:
     code, said, _ = observed(address, command, "job", "report", "--json")
-    told = json.loads(said)
+    printed = json.loads(said)
     assert code == 0
-    assert told["config"]["shardingItemParameters"] == {"0": "Beijing"}
-    (instance,) = told["instances"]
-    assert (instance["id"], instance["holds"]) == (told["leader"], [0, 1, 2])
-    assert told["items"][1]["runner"] == told["leader"]
-    assert told["items"][1]["record"]["completed"] is False
-    assert told["items"][1]["runningSince"].endswith("+00:00")
-    assert told["servers"] == [
-        {**told["servers"][0], "ip": "127.0.0.1", "disabled": False, "paused": False, "instances": 1}
+    assert printed["config"]["shardingItemParameters"] == {"0": "Beijing"}
+    (instance,) = printed["instances"]
+    assert (instance["id"], instance["holds"]) == (printed["leader"], [0, 1, 2])
+    assert printed["items"][1]["runner"] == printed["leader"]
+    assert printed["items"][1]["record"]["completed"] is False
+    assert printed["items"][1]["runningSince"].endswith("+00:00")
+    assert printed["servers"] == [
+        {**printed["servers"][0], "ip": "127.0.0.1", "disabled": False, "paused": False, "instances": 1}
     ]
 
 
@@ -240,12 +240,12 @@ def test_an_instance_that_finishes_before_it_leaves_is_shown_as_leaving(address:
             status = await eventually(there.status, lambda now: all(one.leaving for one in now.instances))
             assert (status.leader, status.state, len(status.instances)) == (None, "running", 1)
             table = await asyncio.to_thread(command, "job", "report", "--registry", address)
-            told = await asyncio.to_thread(command, "job", "report", "--json", "--registry", address)
-            return table.stdout, told.stdout
+            as_json = await asyncio.to_thread(command, "job", "report", "--json", "--registry", address)
+            return table.stdout, as_json.stdout
 
-    table, told = asyncio.run(main())
+    table, as_json = asyncio.run(main())
     assert any("127.0.0.1@-@" in line and "leaving" in line for line in table.splitlines())
-    assert [one["leaving"] for one in json.loads(told)["instances"]] == [True]
+    assert [one["leaving"] for one in json.loads(as_json)["instances"]] == [True]
 
 
 def test_a_job_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:

@@ -109,9 +109,9 @@ def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus
             "pausedIn": ["report"],
             "runs": [],
         }
-        told = json.loads(said(typed("job", "report", "--json")))
-        assert told["paused"]
-        assert [told["servers"][0][name] for name in ("paused", "disabledInAllJobs", "pausedInAllJobs")] == [
+        printed = json.loads(said(typed("job", "report", "--json")))
+        assert printed["paused"]
+        assert [printed["servers"][0][name] for name in ("paused", "disabledInAllJobs", "pausedInAllJobs")] == [
             True,
             True,
             False,
@@ -139,9 +139,9 @@ def test_servers_are_listed_with_what_was_said_about_them(
         line = " ".join(said(typed("servers")).splitlines()[-1].split())
         assert line == "10.0.0.5 alpha 1 1 1 disabled in all jobs; paused by itself in report"
         typed("pause", "report")
-        told = said(typed("job", "report"))
-        assert "the whole job is paused: nothing is run until it is resumed" in told
-        assert "server 10.0.0.5 alpha is paused and disabled in all jobs" in told
+        printed = said(typed("job", "report"))
+        assert "the whole job is paused: nothing is run until it is resumed" in printed
+        assert "server 10.0.0.5 alpha is paused and disabled in all jobs" in printed
 
     desk(scene)
 
@@ -181,7 +181,7 @@ def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command],
     change = ("set", "report", "cron=0 0 3 * * ?", "time_zone=Europe/Berlin", "shardingTotalCount=3")
 
     def scene(typed: Command) -> None:
-        told = " ".join(said(typed(*change, "--dry-run")).split())
+        printed = " ".join(said(typed(*change, "--dry-run")).split())
         for words in (
             "cron '0 0 2 * * ?' → '0 0 3 * * ?'",
             "sharding_total_count 2 → 3",
@@ -189,7 +189,7 @@ def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command],
             f"item 2 new → {ME}",
             "nothing was written",
         ):
-            assert words in told
+            assert words in printed
         assert 'configVersion": 0' in said(typed("job", "report", "--json"))
         assert "report: cron: '0 0 2 * * ?' → '0 0 3 * * ?'; time_zone:" in said(typed(*change))
         assert "is configured so already" in said(typed(*change))
@@ -316,9 +316,9 @@ def test_the_last_run_and_what_is_odd_are_shown(
         assert "waiting, 1 orphaned, 1 misfired" in line
         assert " ago (1,500 ms)" in line
         assert "failed" in line
-        told = said(typed("job", "report"))
-        assert "in the last interval 0 runs succeeded and 3 failed" in told
-        assert f"offset page {'7' * 25}… (55 characters)" in told
+        printed = said(typed("job", "report"))
+        assert "in the last interval 0 runs succeeded and 3 failed" in printed
+        assert f"offset page {'7' * 25}… (55 characters)" in printed
         (shown,) = json.loads(said(typed("job", "report", "--json")))["items"]
         assert shown["offset"] == "page " + "7" * 50
 

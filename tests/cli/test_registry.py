@@ -107,7 +107,7 @@ def test_a_registry_goes_by_its_name(
         ('[a]\nregistry = "zk://h"', ("-p", "a", "-r", "zk://g"), "give either a profile or a registry"),
     ],
 )
-def test_wrong_profiles_are_named_and_no_secret_is_told(
+def test_wrong_profiles_are_named_and_no_secret_is_shown(
     profiles: Callable[[str], Path], command: Command, text: str, options: tuple[str, ...], said: str
 ) -> None:
     file = profiles(text)

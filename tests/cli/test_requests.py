@@ -114,10 +114,10 @@ def test_an_expired_request_says_so(ask: Ask) -> None:
 def test_requests_are_listed_paused_and_cancelled(ask: Ask) -> None:
     assert "nothing was asked" in said(ask("requests", "report"))
     said(ask("trigger", "report", "--in", "2h", "--expires", "1h", "--id", "later", "--parameter", '{"a": 1}'))
-    (told,) = json.loads(said(ask("requests", "report", "--json")))
-    assert (told["state"], told["parameter"], told["items"]) == ("planned", '{"a": 1}', None)
-    assert told["expires"] > told["at"] > told["asked"]
-    assert {told[name][-6:] for name in ("expires", "at", "asked")} == {"+08:00"}
+    (request,) = json.loads(said(ask("requests", "report", "--json")))
+    assert (request["state"], request["parameter"], request["items"]) == ("planned", '{"a": 1}', None)
+    assert request["expires"] > request["at"] > request["asked"]
+    assert {request[name][-6:] for name in ("expires", "at", "asked")} == {"+08:00"}
     assert "+08:00" in said(ask("requests", "report"))
     assert "later" in said(ask("requests", "report"))
     assert "is paused" in said(ask("requests", "pause", "later"))

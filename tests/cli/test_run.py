@@ -146,7 +146,7 @@ def test_a_data_directory_of_another_program_is_refused(worker_processes: Worker
 
 
 def _help(*command: str) -> set[str]:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", *command, "--help"], capture_output=True, check=True, text=True, cwd=ROOT
     )
-    return set(re.findall(r"--[a-z-]+", told.stdout))
+    return set(re.findall(r"--[a-z-]+", result.stdout))

@@ -67,13 +67,13 @@ def test_server_shows_each_job_there_and_what_runs(address: str, command: Comman
 
 def test_server_as_json_has_its_jobs_with_flags_and_since_when(address: str, command: Command) -> None:
     code, said, _ = observed(address, command, "server", HOST, "--json", first=_paused)
-    told = json.loads(said)
+    printed = json.loads(said)
     assert code == 0
-    assert (told["ip"], told["paused"], told["items"]) == (HOST, True, 4)
-    (flag,) = told["flags"]
+    assert (printed["ip"], printed["paused"], printed["items"]) == (HOST, True, 4)
+    (flag,) = printed["flags"]
     assert flag["flag"] == "paused in all jobs"
     assert flag["since"].endswith("+00:00")
-    idle, report = told["jobs"]
+    idle, report = printed["jobs"]
     assert (idle["jobName"], idle["items"], idle["runs"]) == ("idle", [0], [])
     assert (report["jobName"], report["items"], report["flags"]) == ("report", [0, 1, 2], [flag])
     assert 1 in [run["item"] for run in report["runs"]]

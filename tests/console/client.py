@@ -104,7 +104,7 @@ class Browser:
         await self.console(scope, receive, send)
 
     async def _ask(self, method: str, path: str, body: bytes, headers: Headers) -> Answer:
-        sent, told = False, dict[str, Any]()
+        sent, start = False, dict[str, Any]()
         parts: list[bytes] = []
 
         async def receive() -> dict[str, Any]:
@@ -116,17 +116,17 @@ class Browser:
 
         async def send(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                told.update(message)
+                start.update(message)
             else:
                 parts.append(message.get("body", b""))
 
         length = () if any(name == "content-length" for name, _ in headers) else (("content-length", str(len(body))),)
         with anyio.fail_after(TIMEOUT):
             await self.console(self._scope(method, path, (*length, *headers)), receive, send)
-        return self._read(told, b"".join(parts))
+        return self._read(start, b"".join(parts))
 
-    def _read(self, told: Mapping[str, Any], body: bytes) -> Answer:
-        pairs = [(name.decode(), value.decode()) for name, value in told["headers"]]
+    def _read(self, start: Mapping[str, Any], body: bytes) -> Answer:
+        pairs = [(name.decode(), value.decode()) for name, value in start["headers"]]
         set_cookies = {}
         for name, value in pairs:
             if name == "set-cookie":
@@ -136,7 +136,7 @@ class Browser:
                         self.cookies.pop(key, None)
                     else:
                         self.cookies[key] = morsel.value
-        return Answer(told["status"], dict(pairs), set_cookies, body.decode())
+        return Answer(start["status"], dict(pairs), set_cookies, body.decode())
 
     def _scope(self, method: str, path: str, headers: Headers) -> dict[str, Any]:
         parts = urlsplit(path)

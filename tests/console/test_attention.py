@@ -48,7 +48,7 @@ def test_a_job_that_fails_does_not_look_well_while_it_runs() -> None:
     assert reasons(status("report", (item(0, record=under_way),), now=NOW), _runs("failed", "completed")) == ()
 
 
-def test_the_errors_behind_failures_are_told_with_count_and_streak_the_most_frequent_first() -> None:
+def test_the_errors_behind_failures_are_shown_with_count_and_streak_the_most_frequent_first() -> None:
     runs = _runs("failed", "failed", "completed", "failed", "failed")
     began = [run.begun / 1000 for run in runs]
     last = replace(ended("failed", NOW), begun=runs[-1].begun)

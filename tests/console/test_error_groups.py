@@ -57,13 +57,13 @@ def test_failures_of_one_kind_and_place_are_one_group_and_it_is_remembered_when_
     assert (later["report"][0].first, later["report"][0].count) == (2.0, 1)
 
 
-def test_the_errors_of_the_last_day_are_read_from_the_event_store_and_what_changes_is_told(tmp_path: Path) -> None:
+def test_the_errors_of_the_last_day_are_read_from_the_event_store_and_changes_are_reported(tmp_path: Path) -> None:
     async def main() -> None:
-        told: list[str] = []
+        changed: list[str] = []
         async with open_store(f"sqlite:///{tmp_path / 'events.db'}", clock=Clock()) as store:
-            watch = StoreWatch(store, Clock(), "billing", told.extend)
+            watch = StoreWatch(store, Clock(), "billing", changed.extend)
             await watch.ask()
-            assert (watch.snapshot.errors, told) == ({}, [])
+            assert (watch.snapshot.errors, changed) == ({}, [])
             day = int(timedelta(days=1).total_seconds() * 1000)
             for slot in (NOON, NOON + 1000, NOON - day):
                 failed = end(slot, 0, Outcome.FAILED, failure=raised(f"no luck at {slot}"))
@@ -75,8 +75,8 @@ def test_the_errors_of_the_last_day_are_read_from_the_event_store_and_what_chang
             assert (error.kind, error.count, error.first) == ("ValueError", 2, pytest.approx(NOON / 1000, abs=1))
             assert error.place.endswith("sample_events.py, raised")
             assert (timeout.name, timeout.count) == ("timed out", 1)
-            assert told == ["report"]
+            assert changed == ["report"]
             await watch.ask()
-            assert told == ["report"]  # nothing has changed
+            assert changed == ["report"]  # nothing has changed
 
     anyio.run(main)

@@ -274,7 +274,7 @@ def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path
         asyncio.run(main(port))
 
 
-def test_a_mistake_in_watching_one_registry_is_told_and_tried_again(
+def test_a_mistake_in_watching_one_registry_is_reported_and_tried_again(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)

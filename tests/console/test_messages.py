@@ -18,7 +18,7 @@ from aioelasticjob.errors import InvalidSetting
 from tests.console.conftest import Play, Scene
 
 PACKAGE = Path(aioelasticjob.__file__).parent
-TOLD = (
+MODULES = (
     *("operations/*.py", "console/**/*.py", "cron/*.py", "jobs/http.py", "jobs/script.py", "jobs/shell_signs.py"),
     *("config.py", "durations.py", "retry.py", "setting_errors.py", "setting_types.py"),
 )
@@ -54,7 +54,7 @@ NOT_SHOWN = {
 
 def _sentences() -> Iterator[str]:
     """Yield the sentences that are spelled out in errors and results, their blanks without names."""
-    for path in sorted({path for pattern in TOLD for path in PACKAGE.glob(pattern)}):
+    for path in sorted({path for pattern in MODULES for path in PACKAGE.glob(pattern)}):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and SAYING.search(ast.unparse(node.func)):
                 for given in (*node.args, *(one.value for one in node.keywords)):

@@ -303,13 +303,13 @@ def test_the_second_of_two_operators_is_told(play: Play) -> None:
         first, second = await scene.operator(), await scene.operator()
         mine, theirs = await _settings(first, cron="0 0 1 * * ?"), await _settings(second, cron="0 0 2 * * ?")
         assert (await first.post(f"{REPORT}/settings", mine)).status == 303
-        told = await second.post(f"{REPORT}/settings", theirs)
-        assert told.status == 409
-        assert "Somebody else has changed" in told.text
-        assert "0 0 1 * * ?" in told.text
-        assert "0 0 2 * * ?" in told.text
+        answer = await second.post(f"{REPORT}/settings", theirs)
+        assert answer.status == 409
+        assert "Somebody else has changed" in answer.text
+        assert "0 0 1 * * ?" in answer.text
+        assert "0 0 2 * * ?" in answer.text
         assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 1 * * ?"
-        again = {"csrf": told.token, "version": told.value("version"), "cron": told.value("cron")}
+        again = {"csrf": answer.token, "version": answer.value("version"), "cron": answer.value("cron")}
         assert (await second.post(f"{REPORT}/settings", again)).status == 303
         assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 2 * * ?"
 
@@ -325,16 +325,20 @@ class Fields(HTMLParser):
         self._area = self._select = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = {name: value or "" for name, value in attrs}
-        if tag == "input" and told.get("name") and (told.get("type") != "checkbox" or "checked" in told):
-            self.sent[told["name"]] = told.get("value", "")
+        attributes = {name: value or "" for name, value in attrs}
+        if (
+            tag == "input"
+            and attributes.get("name")
+            and (attributes.get("type") != "checkbox" or "checked" in attributes)
+        ):
+            self.sent[attributes["name"]] = attributes.get("value", "")
         elif tag == "textarea":
-            self._area = told["name"]
+            self._area = attributes["name"]
             self.sent[self._area] = ""
         elif tag == "select":
-            self._select = told["name"]
-        elif tag == "option" and self._select and "selected" in told:
-            self.sent[self._select] = told["value"]
+            self._select = attributes["name"]
+        elif tag == "option" and self._select and "selected" in attributes:
+            self.sent[self._select] = attributes["value"]
 
     def handle_data(self, data: str) -> None:
         if self._area:
@@ -354,10 +358,10 @@ def test_a_form_left_as_it_is_changes_nothing(play: Play) -> None:
         fields.feed(page.split('id="settings">')[1].split("</form>")[0])
         assert "sharding_item_parameters" in fields.sent
         before = _status(scene).config_version
-        told = await browser.post(
+        answer = await browser.post(
             f"{REPORT}/preview", {name: text.replace("\n", "\r\n") for name, text in fields.sent.items()}
         )
-        assert "Nothing is changed yet" in told.text
+        assert "Nothing is changed yet" in answer.text
         await browser.post(f"{REPORT}/settings", fields.sent)
         assert (await operations.job(scene.registry.session, "report", now=0)).config_version == before
 

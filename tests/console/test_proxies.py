@@ -60,9 +60,9 @@ def test_a_trusted_proxy_says_where_a_request_comes_from_and_that_it_came_by_tls
     async def act(scene: Scene) -> None:
         await scene.operator()
         browser = Browser(scene.console, address=PROXY)
-        told = (("x-forwarded-for", "6.6.6.6, 1.2.3.4"), ("x-forwarded-proto", "https"))
+        headers = (("x-forwarded-for", "6.6.6.6, 1.2.3.4"), ("x-forwarded-proto", "https"))
         token = (await browser.get("/login")).token
-        signed_in = await browser.post("/login", {"csrf": token, "name": "ada", "password": PASSWORD}, *told)
+        signed_in = await browser.post("/login", {"csrf": token, "name": "ada", "password": PASSWORD}, *headers)
         assert "secure" in signed_in.cookies["aioej_session"].lower()
         assert (await scene.console.state.storage.audit.entries())[0].entry.address == "1.2.3.4"
 

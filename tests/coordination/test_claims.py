@@ -372,8 +372,8 @@ def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
 def test_items_cut_off_are_handed_over_and_finished_ones_are_not(hand_over: bool) -> None:
     desk = Desk()
     claim = desk.taken()
-    told = desk.hand_over(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
-    assert told == desk.waiting() == ({2} if hand_over else set())
+    handed_over = desk.hand_over(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
+    assert handed_over == desk.waiting() == ({2} if hand_over else set())
     assert (desk.record(2).completed, desk.record(2).outcome) == (False, "cancelled")
 
 
@@ -389,7 +389,7 @@ def test_items_cut_off_are_handed_over_and_finished_ones_are_not(hand_over: bool
         ([lambda: Set(LAYOUT.item(1).execution, b"by hand", -1), "suspended", "reply lost"], []),
     ],
 )
-def test_what_is_cut_off_is_handed_over_however_settling_went_wrong_and_is_told(
+def test_what_is_cut_off_is_handed_over_however_settling_went_wrong_and_is_reported(
     commits: list[Any], reads: list[Word]
 ) -> None:
     desk = Desk()
@@ -651,8 +651,8 @@ def test_rescues_in_a_row_are_counted() -> None:
 @pytest.mark.parametrize("end", ["settled", "handed over", "withdrawn"])
 def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -> None:
     desk = Desk()
-    told = {"slot": SLOT - 1000, "newer": {"a": [1]}, "completed": True}
-    desk.write(Create(LAYOUT.item(0).execution, json.dumps(told).encode()))
+    fields = {"slot": SLOT - 1000, "newer": {"a": [1]}, "completed": True}
+    desk.write(Create(LAYOUT.item(0).execution, json.dumps(fields).encode()))
     desk.learn()
     claim = desk.taken(CRON, {0})
     assert desk.record().unknown == ',"newer":{"a": [1]}'
@@ -669,8 +669,8 @@ def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -
 
 def test_records_that_hold_much_that_is_not_known_are_written_a_few_at_a_time() -> None:
     desk = Desk(40)
-    told = json.dumps({"slot": 1, "newer": "x" * 60_000}).encode()
-    desk.write(*(Create(LAYOUT.item(item).execution, told) for item in desk.items))
+    data = json.dumps({"slot": 1, "newer": "x" * 60_000}).encode()
+    desk.write(*(Create(LAYOUT.item(item).execution, data) for item in desk.items))
     desk.learn()
     claim = desk.taken()
     assert len(claim.items) == 40

@@ -13,7 +13,7 @@ from tests.coordination.test_missed_marks import run_once
 
 
 @pytest.mark.parametrize("data", [b"nonsense", records.encode(Record(SLOT + MAX_FUTURE + 1))])
-def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
+def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_logged_once(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk()
@@ -27,7 +27,7 @@ def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
     assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
 
 
-def test_a_lock_that_no_session_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
     desk.registry.make(LAYOUT.item(0).running, b"by hand")
     assert desk.learn() == {0}

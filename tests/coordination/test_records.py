@@ -50,13 +50,13 @@ def test_a_run_is_for_when_it_was_asked_for_or_else_for_when_it_was_scheduled() 
     ("asked", "parameter"), [("soon", None), (-1, None), (True, None), (MAX_MILLISECONDS + 1, "x"), (None, 1)]
 )
 def test_a_record_that_was_asked_for_at_no_moment_is_none(asked: object, parameter: object) -> None:
-    told = json.loads(encode(TRIGGERED)) | {"asked": asked, "parameter": parameter}
-    assert decode(json.dumps(told).encode()) is None
+    fields = json.loads(encode(TRIGGERED)) | {"asked": asked, "parameter": parameter}
+    assert decode(json.dumps(fields).encode()) is None
 
 
 def test_a_parameter_written_by_hand_is_text_whatever_it_is() -> None:
-    told = json.loads(encode(TRIGGERED)) | {"parameter": 7}
-    assert decode(json.dumps(told).encode()) == replace(TRIGGERED, parameter="7")
+    fields = json.loads(encode(TRIGGERED)) | {"parameter": 7}
+    assert decode(json.dumps(fields).encode()) == replace(TRIGGERED, parameter="7")
 
 
 @pytest.mark.parametrize("size", [0, 1, MAX_PARAMETER_BYTES])
@@ -64,18 +64,18 @@ def test_a_parameter_that_fits_is_none_too_large(size: int) -> None:
     assert too_large(b"x" * size) is None
 
 
-def test_a_parameter_that_is_too_large_is_told_of_in_short() -> None:
-    told = str(too_large(b"x" * MAX_PARAMETER_BYTES + b"y"))
-    assert "parameter" in told
-    assert f"must be at most {MAX_PARAMETER_BYTES} bytes, is {MAX_PARAMETER_BYTES + 1}" in told
-    assert len(told) < 200
+def test_the_error_for_a_parameter_that_is_too_large_is_short() -> None:
+    message = str(too_large(b"x" * MAX_PARAMETER_BYTES + b"y"))
+    assert "parameter" in message
+    assert f"must be at most {MAX_PARAMETER_BYTES} bytes, is {MAX_PARAMETER_BYTES + 1}" in message
+    assert len(message) < 200
 
 
 def test_fields_that_are_not_known_are_written_again() -> None:
-    told = json.loads(encode(TRIGGERED)) | {"epoch": {"a": ["ü", None]}, "x": 1}
-    record = decode(json.dumps(told).encode())
+    fields = json.loads(encode(TRIGGERED)) | {"epoch": {"a": ["ü", None]}, "x": 1}
+    record = decode(json.dumps(fields).encode())
     assert record is not None
-    assert json.loads(encode(replace(record, slot=7))) == told | {"slot": 7}
+    assert json.loads(encode(replace(record, slot=7))) == fields | {"slot": 7}
     assert replace(record, unknown="") == TRIGGERED
 
 

@@ -64,7 +64,7 @@ def test_a_backfill_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         *(b"", b"x", b"[]", b"7", b"null", b"\xff", b'{"kind":"TRIGGER"}', b"[" * 100_000),
         *(
@@ -81,8 +81,8 @@ def test_a_backfill_is_read_as_it_was_written() -> None:
         changed(encode(BACKFILL), itemsAtOnce=-1),
     ],
 )
-def test_nonsense_is_no_request(told: bytes) -> None:
-    assert decode("r", node(told)) is None
+def test_nonsense_is_no_request(data: bytes) -> None:
+    assert decode("r", node(data)) is None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 121, "a\n", 7])
@@ -169,7 +169,7 @@ def test_a_cancellation_is_read_as_it_was_written_and_is_no_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         *(b"", b"[]", b"{}", encode(ONCE)),
         *(
@@ -184,5 +184,5 @@ def test_a_cancellation_is_read_as_it_was_written_and_is_no_request() -> None:
         ),
     ],
 )
-def test_nonsense_cancels_nothing(told: bytes) -> None:
-    assert decode_cancellation("c", node(told)) is None
+def test_nonsense_cancels_nothing(data: bytes) -> None:
+    assert decode_cancellation("c", node(data)) is None

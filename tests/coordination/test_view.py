@@ -95,8 +95,8 @@ def test_since_when_somebody_has_been_there_is_handed_on_by_those_who_join() -> 
     here = world(0)
     assert here.view().up_since == inf
     here.registry.now = 2_000.0
-    told = [b'{"upSince": %s}' % since for since in (b"1500", b"9000", b'"then"', b"true")]  # the last three cannot be
-    for number, data in enumerate(told, 1):
+    notes = [b'{"upSince": %s}' % since for since in (b"1500", b"9000", b'"then"', b"true")]  # the last three cannot be
+    for number, data in enumerate(notes, 1):
         here.registry.commit([Create(LAYOUT.instance(f"10.0.0.{number}@-@1"), data, ephemeral=True)], number)
     assert [one.up_since for one in here.view().instances.values()] == [1_500, 2_000, 2_000, 2_000]
     assert here.view().up_since == 1_500

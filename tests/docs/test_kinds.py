@@ -96,7 +96,7 @@ def test_both_files_shown_say_the_same(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
-def test_the_mistakes_shown_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mistakes_shown_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AIOELASTICJOB_MAX_RETRIES", "many")
     text = blocks(FILES, "yaml")[0].text

@@ -36,9 +36,11 @@ def extra(call: ast.Call) -> ast.expr | None:
 def test_a_record_has_fields_that_the_reference_tells_of(where: str, call: ast.Call) -> None:
     given = extra(call)
     assert given is not None, f"{where}: no extra"
-    told = {name for row in table("docs/reference/logging.md", "| field |") for name in re.findall(r"`(\w+)`", row[0])}
+    documented = {
+        name for row in table("docs/reference/logging.md", "| field |") for name in re.findall(r"`(\w+)`", row[0])
+    }
     if isinstance(given, ast.Dict):
-        assert {name.value for name in given.keys if isinstance(name, ast.Constant)} <= told
+        assert {name.value for name in given.keys if isinstance(name, ast.Constant)} <= documented
 
 
 def test_there_are_records_to_look_at() -> None:

@@ -274,18 +274,18 @@ def test_a_program_follows_who_is_there_what_is_configured_who_leads_and_what_ru
             tasks.cancel_scope.cancel()
 
     run(main)
-    told = [re.sub(r"127.0.0.1@-@[\w-]+", "ME", line) for line in capsys.readouterr().out.splitlines()]
-    assert set(told[:3]) == {
+    printed = [re.sub(r"127.0.0.1@-@[\w-]+", "ME", line) for line in capsys.readouterr().out.splitlines()]
+    assert set(printed[:3]) == {
         "joined: ['ME'], left: [], switched off: []",
         "the schedule is now 0/10 * * * * ?",
         "election 0: ME",
     }
-    assert told[3:6] == [
+    assert printed[3:6] == [
         "item 0 is run by ME",
         "item 0: completed",
         "joined: [], left: [], switched off: ['127.0.0.1']",
     ]
-    (nonsense,) = told[6:]
+    (nonsense,) = printed[6:]
     assert nonsense.startswith("not in force: /report/config = b'nonsense': no job configuration")
 
 

@@ -65,9 +65,9 @@ def _is_long(default: object) -> bool:
 
 def test_every_znode_has_its_row() -> None:
     cells = [row[0] for row in table("docs/reference/znodes.md", "| path | ephemeral |")]
-    told = {path for cell in cells for path in re.findall(r"`([^`]+)`", cell)}
-    assert told >= {path for path in _spelt() if not any(other.startswith(f"{path}/") for other in told)}
-    assert all(path in _spelt() for path in told)
+    documented = {path for cell in cells for path in re.findall(r"`([^`]+)`", cell)}
+    assert documented >= {path for path in _spelt() if not any(other.startswith(f"{path}/") for other in documented)}
+    assert all(path in _spelt() for path in documented)
 
 
 def _spelt() -> set[str]:
@@ -149,8 +149,8 @@ def test_the_servers_own_options_exist(
     monkeypatch.setattr("sys.argv", ["zookeeper", "--help"])
     with pytest.raises(SystemExit):
         zookeeper()
-    told = capsys.readouterr().out
-    assert all(word in told for word in words if word.startswith("--"))
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in words if word.startswith("--"))
 
 
 @pytest.mark.parametrize("words", _commands("python3 -m tests"))

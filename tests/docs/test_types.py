@@ -108,10 +108,10 @@ def _found_by_pyright(directory: Path, *files: Path) -> set[tuple[str, int]]:
         done = subprocess.run(
             [*command, *map(str, files)], cwd=directory, capture_output=True, text=True, check=False, timeout=230
         )
-        told = json.loads(done.stdout)
+        report = json.loads(done.stdout)
     except (ValueError, subprocess.TimeoutExpired):  # a skip is a failure in continuous integration
         pytest.skip("pyright cannot run here: it needs node, and its package from npm's registry")
-    errors = [one for one in told["generalDiagnostics"] if one["severity"] == "error"]
+    errors = [one for one in report["generalDiagnostics"] if one["severity"] == "error"]
     print(*(f"{one['file']}:{one['range']['start']['line'] + 1}: {one['message']}" for one in errors), sep="\n")
     return {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in errors}
 

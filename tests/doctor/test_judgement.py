@@ -140,7 +140,7 @@ def test_the_servers_run_one_release_that_is_new_enough(versions: tuple[str, str
     ("identities", "multi_read", "verdict", "said"),
     [(("ip",), True, GOOD, "3.7 or newer"), (None, True, GOOD, "3.6 or newer"), (None, False, Verdict.BAD, "lack")],
 )
-def test_a_release_that_is_not_told_shows_in_what_it_can_do(
+def test_a_release_that_no_server_reports_shows_in_what_it_can_do(
     identities: tuple[str, ...] | None, multi_read: bool, verdict: Verdict, said: str
 ) -> None:
     allowed = replace(ALLOWED, identities=identities, multi_read=multi_read)

@@ -19,9 +19,9 @@ SECONDS, SEED = 60.0, 7
 @pytest.mark.timeout(240)
 def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
     played = play(tmp_path, seconds=SECONDS, seed=SEED)
-    told = page(played)
-    print(told)
-    assert not played.verdict.violations, told
+    report = page(played)
+    print(report)
+    assert not played.verdict.violations, report
     assert played.stage.done.total() >= SECONDS / 10  # otherwise this shows nothing
     least = sum(config.sharding_total_count for config in JOBS) * SECONDS / 4
     assert played.verdict.targets >= least

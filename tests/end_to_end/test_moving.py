@@ -17,9 +17,9 @@ from benchmarks.moving import KIND, MEMBERS, play
 @pytest.mark.timeout(300)
 def test_members_that_move_break_no_promise(tmp_path: Path) -> None:
     played = play(tmp_path, rounds=1)
-    told = page(played)
-    print(told)
-    assert not played.verdict.violations, told
+    report = page(played)
+    print(report)
+    assert not played.verdict.violations, report
     assert played.stage.done[KIND] == MEMBERS
     assert played.verdict.met["run"] >= sum(config.sharding_total_count for config in JOBS)
     hosts = json.loads((tmp_path / "hosts.json").read_text())

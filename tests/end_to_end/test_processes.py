@@ -76,9 +76,9 @@ def test_a_signal_lets_the_running_item_finish(staff: WorkerProcesses) -> None:
             began, finished = runs_of(staff)
             assert (began.what, finished.what) == ("begin", "end")
             assert finished.at > asked
-            told = await record(registry)
-            assert told.completed
-            assert told.outcome == Outcome.COMPLETED
+            stored = await record(registry)
+            assert stored.completed
+            assert stored.outcome == Outcome.COMPLETED
             await registry.until(lambda view: not view.instances)
 
     run_async("asyncio", main)
@@ -93,8 +93,8 @@ def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Worke
             os.kill(child.pid, signal.SIGTERM)
             assert await ended(child) == 0
             assert runs_of(staff)[-1].what == "cut"
-            told = await record(registry)
-            assert (told.completed, told.outcome) == (False, Outcome.CANCELLED)
+            stored = await record(registry)
+            assert (stored.completed, stored.outcome) == (False, Outcome.CANCELLED)
             assert LAYOUT.item(0).running not in await registry.session.subtree([LAYOUT.execution])
 
     run_async("asyncio", main)

@@ -86,7 +86,7 @@ def test_a_webhook_gets_it_all_as_json() -> None:
     assert "Traceback" in body["stack"]
 
 
-def test_dingtalk_is_signed_and_refusals_are_told() -> None:
+def test_dingtalk_is_signed_and_refusals_are_reported() -> None:
     seen: list[tuple[dict[str, list[str]], Any]] = []
 
     def answer(request: web.Request, body: Any) -> web.Response:
@@ -110,7 +110,7 @@ def test_dingtalk_is_signed_and_refusals_are_told() -> None:
 LONG = "甲" * 9_000 + '"\n\x01\udcff' * 3_000 + "the end"
 
 
-async def received_by_robot(name: str, told: Failure) -> tuple[bytes, str]:
+async def received_by_robot(name: str, sent: Failure) -> tuple[bytes, str]:
     """Return a request, and the text in it."""
     requests: list[bytes] = []
 
@@ -120,7 +120,7 @@ async def received_by_robot(name: str, told: Failure) -> tuple[bytes, str]:
         return web.json_response({"errcode": 0})
 
     async with serving(receive) as url:
-        await find(name)(told, {"webhook": url})
+        await find(name)(sent, {"webhook": url})
     return requests[0], json.loads(requests[0])["text"]["content"]
 
 
@@ -162,7 +162,7 @@ def test_no_error_tells_what_is_secret_in_an_address(name: str, unused_tcp_port:
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
-def test_any_other_status_is_told(status: int) -> None:
+def test_any_other_status_is_reported(status: int) -> None:
     async def main() -> None:
         async with receiving(lambda *_: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
             with pytest.raises(Undelivered, match=f"/… answered {status}$"):
@@ -171,7 +171,7 @@ def test_any_other_status_is_told(status: int) -> None:
     asyncio.run(main())
 
 
-def test_a_server_that_never_answers_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerts, "ANSWER_TIMEOUT", 0.05)
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -230,8 +230,8 @@ def test_a_password_is_not_sent_to_a_server_that_does_not_encrypt(monkeypatch: p
         writer.write(b"220 here\r\n")
         while line := await reader.readline():
             lines.append(line.decode().strip())
-            told = line[:4].upper()
-            writer.write(b"250-here\r\n250 AUTH PLAIN\r\n" if told == b"EHLO" else b"250 ok\r\n")
+            verb = line[:4].upper()
+            writer.write(b"250-here\r\n250 AUTH PLAIN\r\n" if verb == b"EHLO" else b"250 ok\r\n")
 
     async def main(**more: str) -> None:
         async with conversing(serve) as port:

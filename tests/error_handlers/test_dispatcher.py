@@ -29,14 +29,14 @@ class Desk:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         delivered_by(patch, hanging=self.hang, quick=self.take, broken=self.fail)
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
-        self.told: list[tuple[float, str]] = []
+        self.handled: list[tuple[float, str]] = []
 
     async def hang(self, failed: Failure, options: Options) -> None:
         await anyio.sleep_forever()
 
     async def take(self, failed: Failure, options: Options) -> None:
         await anyio.sleep(1)
-        self.told.append((round(anyio.current_time() - self.start), str(failed.error)))
+        self.handled.append((round(anyio.current_time() - self.start), str(failed.error)))
 
     async def fail(self, failed: Failure, options: Options) -> None:
         raise OSError("line is dead")
@@ -117,7 +117,7 @@ def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCap
             assert anyio.current_time() - desk.start == pytest.approx(90)
 
     run(main)
-    assert sorted(desk.told) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
+    assert sorted(desk.handled) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
     assert "error handler hanging failed, so the failure is only in the log: was not done within 30 s" in caplog.text
     assert desk.alerts() == {"failed": 3, "told": 6}
 
@@ -131,10 +131,10 @@ def test_jobs_take_turns_at_one_target(desk: Desk) -> None:
             await mine.wait_until_delivered()
 
     run(main)
-    assert desk.told == [(1, "a0"), (2, "b0"), (3, "a1"), (4, "a2")]
+    assert desk.handled == [(1, "a0"), (2, "b0"), (3, "a1"), (4, "a2")]
 
 
-def test_only_so_many_targets_are_told_at_once_and_those_that_hang_give_way(
+def test_only_so_many_targets_are_called_at_once_and_those_that_hang_give_way(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "MAX_TARGETS_AT_ONCE", 1)
@@ -148,7 +148,7 @@ def test_only_so_many_targets_are_told_at_once_and_those_that_hang_give_way(
             await mine.wait_until_delivered()
 
     run(main)
-    assert desk.told == [(31, "quick")]
+    assert desk.handled == [(31, "quick")]
 
 
 def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
@@ -164,7 +164,7 @@ def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
             await mine.wait_until_delivered()
 
     run(main)
-    assert [text for _, text in desk.told] == ["b", "a3", "a4"]
+    assert [text for _, text in desk.handled] == ["b", "a3", "a4"]
     assert (desk.alerts("a"), desk.alerts("b")) == ({"dropped": 3, "told": 2}, {"told": 1})
     assert stacks(caplog)[0] == (
         f"{failed('a0', 'a')}; the failure was not delivered: 3 failures wait already, and this is the oldest of the "
@@ -189,7 +189,7 @@ def test_a_lane_whose_failures_have_been_dropped_while_it_waited_ends(
             await mine.wait_until_delivered()
 
     run(main)
-    assert [text for _, text in desk.told] == ["b"]
+    assert [text for _, text in desk.handled] == ["b"]
 
 
 def test_what_is_left_at_the_end_is_logged_with_its_number(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
@@ -300,11 +300,11 @@ def test_failures_of_one_job_are_in_the_log_while_anothers_target_hangs(
 def test_the_handler_is_changed_while_the_job_runs_and_a_slow_one_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[str] = []
+    handled: list[str] = []
 
     async def slow(failed: Failure, options: Options) -> None:
         await anyio.sleep(20)
-        told.append(f"{failed.items} {options['to']}")
+        handled.append(f"{failed.items} {options['to']}")
 
     delivered_by(monkeypatch, mine=slow)
 
@@ -322,7 +322,7 @@ def test_the_handler_is_changed_while_the_job_runs_and_a_slow_one_delays_nothing
 
     here = simulate(scene)
     assert [round(at) for at, *_ in here.runs] == [10, 20, 30, 40, 50, 60]
-    assert told == ["(0,) ops"] * 2
+    assert handled == ["(0,) ops"] * 2
 
 
 def test_raise_ends_the_application_with_the_error() -> None:
@@ -353,7 +353,7 @@ def test_a_job_is_heard_of_for_what_its_alert_on_names(desk: Desk, caplog: pytes
             await mine.wait_until_delivered()
 
     run(main)
-    assert [text for _, text in desk.told] == ["failed", "given up", "missed", "alone"]
+    assert [text for _, text in desk.handled] == ["failed", "given up", "missed", "alone"]
     assert stacks(caplog) == [f"{failed('failed')}: failed", f"{failed('given up')}: given up"]
 
 

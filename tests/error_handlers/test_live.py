@@ -23,10 +23,10 @@ NONSENSE = [
 def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_named_once(
     name: str, options: Options, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[tuple[int, str]] = []
+    handled: list[tuple[int, str]] = []
 
     async def mine(failed: Failure, options: Options) -> None:
-        told.append((round(here_now()), options["to"]))
+        handled.append((round(here_now()), options["to"]))
 
     delivered_by(monkeypatch, mine=mine)
 
@@ -53,7 +53,7 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
     here_now = float
     with caplog.at_level(logging.WARNING):
         simulate(scene)
-    assert told == [(10, "ops"), (20, "ops"), (25, "ops"), (30, "others")]
+    assert handled == [(10, "ops"), (20, "ops"), (25, "ops"), (30, "others")]
     said = [one.getMessage() for one in caplog.records if one.name.endswith("diagnostics")]
     assert len(said) == 3  # once in each life, and that it was mended
     assert said[0] == said[1]

@@ -51,7 +51,7 @@ def test_a_directory_that_vanishes_meanwhile_is_left_out(tmp_path: Path) -> None
 def test_a_share_is_the_same_in_every_process() -> None:
     paths = ["a.py", "b/c.txt", "b/\udcff.bin", "ünï.py"]
     script = f"from aioelasticjob.demo.files import share; print([share(p, 6) for p in {paths!r}])"
-    told = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(files.__file__).parents[2])},
@@ -61,7 +61,7 @@ def test_a_share_is_the_same_in_every_process() -> None:
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert told == {str([share(path, 6) for path in paths])}
+    assert printed == {str([share(path, 6) for path in paths])}
 
 
 def test_shares_are_about_equal() -> None:

@@ -35,7 +35,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @dataclass(frozen=True)
-class Told:
+class Context:
     """What the handler looks at of its context."""
 
     item: int
@@ -45,7 +45,7 @@ class Told:
 
 
 def run(item: int, *, fence: int = 1, shares: int = 2) -> None:
-    index_files.index_files(cast("ItemContext", Told(item, fence, shares, logging.getLogger())))
+    index_files.index_files(cast("ItemContext", Context(item, fence, shares, logging.getLogger())))
 
 
 def files() -> set[str]:

@@ -39,8 +39,8 @@ def test_jobs_run_while_the_application_does_and_tell_what_they_hold(real_loop_k
             with anyio.fail_after(90):
                 await app[PAINTED].wait()
             answer = await client.get("/health")
-            told: dict[str, Any] = await answer.json()
-            assert (answer.status, told["status"], told["jobs"][0]["holds"]) == (200, "up", [0, 1])
+            shown: dict[str, Any] = await answer.json()
+            assert (answer.status, shown["status"], shown["jobs"][0]["holds"]) == (200, "up", [0, 1])
             jobs._here.phase = "leaving"
             assert [(await client.get(f"/health{path}")).status for path in ("", "/live", "/ready")] == [200, 200, 503]
             jobs._here.phase = "running"

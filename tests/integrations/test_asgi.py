@@ -22,12 +22,12 @@ from tests.support.asgi_server import NotStarted, get, serving
 
 PATHS = ("/health", "/health/live", "/health/ready")
 
-told: list[str] = []
+calls: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_told() -> None:
-    told.clear()
+def _no_calls() -> None:
+    calls.clear()
 
 
 def in_fastapi(jobs: ElasticJob) -> FastAPI:
@@ -62,7 +62,7 @@ def colour(app: Annotated[Any, Depends(host)]) -> str:
 
 
 async def paint(context: ItemContext, colour: Annotated[str, Depends(colour)]) -> None:
-    told.append(f"{context.item} {colour}")
+    calls.append(f"{context.item} {colour}")
     await anyio.sleep(3)
 
 
@@ -83,7 +83,7 @@ def test_jobs_run_while_the_application_does_and_use_its_state(within: Callable[
         await anyio.sleep(20)
 
     run(main)
-    assert sorted(told) == ["0 green", "1 green"]
+    assert sorted(calls) == ["0 green", "1 green"]
 
 
 @frameworks
@@ -199,16 +199,16 @@ def test_a_process_that_drains_is_alive_and_not_ready(within: Callable[[ElasticJ
 
 @asynccontextmanager
 async def own(app: Any) -> AsyncIterator[dict[str, str]]:
-    told.append("opened")
+    calls.append("opened")
     yield {"paint": "red"}
-    told.append("closed")
+    calls.append("closed")
 
 
 async def paint_in_state(context: ItemContext, state: Annotated[dict[str, str], Depends(lifespan_state)]) -> None:
     try:
         await anyio.sleep(5)
     finally:
-        told.append(f"{context.item} {state['paint']}")
+        calls.append(f"{context.item} {state['paint']}")
 
 
 @pytest.mark.parametrize("framework", [FastAPI, Starlette])
@@ -220,4 +220,4 @@ def test_the_applications_own_lifespan_is_around_the_jobs(framework: Callable[..
             await anyio.sleep(11)
 
     run(main)
-    assert told == ["opened", "0 red", "closed"]
+    assert calls == ["opened", "0 red", "closed"]

@@ -79,14 +79,14 @@ def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: p
 @pytest.mark.parametrize("monitored", [True, False])
 @pytest.mark.parametrize("per", ["item", "instance"])
 def test_a_context_says_whether_its_run_is_monitored(per: str, monitored: bool) -> None:
-    told: list[bool] = []
+    seen: list[bool] = []
 
     async def note(context: ItemContext | InstanceContext) -> None:
-        told.append(context.monitor_execution)
+        seen.append(context.monitor_execution)
 
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(note, cron="0/10 * * * * ?", per=per, monitor_execution=monitored).running():
             await here.until(11)
-        assert told == [monitored]
+        assert seen == [monitored]
 
     simulate(scene)

@@ -27,16 +27,16 @@ CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
 CLAIM = Claim(Fire(1_000, FireSource.CRON), "me", 1, {1: 17}, {1: VersionedRecord(Record(), 0)}, {1: Record()})
 CONTEXT = item_context(CONFIG, CLAIM, 1, None)  # type: ignore[arg-type]  # nobody asks for an offset here
 
-told: list[str] = []
+calls: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_told() -> None:
-    told.clear()
+def _no_calls() -> None:
+    calls.clear()
 
 
 def value() -> int:
-    told.append("value")
+    calls.append("value")
     return 5
 
 
@@ -46,32 +46,32 @@ async def later(value: Annotated[int, Depends(value)]) -> int:
 
 
 async def opened(context: ItemContext, later: Annotated[int, Depends(later)]) -> AsyncIterator[str]:
-    told.append(f"open {context.item}")
+    calls.append(f"open {context.item}")
     try:
         yield f"connection {later}"
     except BaseException as error:
-        told.append(f"rolled back by {type(error).__name__}")
+        calls.append(f"rolled back by {type(error).__name__}")
         raise
     finally:
-        told.append("closed")
+        calls.append("closed")
 
 
 def opened_plainly() -> Iterator[str]:
-    told.append("open")
+    calls.append("open")
     yield "file"
-    told.append("closed")
+    calls.append("closed")
 
 
 @asynccontextmanager
 async def managed() -> AsyncIterator[str]:
     yield "managed"
-    told.append("left")
+    calls.append("left")
 
 
 @contextmanager
 def managed_plainly() -> Iterator[str]:
     yield "plain"
-    told.append("left plainly")
+    calls.append("left plainly")
 
 
 class Service:
@@ -87,7 +87,7 @@ class Called:
 class Generates:
     async def __call__(self) -> AsyncIterator[str]:
         yield "generated"
-        told.append("closed")
+        calls.append("closed")
 
 
 async def broken() -> str:
@@ -103,7 +103,7 @@ async def swallows() -> AsyncIterator[str]:
     try:
         yield "fine"
     except ValueError:
-        told.append("swallowed")
+        calls.append("swallowed")
 
 
 async def translates() -> AsyncIterator[str]:
@@ -144,7 +144,7 @@ def test_every_kind_of_provider_provides() -> None:
     service = given.pop("service")
     assert (service.value, service.name) == (5, "service")
     assert list(given.values()) == [5, 6, "connection 6", "file", "managed", "plain", "job", "generated", 8]
-    assert told == ["value", "open 1", "open", "closed", "left plainly", "left", "closed", "closed"]
+    assert calls == ["value", "open 1", "open", "closed", "left plainly", "left", "closed", "closed"]
 
 
 called, generates = Called(), Generates()
@@ -161,7 +161,7 @@ def test_a_run_makes_each_value_once_unless_asked_to_make_more() -> None:
 
     for _ in range(2):
         arguments(handler)
-    assert told == ["value"] * 4
+    assert calls == ["value"] * 4
 
 
 def test_functions_of_one_run_share_its_values() -> None:
@@ -175,10 +175,10 @@ def test_functions_of_one_run_share_its_values() -> None:
     async def main() -> None:
         async with provided(CONTEXT, {}, *needs) as given:
             assert given == ({"file": "file"}, {"file": "file"}, {})
-            assert told == ["open"]
+            assert calls == ["open"]
 
     run(main)
-    assert told == ["open", "closed"]
+    assert calls == ["open", "closed"]
 
 
 def test_a_handler_without_providers_needs_nothing() -> None:
@@ -247,7 +247,7 @@ async def asks(context: object, connection: Annotated[str, Depends(opened)]) -> 
 )
 def test_an_override_is_called_in_the_providers_place(fake: Provider) -> None:
     assert arguments(asks, {opened: fake}) == {"connection": "fake"}
-    assert told == []
+    assert calls == []
 
 
 def test_an_override_of_something_below_is_used_and_may_ask_for_providers_itself() -> None:
@@ -293,26 +293,26 @@ async def with_bad_end(
 def test_what_is_open_is_put_away_with_what_the_run_raised() -> None:
     with pytest.raises(ValueError, match="bad record"):
         run(lambda: raising(CONTEXT, transaction, ValueError("bad record")))
-    assert told[-2:] == ["rolled back by ValueError", "closed"]
+    assert calls[-2:] == ["rolled back by ValueError", "closed"]
 
 
 def test_a_provider_that_swallows_the_runs_error_does_not_make_it_a_success() -> None:
     with pytest.raises(ValueError, match="bad record"):
         run(lambda: raising(CONTEXT, with_swallower, ValueError("bad record")))
-    assert told == ["swallowed"]
+    assert calls == ["swallowed"]
 
 
 def test_a_provider_that_fails_is_named_and_what_was_open_is_put_away() -> None:
     with pytest.raises(ProviderFailed, match="provider broken failed: ConnectionError: no database") as caught:
         arguments(with_broken)
     assert (caught.value.provider, type(caught.value.__cause__)) == ("broken", ConnectionError)
-    assert told[-2:] == ["rolled back by ProviderFailed", "closed"]
+    assert calls[-2:] == ["rolled back by ProviderFailed", "closed"]
 
 
 def test_a_provider_that_fails_at_the_end_is_named_and_the_others_hear_of_it() -> None:
     with pytest.raises(ProviderFailed, match="fails_at_the_end failed: ConnectionError: not committed"):
         arguments(with_bad_end)
-    assert told[-2:] == ["rolled back by ProviderFailed", "closed"]
+    assert calls[-2:] == ["rolled back by ProviderFailed", "closed"]
 
 
 def test_an_error_that_a_provider_makes_of_the_runs_is_its_own() -> None:
@@ -329,7 +329,7 @@ def test_a_run_that_is_cancelled_leaves_a_moment_to_put_things_away(ending: floa
             yield "connection"
         finally:
             await anyio.sleep(ending)
-            told.append("gave it back")
+            calls.append("gave it back")
 
     def handler(context: object, connection: str = "") -> None: ...
 
@@ -343,7 +343,7 @@ def test_a_run_that_is_cancelled_leaves_a_moment_to_put_things_away(ending: floa
         return anyio.current_time() - began
 
     assert run(main) == pytest.approx(5 + min(ending, CLOSE_TIMEOUT), abs=0.01)
-    assert told == says
+    assert calls == says
 
 
 # Wrong signatures, found when the job is declared
@@ -418,33 +418,33 @@ def played(handler: Callable[..., Awaitable[None]], **overrides: Provider) -> Si
             app.dependency_overrides.update({globals()[name]: provider for name, provider in overrides.items()})
             await here.until(130)
             assert app.counts["job"].runs.total() == 4
-            here.told += [dict(app.counts["job"].runs)]  # type: ignore[list-item]
+            here.events += [dict(app.counts["job"].runs)]  # type: ignore[list-item]
 
     return simulate(scene)
 
 
 async def report(context: ItemContext, connection: Annotated[str, Depends(opened)]) -> None:
-    told.append(f"{context.item} uses {connection}")
+    calls.append(f"{context.item} uses {connection}")
 
 
 def test_each_run_of_an_item_has_its_own_values_and_tests_override_them() -> None:
     played(report, opened=lambda context: f"fake of {context.item}")
     for item in (0, 1):
-        assert [one for one in told if str(item) in one] == [
+        assert [one for one in calls if str(item) in one] == [
             f"open {item}",
             f"{item} uses connection 6",
             f"{item} uses fake of {item}",
         ]
-    assert (told.count("value"), told.count("closed"), len(told)) == (2, 2, 10)
+    assert (calls.count("value"), calls.count("closed"), len(calls)) == (2, 2, 10)
 
 
 async def unlucky(context: ItemContext, connection: Annotated[str, Depends(broken)]) -> None:
-    told.append("called")
+    calls.append("called")
 
 
 def test_a_provider_that_fails_is_the_runs_failure(caplog: pytest.LogCaptureFixture) -> None:
     here = played(unlucky, broken=lambda: "mended")
-    assert here.told == [{"failed": 2, "completed": 2}]
-    assert told == ["called"] * 2
+    assert here.events == [{"failed": 2, "completed": 2}]
+    assert calls == ["called"] * 2
     failures = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert [str(failure) for failure in failures] == ["provider broken failed: ConnectionError: no database"] * 2

@@ -37,7 +37,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     ]
 
 
-def told(caplog: pytest.LogCaptureFixture, stream: str = "stdout") -> list[str]:
+def printed(caplog: pytest.LogCaptureFixture, stream: str = "stdout") -> list[str]:
     return [text for _, given, text in lines(caplog) if given == stream]
 
 
@@ -67,7 +67,7 @@ def test_each_line_is_a_line_of_the_log_and_carries_the_run(
         ("INFO", "stdout", "two"),
         ("WARNING", "stderr", "bad"),
     ]
-    assert told(caplog) == ["one", "", "two", "three"]
+    assert printed(caplog) == ["one", "", "two", "three"]
     assert {(record.__dict__["job"], record.__dict__["item"]) for record in caplog.records} == {("backup", 4)}
 
 
@@ -75,16 +75,16 @@ def test_output_that_is_no_utf8_costs_a_character_and_not_the_run(
     ran: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     ran(**shell(r"printf 'a\377b\n\303'; printf '\344' >&2"))
-    assert told(caplog) == ["a�b", "�"]
-    assert told(caplog, "stderr") == ["�"]
+    assert printed(caplog) == ["a�b", "�"]
+    assert printed(caplog, "stderr") == ["�"]
     caplog.clear()
     ran(**shell(r"printf '\344\366\374'"), encoding="latin-1")
-    assert told(caplog) == ["äöü"]
+    assert printed(caplog) == ["äöü"]
 
 
 def test_a_line_without_end_is_logged_in_pieces(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     ran(command=[sys.executable, "-c", "print('x' * 100_000); print('end')"])
-    *pieces, end = told(caplog)
+    *pieces, end = printed(caplog)
     assert max(map(len, pieces)) == script.MAX_LINE_CHARACTERS
     assert "".join(pieces) == "x" * 100_000
     assert end == "end"
@@ -97,7 +97,7 @@ def test_arguments_and_environment_carry_the_context(
     ran: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     ran(command=[sys.executable, "-c", READER, "--full"], environment={"PORT": 8080})
-    arguments, environment = json.loads("".join(told(caplog)))
+    arguments, environment = json.loads("".join(printed(caplog)))
     context = json.loads(environment["AIOELASTICJOB_CONTEXT"])
     assert arguments[0] == "--full"
     assert json.loads(arguments[1]) == context
@@ -126,7 +126,7 @@ def test_arguments_and_environment_carry_the_context(
 
 def test_one_call_for_all_items_is_told_of_them(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     ran(of_instance(), **shell('echo "$1"; echo "$AIOELASTICJOB_ITEMS ${AIOELASTICJOB_ITEM-none}"'))
-    context, items = told(caplog)
+    context, items = printed(caplog)
     assert items == "0,1 none"
     assert {name: json.loads(context)[name] for name in ("shardingItems", "shardingItemParameters", "offsets")} == {
         "shardingItems": [0, 1],
@@ -139,12 +139,12 @@ def test_the_context_is_no_argument_where_none_is_wanted(
     ran: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     ran(command='printf "%s|" "a b" c', pass_context=False)
-    assert told(caplog) == ["a b|c|"]
+    assert printed(caplog) == ["a b|c|"]
 
 
 def test_a_string_is_no_shells_unless_asked(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     ran(command="echo $HOME; echo *", pass_context=False)
-    assert told(caplog) == ["$HOME; echo *"]
+    assert printed(caplog) == ["$HOME; echo *"]
 
 
 def test_it_runs_where_it_is_told_to(
@@ -156,7 +156,7 @@ def test_it_runs_where_it_is_told_to(
     options = {"command": "./where.sh", "directory": str(tmp_path)}
     check(Script.model_validate(options))
     ran(**options)
-    assert told(caplog) == [str(tmp_path)]
+    assert printed(caplog) == [str(tmp_path)]
 
 
 def test_the_exit_code_is_the_outcome_and_the_last_words_are_quoted(ran: Callable[..., None]) -> None:
@@ -212,7 +212,7 @@ def test_what_cannot_be_started_says_why(
         assert caught.value.exit_code is None
     if real_loop_kind == "uvloop":  # takes it for a shell's, as shells do
         ran(command=[str(paths["no_first_line"])])
-        assert told(caplog) == ["hello"]
+        assert printed(caplog) == ["hello"]
     else:
         with pytest.raises(ScriptFailed, match=r"begins with a line like #!/bin/sh"):
             ran(command=[str(paths["no_first_line"])])
@@ -296,7 +296,7 @@ def test_a_cancelled_run_takes_children_and_grandchildren_with_it(
     pids = [int(pid) for pid in family.read_text().split()]
     assert len(pids) == 2
     assert not any(map(alive, pids))
-    assert told(caplog) == ["ending"], "what it says while it is being ended is logged"
+    assert printed(caplog) == ["ending"], "what it says while it is being ended is logged"
 
 
 def test_who_does_not_listen_is_killed_after_its_grace(real_loop_kind: LoopKind, tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_a_script_whose_session_lives_has_the_grace_that_is_configured(
 
     caplog.set_level(logging.INFO)
     run_async(real_loop_kind, main)
-    assert told(caplog) == ["ended by itself"]
+    assert printed(caplog) == ["ended by itself"]
 
 
 @pytest.mark.parametrize(("grace", "margin", "wanted"), [(60, 2.2, 2.0), (1, 2.2, 1), (2, 0.1, 0)])
@@ -395,7 +395,7 @@ def test_what_a_script_leaves_running_is_ended_with_it(
     ran: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     ran(**shell("sleep 1000 & echo $!"))
-    (pid,) = told(caplog)
+    (pid,) = printed(caplog)
     assert not alive(int(pid))
     assert any("the processes that it left are ended" in record.getMessage() for record in caplog.records)
 

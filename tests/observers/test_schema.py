@@ -174,7 +174,7 @@ def test_processes_that_start_at_the_same_moment_upgrade_once(url: str, worker_p
         assert child.output == "{}\n"
 
 
-def test_what_mysql_is_told() -> None:
+def test_the_statements_that_mysql_gets() -> None:
     """MySQL is not among the databases that tests start; its words at least are what it understands."""
     dialect = mysql.dialect()  # type: ignore[no-untyped-call]
     made = str(CreateTable(schema.RUNS, if_not_exists=True).compile(dialect=dialect))

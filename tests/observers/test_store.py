@@ -238,9 +238,9 @@ def test_failed_attempts_are_in_the_trace_and_counted_in_the_run(url: str) -> No
         assert (runs[0].outcome, runs[0].attempts, runs[1].attempts) == ("completed", 3, None)
         details = await store.run(runs[0].id)
         assert details is not None
-        told = [(state.state, state.message) for state in details.states]
-        assert told[:2] + told[4:] == [("TASK_STAGING", None), ("TASK_RUNNING", None), ("TASK_FINISHED", None)]
-        assert sorted(told[2:4]) == [
+        states = [(state.state, state.message) for state in details.states]
+        assert states[:2] + states[4:] == [("TASK_STAGING", None), ("TASK_RUNNING", None), ("TASK_FINISHED", None)]
+        assert sorted(states[2:4]) == [
             ("TASK_ATTEMPT_FAILED", "attempt 1: ValueError: luck 1"),
             ("TASK_ATTEMPT_FAILED", "attempt 2: ValueError: luck 2"),
         ]

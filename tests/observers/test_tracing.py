@@ -62,15 +62,15 @@ def test_each_run_of_an_item_is_a_trace_and_what_its_handler_does_is_below(spans
     found = runs(spans)
     assert sorted(attributes(span)["items"] for span in found) == [(0,), (1,)]  # type: ignore[type-var]
     for span in found:
-        told = attributes(span)
-        assert (told["job"], told["job_type"], told["source"], told["outcome"]) == (
+        fields = attributes(span)
+        assert (fields["job"], fields["job_type"], fields["source"], fields["outcome"]) == (
             "job",
             "SIMPLE",
             "CRON",
             "completed",
         )
-        assert told["fire_time"] == "2026-01-01T00:00:10+00:00"
-        assert str(told["task_id"]).startswith(f"job@-@{told['items'][0]}@-@READY@-@{told['instance']}")  # type: ignore[index]
+        assert fields["fire_time"] == "2026-01-01T00:00:10+00:00"
+        assert str(fields["task_id"]).startswith(f"job@-@{fields['items'][0]}@-@READY@-@{fields['instance']}")  # type: ignore[index]
         assert span.parent is None
         assert span.status.status_code is StatusCode.UNSET
     below = [span for span in spans.get_finished_spans() if span.name == "write"]

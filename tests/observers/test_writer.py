@@ -182,7 +182,7 @@ def test_what_is_left_at_the_end_is_written_if_that_does_not_take_long() -> None
     assert stuck.counts.waiting == 20
 
 
-def test_an_event_that_cannot_be_told_does_not_end_the_telling(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_that_cannot_be_handled_does_not_end_the_handling(caplog: pytest.LogCaptureFixture) -> None:
     table = Table()
 
     async def act(events: Events, writer: Writer) -> None:

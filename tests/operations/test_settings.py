@@ -34,13 +34,13 @@ def test_items_go_where_the_preview_says(settings: dict[str, object]) -> None:
     async def scene(here: SimulatedJobs) -> None:
         await staff(here, "abc")
         before = await holders(here)
-        told = await operations.preview(here.observer, "job", settings)
+        preview = await operations.preview(here.observer, "job", settings)
         assert await holders(here) == before
-        assert await operations.configure(here.observer, "job", settings, version=told.version)
+        assert await operations.configure(here.observer, "job", settings, version=preview.version)
         await anyio.sleep(2)
         after = await holders(here)
         moved = {n: (before.get(n), after.get(n)) for n in {*before, *after} if before.get(n) != after.get(n)}
-        assert told.moves == moved
+        assert preview.moves == moved
         assert moved
 
     simulate(scene)
@@ -49,10 +49,10 @@ def test_items_go_where_the_preview_says(settings: dict[str, object]) -> None:
 def test_the_next_moments_are_those_the_job_then_runs_at() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await staff(here, "a", sharding_total_count=1)
-        told = await operations.preview(here.observer, "job", {"cron": "0/4 * * * * ?"}, now=here.start + here.now())
-        assert [fire.timestamp() - here.start for fire in told.next_fires] == [8, 12, 16, 20, 24]
-        assert told.changed == {"cron": ("0/10 * * * * ?", "0/4 * * * * ?")}
-        assert (told.moves, told.warnings) == ({}, ())
+        preview = await operations.preview(here.observer, "job", {"cron": "0/4 * * * * ?"}, now=here.start + here.now())
+        assert [fire.timestamp() - here.start for fire in preview.next_fires] == [8, 12, 16, 20, 24]
+        assert preview.changed == {"cron": ("0/10 * * * * ?", "0/4 * * * * ?")}
+        assert (preview.moves, preview.warnings) == ({}, ())
         done = await operations.configure(here.observer, "job", {"cron": "0/4 * * * * ?"})
         assert done.summary == "job: cron: '0/10 * * * * ?' → '0/4 * * * * ?'"
         long = await operations.configure(here.observer, "job", {"description": "x" * 120_000})
@@ -123,9 +123,9 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
 def test_a_job_that_nobody_runs_is_configured_all_the_same() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, JobConfig(job_name="job").to_json()))
-        told = await operations.preview(here.observer, "job", {"cron": "0 0 2 * * ?", "time_zone": "Europe/Berlin"})
-        assert told.warnings == ("no instance is there: it takes effect when that changes",)
-        assert [fire.hour for fire in told.next_fires] == [2] * 5
+        preview = await operations.preview(here.observer, "job", {"cron": "0 0 2 * * ?", "time_zone": "Europe/Berlin"})
+        assert preview.warnings == ("no instance is there: it takes effect when that changes",)
+        assert [fire.hour for fire in preview.next_fires] == [2] * 5
         assert (await operations.configure(here.observer, "job", {"cron": "0 0 2 * * ?"})).changed
 
     simulate(scene)
@@ -140,16 +140,16 @@ def test_the_settings_of_a_kind_are_changed_by_their_own_names() -> None:
             root = Layout(config.job_name)
             await here.write(Create(root.root), Create(root.config, config.to_json()))
 
-        async def told(name: str, **settings: object) -> object:
+        async def options(name: str, **settings: object) -> object:
             return (await operations.preview(here.observer, name, settings)).config.options
 
-        assert await told("script", command="ls -l", shell="true") == {"command": "ls -l", "shell": True}
-        assert await told("script", options='{"command": ["ls", "-l"]}') == {"command": ["ls", "-l"]}
-        assert await told("script", options={"command": "ls"}, shell=True) == {"command": "ls", "shell": True}
+        assert await options("script", command="ls -l", shell="true") == {"command": "ls -l", "shell": True}
+        assert await options("script", options='{"command": ["ls", "-l"]}') == {"command": ["ls", "-l"]}
+        assert await options("script", options={"command": "ls"}, shell=True) == {"command": "ls", "shell": True}
         mistakes: list[dict[str, object]] = [{"options": {}}, {"options": "x"}, {"comand": "ls"}, {"shell": "maybe"}]
         for wrong in mistakes:
             with pytest.raises(InvalidSetting):
-                await told("script", **wrong)
+                await options("script", **wrong)
         unknown = await operations.preview(here.observer, "mine", {"options": {"x": 2}, "cron": "@daily"})
         assert (unknown.config.options, unknown.config.cron) == ({"x": 2}, "@daily")
         assert any("no kind MINE is known here" in warning for warning in unknown.warnings)

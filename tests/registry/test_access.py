@@ -198,24 +198,24 @@ def test_secrets_are_in_no_log_error_or_representation(
 ) -> None:
     secret = "correct horse"
     given = {"sasl": f"bob:{secret}", "digest": f"bob:{secret}"}
-    told: list[object] = [settings("h", **given)]
+    shown: list[object] = [settings("h", **given)]
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.set_debug(True)
         async with registry(None, {"bob": secret}) as address, open_session(settings(address, **given)) as session:
-            told.extend((session._keeper.settings, session.settings, session._keeper.status.value))
+            shown.extend((session._keeper.settings, session.settings, session._keeper.status.value))
             await cut(session)
         users = {"bob": f"{secret}!"}
         server: Server
         async with serve(settings=Settings(sasl_users=users)) as server:
-            told.append(server.processor.settings)
+            shown.append(server.processor.settings)
             with pytest.raises(AuthenticationFailed) as refused:
                 async with open_session(settings(server.address, **given)):
                     pass
-            told.append(refused.getrepr())
+            shown.append(refused.getrepr())
 
     with caplog.at_level(logging.DEBUG):
         run_async(real_loop_kind, main)
     assert caplog.messages
-    assert secret not in "".join(map(repr, told)) + "".join(map(str, told)) + caplog.text
+    assert secret not in "".join(map(repr, shown)) + "".join(map(str, shown)) + caplog.text

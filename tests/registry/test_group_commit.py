@@ -111,7 +111,7 @@ def test_a_session_that_ends_while_the_round_lasts_refuses_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(("swallowed", "error"), [(True, OutcomeUnknown), (False, Suspended)])
-def test_a_lost_connection_is_told_to_each(swallowed: bool, error: type[Exception]) -> None:
+def test_a_lost_connection_is_reported_to_each(swallowed: bool, error: type[Exception]) -> None:
     async def use(session: Session, world: SimulatedRegistry) -> None:
         incarnation = session.incarnation
         if swallowed:
@@ -157,7 +157,7 @@ def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withd
     with_session(use)
 
 
-def test_what_is_on_hold_is_told_at_once_when_it_is_withdrawn() -> None:
+def test_a_delayed_commit_that_is_withdrawn_fails_at_once() -> None:
     async def use(session: Session, world: SimulatedRegistry) -> None:
         loop, before = asyncio.get_running_loop(), requests(world)
         delay = Delay(loop.time() + 0.25)

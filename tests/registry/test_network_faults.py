@@ -127,7 +127,7 @@ def test_reads_give_up_after_their_retries() -> None:
     with_session(use)
 
 
-def test_a_session_that_expired_is_told_and_followed_by_another() -> None:
+def test_an_expired_session_is_reported_and_followed_by_another() -> None:
     async def use(world: SimulatedRegistry, session: Session) -> None:
         old, seen = session.incarnation, list[SessionStatus]()
 
@@ -294,7 +294,7 @@ def test_a_registry_that_answers_nothing_is_said_in_time() -> None:
     run(main)
 
 
-def test_refused_credentials_are_told_to_those_who_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_credentials_are_raised_to_those_who_read(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = wire.render(protocol.AuthRequest(type=0, scheme="unknown", auth=b"me:secret"))
     monkeypatch.setattr(
         session_keeper, "credentials", lambda digest: unknown

@@ -249,7 +249,7 @@ class Life:
                 yield passed.first // 1000
                 last = passed.first
 
-    def told(self, item: int) -> Counter[int]:
+    def reported(self, item: int) -> Counter[int]:
         """Return how often each moment was reported, by the second."""
         found = Counter[int]()
         for report in self.case.reports:
@@ -268,13 +268,13 @@ class Life:
         """Return which moments were lost, and which were reported twice or run without need."""
         found = []
         for item in range(self.count):
-            told = self.told(item)
+            reported = self.reported(item)
             for second in self.expected(item):
                 at, ran = second - BEGIN, self.ran[item][second]
-                if not (ran or told[second] or second in self.excused[item]):
+                if not (ran or reported[second] or second in self.excused[item]):
                     found.append(f"item {item}: {at} is lost")
-                if told[second] > 1 and len(self.schedules) == 1:
-                    found.append(f"item {item}: {at} is reported {told[second]} times")
+                if reported[second] > 1 and len(self.schedules) == 1:
+                    found.append(f"item {item}: {at} is reported {reported[second]} times")
                 if ran > 1:
                     found.append(f"item {item}: {at} is run {ran} times")
         return found

@@ -89,13 +89,13 @@ def test_a_run_is_tried_again_under_one_lock_and_with_no_write_for_an_attempt(
 
     here = simulate(scene)
     assert versions[1] - versions[0] == 1  # the settlement
-    failed = [event for event in here.told if isinstance(event, AttemptFailed)]
+    failed = [event for event in here.events if isinstance(event, AttemptFailed)]
     assert [(one.attempt, one.items, str(one.failure), round(one.seconds)) for one in failed] == [
         (1, (0,), "refused", 1),
         (2, (0,), "refused", 1),
     ]
     assert all(one.pause is not None and 5 <= one.pause <= 10 for one in failed)
-    (ended,) = [event for event in here.told if isinstance(event, Ended)]
+    (ended,) = [event for event in here.events if isinstance(event, Ended)]
     assert (ended.outcome, ended.attempt, ended.failure) == (Outcome.COMPLETED, 3, None)
     assert {one.task_id for one in failed} == {ended.task_id}
     assert failures(caplog) == []
@@ -114,9 +114,9 @@ def test_the_error_handler_is_called_once_at_the_end(caplog: pytest.LogCaptureFi
     here = simulate(scene)
     (line,) = failures(caplog)
     assert line.startswith("job: item 0 after 3 attempts failed in the run of 2026-01-01T00:01:00+00:00: Conn")
-    failed = [event for event in here.told if isinstance(event, AttemptFailed)]
+    failed = [event for event in here.events if isinstance(event, AttemptFailed)]
     assert [(one.attempt, one.pause is None) for one in failed] == [(1, False), (2, False), (3, True)]
-    (ended,) = [event for event in here.told if isinstance(event, Ended)]
+    (ended,) = [event for event in here.events if isinstance(event, Ended)]
     assert (ended.outcome, ended.attempt, str(ended.failure)) == (Outcome.FAILED, 3, "refused")
 
 
@@ -137,7 +137,7 @@ def test_one_call_for_all_items_is_tried_again_as_a_whole() -> None:
         assert [(items, number) for _, items, number, _ in trials.seen] == [((0, 1, 2), 1), ((0, 1, 2), 2)]
 
     here = simulate(scene)
-    ended = [event for event in here.told if isinstance(event, Ended)]
+    ended = [event for event in here.events if isinstance(event, Ended)]
     assert [(one.item, one.attempt) for one in ended] == [(0, 2), (1, 2), (2, 2)]
 
 
@@ -149,7 +149,7 @@ def test_the_timeout_bounds_the_run_with_its_waits(caplog: pytest.LogCaptureFixt
         assert (await here.record(0)).outcome == "timed out"
 
     here = simulate(scene)
-    (ended,) = [event for event in here.told if isinstance(event, Ended)]
+    (ended,) = [event for event in here.events if isinstance(event, Ended)]
     assert round(ended.seconds, 2) == 4.0
     assert str(ended.failure) == "the run took longer than 4 s"
     assert isinstance(ended.failure.__cause__ if ended.failure else None, ConnectionError)
@@ -175,7 +175,7 @@ def test_an_attempt_that_takes_too_long_has_failed(settings: Any, numbers: list[
         assert all(later[0] - earlier[0] < 4 for earlier, later in zip(trials.seen, trials.seen[1:], strict=False))
 
     here = simulate(scene)
-    (ended,) = [event for event in here.told if isinstance(event, Ended)]
+    (ended,) = [event for event in here.events if isinstance(event, Ended)]
     assert str(ended.failure) == f"attempt {numbers[-1]} took longer than 2 s"
 
 
@@ -223,7 +223,7 @@ def test_no_attempt_begins_once_the_instance_may_not_go_on(
             assert trials.numbers == [1]
 
     here = simulate(scene)
-    (ended,) = [event for event in here.told if isinstance(event, Ended) and event.slot % 3_600_000 == 60_000]
+    (ended,) = [event for event in here.events if isinstance(event, Ended) and event.slot % 3_600_000 == 60_000]
     assert round(ended.seconds) == (15 if waiting else 10)
     assert ended.failure is not None
     assert ended.failure.__notes__ == [f"there is no attempt 2 of 3, because {because}"]

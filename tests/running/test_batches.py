@@ -95,22 +95,22 @@ def test_others_run_while_process_never_waits() -> None:
 def test_rates_tell_what_flows_while_it_flows() -> None:
     source = Source([30] * 4, work=0.5, fetching=0)
     execution = DataflowRun(dataflow(streaming=True, concurrency=10, prefetch=True), source.batch, source.process)
-    told: list[tuple[Rate, int]] = []
+    rates: list[tuple[Rate, int]] = []
 
     async def watch() -> None:
         for _ in range(10):
             await anyio.sleep(0.73)
             (rate,) = execution.events.rates["flow"]
-            told.append((rate, len(source.ended)))
+            rates.append((rate, len(source.ended)))
 
     with execution.events.listen() as listener:
         run_dataflow(execution, watch)
         events = [event for event in listener.take(1000) if isinstance(event, Flowed)]
-    assert any(rate.waiting > 30 for rate, _ in told)
-    for rate, _ in told:
+    assert any(rate.waiting > 30 for rate, _ in rates)
+    for rate, _ in rates:
         assert rate.in_flight == 10 or rate.waiting == 0
         assert rate.lag > 0
-    assert told[-1][0].per_second == pytest.approx(10, rel=0.2)
+    assert rates[-1][0].per_second == pytest.approx(10, rel=0.2)
     assert [event.rates[0].succeeded for event in events] == sorted(event.rates[0].succeeded for event in events)
     assert events[-1].rates[0].succeeded == 120
     (after,) = execution.events.rates["flow"]

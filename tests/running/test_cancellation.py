@@ -33,16 +33,16 @@ def named(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if "after it was cancelled" in one.getMessage()]
 
 
-def test_what_does_not_heed_is_told_once_and_asked_once_a_second() -> None:
+def test_a_task_that_does_not_end_is_reported_once_and_cancelled_once_a_second() -> None:
     async def main() -> None:
-        asked, told = list[float](), list[float]()
+        asked, unheeded = list[float](), list[float]()
         loop = asyncio.get_running_loop()
-        with HandlerScope(lambda: told.append(loop.time())) as cut:
+        with HandlerScope(lambda: unheeded.append(loop.time())) as cut:
             cut.cancel()
             cut.cancel()
             await dig_in(10.5, asked)
         assert cut.cancel_called
-        assert told == [UNHEEDED_AFTER]
+        assert unheeded == [UNHEEDED_AFTER]
         late = [at for at in asked if at >= UNHEEDED_AFTER]
         assert late == [float(second) for second in range(1, 11)]
         assert 1 <= len(asked) - len(late) <= MAX_REPEATED_CANCELS + 1
@@ -53,17 +53,17 @@ def test_what_does_not_heed_is_told_once_and_asked_once_a_second() -> None:
 
 def test_what_heeds_ends_at_once_and_nothing_is_left_behind() -> None:
     async def main() -> None:
-        told = list[str]()
-        with HandlerScope(lambda: told.append("unheeded"), after=3) as cut:
+        unheeded = list[str]()
+        with HandlerScope(lambda: unheeded.append("unheeded"), after=3) as cut:
             await anyio.sleep(10)
         assert cut.cancel_called
         assert anyio.current_time() == 3
-        with HandlerScope(lambda: told.append("unheeded"), after=3) as cut:
+        with HandlerScope(lambda: unheeded.append("unheeded"), after=3) as cut:
             await anyio.sleep(1)
         cut.cancel()
         assert not cut.cancel_called
         await anyio.sleep(10)
-        assert told == []
+        assert unheeded == []
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
@@ -143,7 +143,7 @@ def test_a_handler_that_swallows_its_cancellation_is_named_with_its_stack(
         assert 0 < len([at for at in asked if at > min(asked) + UNHEEDED_AFTER]) <= 12
 
     simulate(scene)
-    (told,) = named(caplog)
-    assert "stubborn of item 0 goes on 1 s after it was cancelled" in told
-    assert "in dig_in" in told
-    assert caplog.records[[one.getMessage() for one in caplog.records].index(told)].__dict__["job"] == "job"
+    (message,) = named(caplog)
+    assert "stubborn of item 0 goes on 1 s after it was cancelled" in message
+    assert "in dig_in" in message
+    assert caplog.records[[one.getMessage() for one in caplog.records].index(message)].__dict__["job"] == "job"

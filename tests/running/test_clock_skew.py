@@ -63,18 +63,18 @@ class Setting:
         write = Set(path, json.dumps({**stored, "cron": cron, "description": description}).encode(), -1)
         await operator.commit([write], incarnation=operator.incarnation)
 
-    def told(self) -> dict[int, list[str]]:
+    def reported(self) -> dict[int, list[str]]:
         """Return why each scheduled second was told of as missed."""
-        told: dict[int, list[str]] = {}
+        reported: dict[int, list[str]] = {}
         for event in self.cluster.events:
             if isinstance(event, Misfired):
                 for second in range(round(event.first / 1000 - START), round(event.slot / 1000 - START) + 1):
-                    told.setdefault(second, []).append(event.why)
-        return told
+                    reported.setdefault(second, []).append(event.why)
+        return reported
 
 
 @pytest.mark.parametrize("monitored", [True, False])
-def test_what_a_clock_that_was_ahead_has_kept_from_running_is_told_of_once(monitored: bool) -> None:
+def test_what_a_clock_that_was_ahead_has_kept_from_running_is_reported_once(monitored: bool) -> None:
     @simulated
     async def test() -> None:
         here = Setting(monitor_execution=monitored)
@@ -82,9 +82,9 @@ def test_what_a_clock_that_was_ahead_has_kept_from_running_is_told_of_once(monit
         await here.until(6.03)
         here.off = 0
         await here.until(60)
-        told = here.told()
-        assert told == {second: [SET_BACK] for second in range(min(told), 31)}
-        assert 5 <= min(told) <= 7
+        reported = here.reported()
+        assert reported == {second: [SET_BACK] for second in range(min(reported), 31)}
+        assert 5 <= min(reported) <= 7
         assert all(len(here.runs[second]) == 1 for second in range(31, 60))
         assert set(here.runs) == set(range(31, 60))
         assert [round(at) for second in range(38, 60) for at in here.runs[second]] == list(range(38, 60))
@@ -106,11 +106,11 @@ def test_whoever_takes_an_item_over_tells_what_its_last_holder_has_not(killed: f
         (holder,) = [one for one in here.cluster.instances if await one.holds()]
         holder.kill()
         await here.until(80)
-        told = {second: why for second, why in here.told().items() if second < 46}
-        assert told == {second: [SET_BACK] for second in range(min(told), 46)}
-        assert 5 <= min(told) <= 7
+        reported = {second: why for second, why in here.reported().items() if second < 46}
+        assert reported == {second: [SET_BACK] for second in range(min(reported), 46)}
+        assert 5 <= min(reported) <= 7
         assert all(len(runs) == 1 for runs in here.runs.values())
-        assert {*here.runs, *here.told()} >= set(range(7, 80))
+        assert {*here.runs, *here.reported()} >= set(range(7, 80))
         await here.cluster.close()
 
     test()
@@ -126,14 +126,16 @@ def test_a_schedule_that_is_changed_after_the_clock_was_put_right_has_missed_not
         await here.until(12.5)
         await here.change("* * * * * ?")
         await here.until(30)
-        told = here.told()
-        assert {second for second, why in told.items() if SET_BACK in why} == set(range(13, 27)), told
+        reported = here.reported()
+        assert {second for second, why in reported.items() if SET_BACK in why} == set(range(13, 27)), reported
         await here.cluster.close()
 
     test()
 
 
-def test_what_a_schedule_that_began_by_a_clock_ahead_has_missed_is_told_of_though_another_setting_was_written() -> None:
+def test_what_a_schedule_that_began_by_a_clock_ahead_has_missed_is_reported_though_another_setting_was_written() -> (
+    None
+):
     @simulated
     async def test() -> None:
         here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
@@ -147,15 +149,15 @@ def test_what_a_schedule_that_began_by_a_clock_ahead_has_missed_is_told_of_thoug
         await here.until(9)
         await here.change("* * * * * ?", "hello")
         await here.until(40)
-        told = [second for second, why in here.told().items() if SET_BACK in why]
-        assert told == list(range(min(told), 31))
-        assert 5 <= min(told) <= 7
+        reported = [second for second, why in here.reported().items() if SET_BACK in why]
+        assert reported == list(range(min(reported), 31))
+        assert 5 <= min(reported) <= 7
         await here.cluster.close()
 
     test()
 
 
-def test_what_was_told_of_one_schedule_by_a_clock_ahead_hides_nothing_of_the_next() -> None:
+def test_what_was_reported_of_one_schedule_by_a_clock_ahead_hides_nothing_of_the_next() -> None:
     @simulated
     async def test() -> None:
         here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
@@ -168,8 +170,8 @@ def test_what_was_told_of_one_schedule_by_a_clock_ahead_hides_nothing_of_the_nex
         await here.until(18)
         here.off = 0
         await here.until(60)
-        assert set(here.told()) >= {20, 30, 40, 50}  # when the run was over, at 14
-        assert {*here.runs, *here.told()} >= {21, 31, 41, 51}
+        assert set(here.reported()) >= {20, 30, 40, 50}  # when the run was over, at 14
+        assert {*here.runs, *here.reported()} >= {21, 31, 41, 51}
         assert {31, 41, 51} <= here.runs.keys()
         await here.cluster.close()
 
@@ -186,7 +188,7 @@ def test_who_has_noticed_that_the_clock_was_put_right_knows_that_the_schedule_be
         (holder,) = [one for one in here.cluster.instances if await one.holds()]
         holder.kill()
         await here.until(60)
-        assert {*here.runs, *here.told()} >= set(range(5, 60, 5))
+        assert {*here.runs, *here.reported()} >= set(range(5, 60, 5))
         await here.cluster.close()
 
     test()
@@ -208,8 +210,8 @@ def test_who_has_not_noticed_a_clock_that_was_ahead_takes_nothing_for_missed_fro
         (holder,) = [one for one in here.cluster.instances if await one.holds()]
         holder.kill()
         await here.until(60)
-        told = here.told()
-        assert min(told) > 8, told
+        reported = here.reported()
+        assert min(reported) > 8, reported
         await here.cluster.close()
 
     test()
@@ -230,8 +232,8 @@ def test_a_clock_that_is_set_back_by_mistake_costs_no_more_than_the_time_until_i
         here.off = 0
         await here.until(90)
         due = set(range(1, 90) if cron.startswith("*") else (20, 40, 60, 80))
-        assert set(here.told()) <= set(range(31, 37))
-        assert due - here.told().keys() <= set(here.runs) <= due
+        assert set(here.reported()) <= set(range(31, 37))
+        assert due - here.reported().keys() <= set(here.runs) <= due
         assert all(len(runs) == 1 for runs in here.runs.values())
         await here.cluster.close()
 
@@ -250,7 +252,7 @@ def test_an_item_gained_just_after_the_clock_was_set_back_is_not_silent_until_it
         await here.until(60)
         assert not any(second > 3600 and at > 12.5 for second, runs in here.runs.items() for at in runs)
         assert [len(here.runs[second]) for second in range(40, 60)] == [2] * 20
-        assert {*here.runs, *here.told()} >= set(range(14, 60))
+        assert {*here.runs, *here.reported()} >= set(range(14, 60))
         await here.cluster.close()
 
     test()
@@ -272,7 +274,7 @@ def test_who_refuses_to_run_by_a_registry_clock_soon_hears_that_it_was_put_right
     test()
 
 
-def test_moments_told_of_while_the_clock_was_ahead_are_run_as_reruns_if_at_all() -> None:
+def test_moments_reported_while_the_clock_was_ahead_are_run_as_reruns_if_at_all() -> None:
     @simulated
     async def test() -> None:
         here = Setting(
@@ -290,9 +292,9 @@ def test_moments_told_of_while_the_clock_was_ahead_are_run_as_reruns_if_at_all()
         await here.until(80)
         began = [event for event in here.cluster.events if isinstance(event, Began)]
         again = [event for event in began if 50 <= round(event.slot / 1000 - START) < 60]
-        assert {round(event.slot / 1000 - START) for event in again} == set(range(50, 60)) <= here.told().keys()
+        assert {round(event.slot / 1000 - START) for event in again} == set(range(50, 60)) <= here.reported().keys()
         assert {event.source for event in again} == {FireSource.MISFIRE}
-        assert {*here.runs, *here.told()} >= set(range(1, 80))
+        assert {*here.runs, *here.reported()} >= set(range(1, 80))
         await here.cluster.close()
 
     test()

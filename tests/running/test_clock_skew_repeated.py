@@ -31,10 +31,10 @@ def test_a_clock_put_right_in_two_steps_silences_no_moment(monitored: bool, seco
         await here.until(second_step)
         here.off = 0
         await here.until(80)
-        told = here.told()
-        assert {*here.runs, *told} >= set(range(second_step + 1, 80))
-        assert all(why == [SET_BACK] for why in told.values())
-        assert not told.keys() & here.runs.keys()
+        reported = here.reported()
+        assert {*here.runs, *reported} >= set(range(second_step + 1, 80))
+        assert all(why == [SET_BACK] for why in reported.values())
+        assert not reported.keys() & here.runs.keys()
         assert all(len(runs) == 1 for runs in here.runs.values())
         await here.cluster.close()
 
@@ -55,8 +55,8 @@ def test_the_next_holder_knows_all_that_was_reported_at_both_steps() -> None:
         (holder,) = [one for one in here.cluster.instances if await one.holds()]
         holder.kill()
         await here.until(80)
-        assert {*here.runs, *here.told()} >= set(range(21, 80))
-        assert all(why == [SET_BACK] for second, why in here.told().items() if second <= 50)
+        assert {*here.runs, *here.reported()} >= set(range(21, 80))
+        assert all(why == [SET_BACK] for second, why in here.reported().items() if second <= 50)
         await here.cluster.close()
 
     test()
@@ -70,7 +70,7 @@ def test_what_came_in_the_last_seconds_before_the_job_began_is_reported_as_well(
         await here.until(6.03)
         here.off = 0
         await here.until(40)
-        assert {*here.runs, *here.told()} >= set(range(7, 40))
+        assert {*here.runs, *here.reported()} >= set(range(7, 40))
         await here.cluster.close()
 
     test()
@@ -84,9 +84,9 @@ def test_a_jump_ahead_is_named_as_the_reason_for_what_it_skipped() -> None:
         await here.until(20.5)
         here.off = 30
         await here.until(40)
-        told = here.told()
-        assert set(range(22, 50)) <= told.keys() <= set(range(21, 53))
-        assert {why for whys in told.values() for why in whys} == {SKIPPED}
+        reported = here.reported()
+        assert set(range(22, 50)) <= reported.keys() <= set(range(21, 53))
+        assert {why for whys in reported.values() for why in whys} == {SKIPPED}
         await here.cluster.close()
 
     test()
@@ -138,7 +138,7 @@ def test_each_moment_that_the_clock_shows_is_run_or_reported_however_it_is_set(s
             here.off = off
         end = script.steps[-1][0] + 120
         await here.until(end)
-        assert sorted(script.came(end - 2) - here.runs.keys() - here.told().keys()) == [], script
+        assert sorted(script.came(end - 2) - here.runs.keys() - here.reported().keys()) == [], script
         await here.cluster.close()
 
     test()

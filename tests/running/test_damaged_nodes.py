@@ -210,7 +210,7 @@ async def settle_down(requests: Counter[int], here: SimulatedJobs) -> None:
     assert requests[MULTI] == before
 
 
-def told_once(caplog: pytest.LogCaptureFixture, times: int = 1) -> Counter[str]:
+def logged_once(caplog: pytest.LogCaptureFixture, times: int = 1) -> Counter[str]:
     """Return who said what is wrong with a node; nobody says the same twice."""
     said = Counter(record.getMessage() for record in caplog.records if record.getMessage().startswith("/job/"))
     assert all(count <= 3 * times for count in said.values()), said
@@ -229,14 +229,14 @@ def test_nodes_where_none_belong_stop_nobody_and_are_nobodys_prey(
         assert [path for path in nodes if path not in left] == [path for path in nodes if path in OURS - set(left)]
         assert there.items_since(41) >= {1, 2, 3}
         there.nobody_else_noticed(22)
-        told_once(caplog)
+        logged_once(caplog)
         await settle_down(requests, here)
         for path in reversed(nodes):
             await uproot(here, path)
         await here.until(122)
         await there.is_right(99)
         await settle_down(requests, here)
-        told_once(caplog)
+        logged_once(caplog)
 
     simulate(scene)
 
@@ -253,7 +253,7 @@ def test_parents_removed_by_hand_come_back(path: str, requests: Counter[int], ca
         there.nobody_else_noticed(22)
         assert await here.observer.exists(path)
         await settle_down(requests, here)
-        told_once(caplog)
+        logged_once(caplog)
 
     simulate(scene)
 
@@ -281,7 +281,7 @@ def test_garbage_in_our_own_nodes_is_replaced_or_ignored(
         await there.is_right(39)
         there.nobody_else_noticed(22)
         await settle_down(requests, here)
-        told_once(caplog)
+        logged_once(caplog)
 
     simulate(scene)
 
@@ -316,12 +316,12 @@ def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one(
         assert {name for at, name, _ in there.runs if at > 59} == set("abc")
         assert (await here.observer.get(LAYOUT.config)).data == data
         there.nobody_else_noticed(50)
-        said = told_once(caplog, times=2)
+        said = logged_once(caplog, times=2)
         assert len([one for one in said if one.startswith(LAYOUT.config)]) == 1
         await here.write(Set(LAYOUT.config, good.replace(b'"jobParameter": ""', b'"jobParameter": "mended"'), -1))
         await here.until(92)
         await there.is_right(79)
-        assert f"{LAYOUT.config}: is correct now" in told_once(caplog, times=2)
+        assert f"{LAYOUT.config}: is correct now" in logged_once(caplog, times=2)
 
     simulate(scene)
 
@@ -333,7 +333,7 @@ def test_children_of_ephemeral_nodes_cannot_be(caplog: pytest.LogCaptureFixture)
         await here.write(Create(IDLE.execution, b"", ephemeral=True))
         await here.until(42)
         assert there.items_since(29) == {1, 2, 3}
-        assert sum(told_once(caplog).values()) == 1
+        assert sum(logged_once(caplog).values()) == 1
         await here.write(Delete(IDLE.execution))
         await here.until(62)
         await there.is_right(49)

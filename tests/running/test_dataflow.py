@@ -74,14 +74,14 @@ def test_a_run_that_takes_too_long_is_cut_off_and_keeps_the_offset_behind_what_i
 
 
 def test_a_fetch_that_waits_for_ever_is_cut_off_some_seconds_after_the_run_is_to_end() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
         yield [1, 2]
         try:
             await anyio.sleep_forever()
         finally:
-            told.append("closed")
+            calls.append("closed")
 
     execution = DataflowRun(dataflow(streaming=True), fetch, ignore)
 
@@ -89,10 +89,10 @@ def test_a_fetch_that_waits_for_ever_is_cut_off_some_seconds_after_the_run_is_to
         await anyio.sleep(10)
         execution.stream_control.end.set()
         await anyio.sleep(4.9)
-        assert told == []
+        assert calls == []
 
     run_dataflow(execution, end)
-    assert told == ["closed"]
+    assert calls == ["closed"]
     assert execution.outcomes == {0: Outcome.COMPLETED}
 
 

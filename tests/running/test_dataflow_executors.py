@@ -100,10 +100,10 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_anything_runs() -> N
 @asynccontextmanager
 async def opened() -> AsyncIterator[list[str]]:
     """What a database would be: open while the run goes on."""
-    told = ["open"]
-    seen.append(told)
-    yield told
-    told.append("closed")
+    calls = ["open"]
+    seen.append(calls)
+    yield calls
+    calls.append("closed")
 
 
 Store = Annotated[list[str], Depends(opened)]

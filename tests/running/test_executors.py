@@ -127,7 +127,7 @@ def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled
     with_processes(main, 1, real_loop_kind)
 
 
-def test_what_cannot_be_sent_is_told_before_anything_is_started() -> None:
+def test_what_cannot_be_sent_is_refused_before_anything_is_started() -> None:
     async def main(executors: Executors) -> None:
         with pytest.raises(InvalidSetting, match=r"executor = 'process': .*<lambda> or what it is given cannot be"):
             await executors.processes.call(lambda: None)

@@ -34,7 +34,7 @@ def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_
         here.off = 0
         await here.until(60)
         assert max(here.runs) < 60
-        assert {*here.runs, *here.told()} >= set(range(20, 60))
+        assert {*here.runs, *here.reported()} >= set(range(20, 60))
         await here.cluster.close()
 
     test()
@@ -70,7 +70,7 @@ def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_
         (holder,) = [one for one in here.cluster.instances if await one.holds()]
         holder.kill()
         await here.until(60)
-        assert {*here.runs, *here.told()} >= set(range(17, 60))
+        assert {*here.runs, *here.reported()} >= set(range(17, 60))
         assert len(here.runs.keys() & range(44, 60)) == 16
         await here.cluster.close()
 
@@ -90,7 +90,7 @@ def test_an_item_owes_what_comes_after_a_record_written_before_the_date_at_which
         await here.cluster.start(here.app)
         holder.kill()
         await here.until(60)
-        assert {*here.runs, *here.told()} >= set(range(15, 60, 5))
+        assert {*here.runs, *here.reported()} >= set(range(15, 60, 5))
         await here.cluster.close()
 
     test()
@@ -108,16 +108,16 @@ def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_r
         await here.until(6.03)
         here.off = 0
         await here.until(120)
-        assert {*here.runs, *here.told()} >= set(range(7, 120))
+        assert {*here.runs, *here.reported()} >= set(range(7, 120))
         assert all(here.now() > second for second in here.runs)
         claimed = max(second for second, runs in here.runs.items() if runs[0] < 10)
         assert [len(here.runs[second]) for second in (claimed - 1, claimed, claimed + 1)] == [2, 1, 1]
         assert [round(here.runs[second][-1]) for second in range(20, claimed)] == list(range(20, claimed))
-        (told,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "is claimed up to" in line)
-        assert told.startswith(
+        (message,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "is claimed up to" in line)
+        assert message.startswith(
             "job: item 0 is claimed up to 2026-01-01T00:01:37+00:00, though it was only 2026-01-01T00:0"
         )
-        assert told.endswith("the moment claimed is not run again, others up to it may run twice")
+        assert message.endswith("the moment claimed is not run again, others up to it may run twice")
         await here.cluster.close()
 
     test()

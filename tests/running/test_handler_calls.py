@@ -146,7 +146,7 @@ def test_what_is_no_batch_fails_the_run_and_says_what_would_be_one(found: Any) -
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_generator_is_closed_when_its_records_are_through_and_in_its_own_task(streaming: bool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
         async with anyio.create_task_group():  # complains if it is left in another task, or out of order
@@ -154,19 +154,19 @@ def test_a_generator_is_closed_when_its_records_are_through_and_in_its_own_task(
                 while True:
                     yield [1, 2]
             finally:
-                told.append("closed")
+                calls.append("closed")
 
     async def process(context: ItemContext, record: int) -> None:
         await anyio.sleep(1)
-        told.append("processed")
+        calls.append("processed")
         execution.stream_control.end.set()
-        if told.count("processed") > 7:
+        if calls.count("processed") > 7:
             raise ValueError
 
     execution = DataflowRun(dataflow(streaming=streaming, max_failures=0), fetch, process)
     run_dataflow(execution)
-    assert told[-1] == "closed"
-    assert told.count("closed") == 1
+    assert calls[-1] == "closed"
+    assert calls.count("closed") == 1
 
 
 @pytest.mark.parametrize("generates", [False, True])

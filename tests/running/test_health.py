@@ -109,9 +109,9 @@ def test_it_is_written_as_json_with_times_as_text() -> None:
     refusals = Refusals("job", lambda: BEGIN)
     refusals.refused("to leave", NotPermitted("/job"))
     job = JobHealth("job", ME, leads=True, holds=(0, 2), next_fire=datetime.fromtimestamp(BEGIN, UTC))
-    told = json.loads(json.dumps(Health.of(None, JOBS, [job], {"job": refusals}).as_json()))
-    assert (told["status"], told["ready"], told["registry"]) == ("down", False, None)
-    first, second = told["jobs"]
+    fields = json.loads(json.dumps(Health.of(None, JOBS, [job], {"job": refusals}).as_json()))
+    assert (fields["status"], fields["ready"], fields["registry"]) == ("down", False, None)
+    first, second = fields["jobs"]
     assert (first["instance"], first["leads"], first["holds"]) == (ME, True, [0, 2])
     assert first["next_fire"] == "2001-09-09T01:46:40+00:00"
     assert first["refused"] == [

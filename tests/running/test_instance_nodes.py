@@ -88,7 +88,7 @@ def test_a_server_removed_by_hand_comes_back_with_its_own_name() -> None:
     simulate(scene)
 
 
-def test_half_a_character_is_told_and_shown_and_stops_nobody() -> None:
+def test_half_a_character_is_reported_and_shown_and_stops_nobody() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/10 * * * * ?").running():
             await here.until(12)

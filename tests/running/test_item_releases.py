@@ -34,7 +34,7 @@ def test_an_item_that_still_runs_elsewhere_is_waited_for_and_then_run_once() -> 
     here = simulate(scene)
     moved = next(item for item in (0, 1) if len(here.starts(item)) > 1 and here.starts(item)[1][1] == "MISFIRE")
     assert here.starts(moved)[:2] == [(10.0, "CRON", 10.0), (35.0, "MISFIRE", 30.0)]
-    assert any(isinstance(event, Misfired) and "another instance" in event.why for event in here.told)
+    assert any(isinstance(event, Misfired) and "another instance" in event.why for event in here.events)
 
 
 @pytest.mark.parametrize(

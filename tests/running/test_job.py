@@ -114,7 +114,7 @@ def test_a_life_that_begins_in_the_moment_in_which_its_session_ends_is_ended_onc
     assert len(begun) == 2
 
 
-def test_an_error_that_comes_while_a_life_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     settle, failing = JobScheduler._settle, list[JobScheduler]()
 
     async def settles(self: JobScheduler, execution: Execution) -> bool:
@@ -196,7 +196,7 @@ async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that
     assert took == [pytest.approx(3, abs=0.5)]
 
 
-def test_a_defect_after_the_process_has_given_up_waiting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_after_the_process_has_given_up_waiting_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def settles(self: JobScheduler, execution: Execution) -> bool:
         raise AssertionError("too late")
 

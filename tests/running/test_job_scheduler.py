@@ -69,11 +69,11 @@ def test_moments_that_come_during_a_run_collapse_into_one_rerun() -> None:
         (60.0, "MISFIRE", 60.0),
         (85.0, "MISFIRE", 80.0),
     ]
-    first = next(event for event in here.told if isinstance(event, Misfired))
+    first = next(event for event in here.events if isinstance(event, Misfired))
     assert (first.items, first.moments) == ((0,), 2)
     counts = here.apps[0].counts["job"]
     assert counts.fires == {"CRON": 1, "MISFIRE": 3}
-    assert counts.misfired == sum(event.moments for event in here.told if isinstance(event, Misfired))
+    assert counts.misfired == sum(event.moments for event in here.events if isinstance(event, Misfired))
     assert counts.runs == {"completed": 4}
 
 
@@ -85,7 +85,7 @@ def test_with_misfire_off_they_are_dropped_and_reported() -> None:
 
     here = simulate(scene)
     assert here.starts()[:3] == [(10.0, "CRON", 10.0), (40.0, "CRON", 40.0), (70.0, "CRON", 70.0)]
-    assert [event.moments for event in here.told if isinstance(event, Misfired)][:2] == [2, 2]
+    assert [event.moments for event in here.events if isinstance(event, Misfired)][:2] == [2, 2]
 
 
 def test_a_failing_item_stops_neither_the_others_nor_the_schedule() -> None:
@@ -104,7 +104,7 @@ def test_a_failing_item_stops_neither_the_others_nor_the_schedule() -> None:
 
     here = simulate(scene)
     assert len(here.runs) == 9
-    ended = [event.outcome for event in here.told if isinstance(event, Ended) and event.item == 1]
+    ended = [event.outcome for event in here.events if isinstance(event, Ended) and event.item == 1]
     assert ended == [Outcome.FAILED] * 3
 
 
@@ -119,7 +119,7 @@ def test_a_handler_that_cancels_itself_has_failed() -> None:
             await here.until(3.5)
 
     here = simulate(scene)
-    assert [event.outcome for event in here.told if isinstance(event, Ended)] == [Outcome.FAILED] * 3
+    assert [event.outcome for event in here.events if isinstance(event, Ended)] == [Outcome.FAILED] * 3
 
 
 def test_a_handler_that_exits_has_failed_and_nothing_else_ends() -> None:
@@ -144,7 +144,7 @@ def test_a_run_is_cut_at_its_timeout() -> None:
     here = simulate(scene)
     assert [at for at, _, _ in here.starts()] == [10.0, 20.0]
     assert [
-        (event.outcome, round(event.slot / 1000 - here.start)) for event in here.told if isinstance(event, Ended)
+        (event.outcome, round(event.slot / 1000 - here.start)) for event in here.events if isinstance(event, Ended)
     ] == [
         (Outcome.TIMED_OUT, 10),
         (Outcome.TIMED_OUT, 20),
@@ -160,7 +160,7 @@ def test_a_timeout_error_of_the_handlers_own_is_a_failure() -> None:
         async with listening(here, app), app.running():
             await here.until(1.5)
 
-    assert [event.outcome for event in simulate(scene).told if isinstance(event, Ended)] == [Outcome.FAILED]
+    assert [event.outcome for event in simulate(scene).events if isinstance(event, Ended)] == [Outcome.FAILED]
 
 
 def test_per_instance_one_call_has_all_items() -> None:
@@ -344,7 +344,7 @@ def test_a_graceful_stop_lets_running_items_finish() -> None:
             assert round(here.now()) == 18
         assert (await here.record(0)).outcome == "completed"
 
-    assert [event.outcome for event in simulate(scene).told if isinstance(event, Ended)] == [Outcome.COMPLETED]
+    assert [event.outcome for event in simulate(scene).events if isinstance(event, Ended)] == [Outcome.COMPLETED]
 
 
 def test_after_the_shutdown_timeout_they_are_cut_and_their_mark_is_gone() -> None:
@@ -398,7 +398,7 @@ def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog
 
     here = simulate(scene)
     assert here.runs == []
-    refused = [event.why for event in here.told if isinstance(event, Refused)]
+    refused = [event.why for event in here.events if isinstance(event, Refused)]
     assert len(refused) == 4  # of each moment
     assert all("tolerated are 5 s" in why for why in refused)
     assert len([one for one in caplog.records if "the registry's differ by" in one.getMessage()]) == 1
@@ -461,8 +461,8 @@ def test_a_record_written_by_hand_owes_nothing_and_is_mended_by_the_next_run() -
 
 def misfired(here: SimulatedJobs) -> list[tuple[tuple[int, ...], int, int]]:
     """Return who missed what: items, moments, the newest of them as a second."""
-    told = [event for event in here.told if isinstance(event, Misfired)]
-    return [(event.items, event.moments, round(event.slot / 1000 - here.start)) for event in told]
+    reports = [event for event in here.events if isinstance(event, Misfired)]
+    return [(event.items, event.moments, round(event.slot / 1000 - here.start)) for event in reports]
 
 
 def test_a_misfire_names_the_items_that_missed_a_moment_and_no_others() -> None:

@@ -39,7 +39,7 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
     simulate(scene)
 
 
-def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_told_of() -> None:
+def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_reported() -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(work=5, cron=EVERY_TWO, misfire=False)
         async with listening(here, app), app.running():
@@ -48,8 +48,8 @@ def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_told_of
             runner._releases.tasks.start_soon(_fails)
             await here.until(14.5)
             assert slots(here, 0) == [2, 8, 14]
-            told = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
-            assert told == [(4, 6), (10, 12)]
+            spans = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
+            assert spans == [(4, 6), (10, 12)]
 
     async def _fails() -> None:
         raise failure(-102, "/job")
@@ -128,7 +128,7 @@ def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_
 
 
 def misfires(here: SimulatedJobs) -> list[Misfired]:
-    return [one for one in here.told if isinstance(one, Misfired)]
+    return [one for one in here.events if isinstance(one, Misfired)]
 
 
 def test_each_setting_that_is_declared_otherwise_than_the_registry_has_it_is_warned_of(

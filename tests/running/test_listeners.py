@@ -82,8 +82,8 @@ class Troupe:
 
     def ends(self) -> list[tuple[int, str, str]]:
         """Return each item that ended, how, and why."""
-        told = [event for event in self.cluster.events if isinstance(event, Ended)]
-        return [(one.item, one.outcome.value, "" if one.failure is None else str(one.failure)) for one in told]
+        ended = [event for event in self.cluster.events if isinstance(event, Ended)]
+        return [(one.item, one.outcome.value, "" if one.failure is None else str(one.failure)) for one in ended]
 
     async def marks(self) -> tuple[str, ...]:
         """Return what stands below ``run_barrier`` at rest, besides the parents."""
@@ -428,7 +428,7 @@ def test_nonsense_in_the_marks_costs_no_more_than_a_call() -> None:
     assert [how for _, how, _ in here.ends()] == ["completed"] * 3
 
 
-def test_a_failure_after_the_run_is_told_and_changes_no_outcome(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_after_the_run_is_reported_and_changes_no_outcome(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(context: InstanceContext) -> None:
         raise ValueError("too late")
 

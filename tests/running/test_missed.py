@@ -42,10 +42,10 @@ async def hire(
 
 
 def misfires(here: SimulatedJobs, item: int) -> list[Misfired]:
-    return [event for event in here.told if isinstance(event, Misfired) and item in event.items]
+    return [event for event in here.events if isinstance(event, Misfired) and item in event.items]
 
 
-def test_a_run_that_dies_after_its_item_has_moved_is_told_of_once_like_any_other() -> None:
+def test_a_run_that_dies_after_its_item_has_moved_is_reported_once_like_any_other() -> None:
     async def scene(here: SimulatedJobs) -> None:
         first = await hire(here, "a", work=100, cron="0/10 * * * * ?")
         await here.until(11)
@@ -62,7 +62,7 @@ def test_a_run_that_dies_after_its_item_has_moved_is_told_of_once_like_any_other
     simulate(scene)
 
 
-def test_moments_that_those_who_have_gone_were_there_for_are_told_of_by_whoever_is_left() -> None:
+def test_moments_missed_by_instances_that_are_gone_are_reported_by_the_remaining_ones() -> None:
     async def scene(here: SimulatedJobs) -> None:
         first = await hire(here, "a", cron="0/5 * * * * ?")
         second = await hire(here, "b", cron="0/5 * * * * ?")
@@ -71,7 +71,7 @@ def test_moments_that_those_who_have_gone_were_there_for_are_told_of_by_whoever_
         await here.until(37)
         await hire(here, "c", cron="0/5 * * * * ?")
         here.faults.crash(first)
-        here.told.clear()
+        here.events.clear()
         await here.until(60)
         lost = [event for event in misfires(here, 1) if event.why == BLOCKED]
         spans = [(event.first / 1000 - here.start, event.slot / 1000 - here.start, event.moments) for event in lost]
@@ -91,7 +91,7 @@ def test_who_is_left_knows_since_when_somebody_was_there_also_under_its_next_ses
         await here.until(began + 26.5)  # one item has been given to the other one
         here.faults.partition(["10.0.0.2"], [REGISTRY])
         asked_to_leave.set()
-        here.told.clear()
+        here.events.clear()
         await here.until(began + 60)  # the other's session has ended
         here.faults.heal()
         await here.until(began + 75)
@@ -116,14 +116,14 @@ def test_a_report_names_the_first_and_the_last_moment_however_many_there_are() -
     simulate(scene)
 
 
-def test_reports_follow_each_other_without_a_gap_and_without_a_moment_told_twice() -> None:
+def test_reports_follow_each_other_without_a_gap_and_without_a_moment_reported_twice() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, "a", work=3.5, cron="* * * * * ?")
         began = await first_run(here)
         await here.until(began + 40)
-        told = spans(here, 0)
-        assert [first for first, _, _ in told] == [began + 1, *(last + 1 for _, last, _ in told[:-1])]
-        assert [moments for _, _, moments in told] == [last - first + 1 for first, last, _ in told]
+        reports = spans(here, 0)
+        assert [first for first, _, _ in reports] == [began + 1, *(last + 1 for _, last, _ in reports[:-1])]
+        assert [moments for _, _, moments in reports] == [last - first + 1 for first, last, _ in reports]
 
     simulate(scene)
 
@@ -147,7 +147,7 @@ def test_a_report_ends_with_the_schedule_that_it_is_about() -> None:
 
 
 @pytest.mark.parametrize("given_away", ["before", "after"])
-def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given_away(given_away: str) -> None:
+def test_moments_of_a_schedule_that_ends_are_reported_though_their_item_was_given_away(given_away: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, "a", work=22.5, cron="0/2 * * * * ?", misfire=False)
         began = await first_run(here)  # of both items
@@ -163,13 +163,13 @@ def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given
         await here.until(began + 35)
         holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
         reports = spans(here, holders.index(b"10.0.0.2"))
-        told = [second for first, last, _ in reports for second in range(first, last + 1, 2) if second % 2 == 0]
-        assert sorted(set(told)) == [*range(began + 2, round(changed), 2)]
+        reported = [second for first, last, _ in reports for second in range(first, last + 1, 2) if second % 2 == 0]
+        assert sorted(set(reported)) == [*range(began + 2, round(changed), 2)]
 
     simulate(scene)
 
 
-def test_moments_of_a_schedule_that_came_during_a_run_are_told_of_though_records_were_switched_off_after_it() -> None:
+def test_moments_of_a_schedule_that_came_during_a_run_are_reported_though_records_were_switched_off_after_it() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, "a", work=32, cron="0/10 * * * * ?")
         for second, changed in ((15, {"cron": "0/2 * * * * ?"}), (25, {"monitorExecution": False})):
@@ -177,13 +177,13 @@ def test_moments_of_a_schedule_that_came_during_a_run_are_told_of_though_records
             stored = json.loads((await here.observer.get(LAYOUT.config)).data)
             await here.write(Set(LAYOUT.config, json.dumps({**stored, **changed}).encode(), -1))
         await here.until(45)  # the run was over at 42
-        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1, 2)}
-        assert told == set(range(16, 42, 2))
+        reported = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1, 2)}
+        assert reported == set(range(16, 42, 2))
 
     simulate(scene)
 
 
-def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_told_of_when_it_comes_back() -> None:
+def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_reported_when_it_comes_back() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, "a", work=15, cron="0/2 * * * * ?")
         began = await first_run(here)  # of both items
@@ -197,13 +197,13 @@ def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_told_of
         await here.until(began + 30)
         for item in (0, 1):
             assert (await here.observer.get(LAYOUT.item(item).instance)).data.startswith(b"10.0.0.1@")
-            told = {second for first, last, _ in spans(here, item) for second in range(first, last + 1, 2)}
-            assert told == set(range(began + 2, began + 11, 2))
+            reported = {second for first, last, _ in spans(here, item) for second in range(first, last + 1, 2)}
+            assert reported == set(range(began + 2, began + 11, 2))
 
     simulate(scene)
 
 
-def test_moments_of_a_new_schedule_are_told_of_though_a_later_one_was_run_before_it_was_known() -> None:
+def test_moments_of_a_new_schedule_are_reported_though_a_later_one_was_run_before_it_was_known() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, "a", cron="0/10 * * * * ?")
         began = await first_run(here)
@@ -213,16 +213,16 @@ def test_moments_of_a_new_schedule_are_told_of_though_a_later_one_was_run_before
         await here.until(began + 8.2)  # the claim is sent before this is known
         await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "* * * * * ?"}).encode(), -1))
         await here.until(began + 20)
-        begun = {round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began)}
-        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
-        assert {began, began + 10} <= begun - told
-        assert begun | told >= set(range(began + 9, began + 17))
-        assert min(told) == began + 9
+        begun = {round(one.slot / 1000 - here.start) for one in here.events if isinstance(one, Began)}
+        reported = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
+        assert {began, began + 10} <= begun - reported
+        assert begun | reported >= set(range(began + 9, began + 17))
+        assert min(reported) == began + 9
 
     simulate(scene)
 
 
-def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_told_of_when_records_end() -> None:
+def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_reported_when_records_end() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, "a", work=600, cron="* * * * * ?", failover=True)
         began = await first_run(here)
@@ -234,13 +234,13 @@ def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_told_of_when_re
         here.faults.heal()
         await here.until(began + 15)
         assert json.loads((await here.observer.get(LAYOUT.schedule)).data)["monitorExecution"] is False
-        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
-        assert told >= set(range(began + 1, began + 9))
+        reported = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
+        assert reported >= set(range(began + 1, began + 9))
 
     simulate(scene)
 
 
-def test_moments_that_came_before_a_rescue_are_told_of_though_it_was_over_before_it_was_seen() -> None:
+def test_moments_that_came_before_a_rescue_are_reported_though_it_was_over_before_it_was_seen() -> None:
     async def scene(here: SimulatedJobs) -> None:
         settings = {"cron": "0/3 * * * * ?", "failover": True}
         await hire(here, "b", work=0.2, **settings)
@@ -253,19 +253,19 @@ def test_moments_that_came_before_a_rescue_are_told_of_though_it_was_over_before
         here.faults.heal()
         here.faults.delay(REGISTRY, "10.0.0.1", 0.4)
         await here.until(30)
-        rescued = [one for one in here.told if isinstance(one, Rescued) and one.item == item]
+        rescued = [one for one in here.events if isinstance(one, Rescued) and one.item == item]
         assert [round(one.slot / 1000 - here.start) for one in rescued] == [3]
-        told = {second for first, last, _ in spans(here, item) for second in range(first, last + 1, 3)}
+        reported = {second for first, last, _ in spans(here, item) for second in range(first, last + 1, 3)}
         begun = {
-            round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and item in one.items
+            round(one.slot / 1000 - here.start) for one in here.events if isinstance(one, Began) and item in one.items
         }
-        assert told | begun >= set(range(6, 19, 3))
+        assert reported | begun >= set(range(6, 19, 3))
 
     simulate(scene)
 
 
 @pytest.mark.parametrize("failover", [True, False])
-def test_a_moment_whose_claim_was_given_back_after_a_sleep_is_told_of_by_the_next_holder(failover: bool) -> None:
+def test_a_moment_whose_claim_was_given_back_after_a_sleep_is_reported_by_the_next_holder(failover: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
         settings, asked_to_leave = {"cron": "* * * * * ?", "failover": failover}, anyio.Event()
         await hire(here, "b", **settings)
@@ -278,16 +278,18 @@ def test_a_moment_whose_claim_was_given_back_after_a_sleep_is_told_of_by_the_nex
         asked_to_leave.set()  # or it might tell of the moment itself, before it hears that the item has moved
         here.faults.resume(sleeper)
         await here.until(25)
-        told = [second for first, last, _ in spans(here, 1) for second in range(first, last + 1)]
-        begun = [round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and 1 in one.items]
-        assert told.count(12) == 1
-        assert set(told + begun) >= set(range(2, 25))
+        reported = [second for first, last, _ in spans(here, 1) for second in range(first, last + 1)]
+        begun = [
+            round(one.slot / 1000 - here.start) for one in here.events if isinstance(one, Began) and 1 in one.items
+        ]
+        assert reported.count(12) == 1
+        assert set(reported + begun) >= set(range(2, 25))
 
     simulate(scene)
 
 
 @pytest.mark.parametrize(("leaves", "ends", "missed"), [(15, 25, (20, 30, 2)), (25, 12, (30, 30, 1))])
-def test_moments_of_an_item_given_to_somebody_busy_are_told_of_though_records_end(
+def test_moments_of_an_item_given_to_somebody_busy_are_reported_though_records_end(
     leaves: int, ends: int, missed: tuple[int, int, int]
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
@@ -307,7 +309,7 @@ def test_moments_of_an_item_given_to_somebody_busy_are_told_of_though_records_en
         await here.until(45)
         assert spans(here, item) == [missed]
         begun = [
-            round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and item in one.items
+            round(one.slot / 1000 - here.start) for one in here.events if isinstance(one, Began) and item in one.items
         ]
         assert begun == [*range(10, missed[0], 10), 40]
 
@@ -341,7 +343,9 @@ def test_a_moment_that_came_during_a_run_is_run_after_it_though_records_ended_me
         changed = {**stored, "monitorExecution": False, "cron": cron}
         await here.write(Set(LAYOUT.config, json.dumps(changed).encode(), -1))
         await here.until(29)
-        begun = [round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and 0 in one.items]
+        begun = [
+            round(one.slot / 1000 - here.start) for one in here.events if isinstance(one, Began) and 0 in one.items
+        ]
         assert begun == [10, 20 + int(cron[0])]
 
     simulate(scene)

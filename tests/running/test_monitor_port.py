@@ -75,7 +75,7 @@ def test_nonsense_gets_one_line(question: bytes, caplog: pytest.LogCaptureFixtur
     simulate(scene)
 
 
-def test_silent_clients_are_sent_away_and_too_many_are_told_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_silent_clients_are_sent_away_and_too_many_get_an_answer_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with monitored(here, caplog) as port:
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]

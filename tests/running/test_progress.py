@@ -206,7 +206,7 @@ def test_a_parameter_too_large_for_the_records_is_refused_and_the_schedule_goes_
             await here.until(11)
             assert await here.names(LAYOUT.triggers) == ()
         assert here.starts() == [(10.0, "CRON", 10.0)]
-        (refused,) = [event.why for event in here.told if isinstance(event, Refused)]
+        (refused,) = [event.why for event in here.events if isinstance(event, Refused)]
         assert f"must be at most {MAX_PARAMETER_BYTES} bytes" in refused
 
     simulate(scene)
@@ -214,23 +214,23 @@ def test_a_parameter_too_large_for_the_records_is_refused_and_the_schedule_goes_
 
 def test_listeners_are_called_around_each_run_of_an_instance() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        told: list[object] = []
+        calls: list[object] = []
 
         async def before(context: InstanceContext) -> None:
-            told.append(("before", context.items))
+            calls.append(("before", context.items))
 
         async def after(context: InstanceContext) -> None:
-            told.append("after")
+            calls.append("after")
             raise ValueError("only logged")
 
         async def handler(context: ItemContext) -> None:
-            told.append(context.item)
+            calls.append(context.item)
 
         listeners = [JobListener(before=before, after=after), JobListener(after=after)]
         async with here.app(handler, cron="0/10 * * * * ?", sharding_total_count=2, listeners=listeners).running():
             await here.until(11)
             assert (await here.record(1)).outcome == "completed"
-        assert told == [("before", (0, 1)), 0, 1, "after", "after"]
+        assert calls == [("before", (0, 1)), 0, 1, "after", "after"]
 
     simulate(scene)
 

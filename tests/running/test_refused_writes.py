@@ -88,8 +88,8 @@ def test_write_permission_withdrawn_while_items_run_locks_nothing_for_good(
             await permit(here, READ_ONLY)
             await here.until(5)
             assert "not permitted" in refused_now(app)["to settle items"]
-            (told,) = app.health.as_json()["jobs"]  # type: ignore[misc]
-            assert [one["what"] for one in told["refused"]] == ["to settle items"]  # type: ignore[call-overload, index]
+            (shown,) = app.health.as_json()["jobs"]  # type: ignore[misc]
+            assert [one["what"] for one in shown["refused"]] == ["to settle items"]  # type: ignore[call-overload, index]
             await here.until(5.4)
             await permit(here, OPEN)
             await here.until(19.9)
@@ -169,7 +169,7 @@ def test_an_absence_that_may_not_be_noted_keeps_no_item_from_running_and_is_repo
         return any(isinstance(op, Set) and op.path == LAYOUT.execution for op in ops)
 
     def absences(here: SimulatedJobs) -> list[Misfired]:
-        return [one for one in here.told if isinstance(one, Misfired)]
+        return [one for one in here.events if isinstance(one, Misfired)]
 
     async def scene(here: SimulatedJobs) -> None:
         settings = {"cron": EVERY_TEN, "sharding_total_count": 2, "monitor_execution": False}

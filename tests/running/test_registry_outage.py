@@ -39,9 +39,9 @@ async def out_of_reach(here: SimulatedJobs, start: float, end: float) -> None:
     here.faults.heal()
 
 
-def told(here: SimulatedJobs) -> list[Span]:
+def reported(here: SimulatedJobs) -> list[Span]:
     """First and last moment of each report, in seconds after the start, and why."""
-    reports = [one for one in here.told if isinstance(one, Misfired)]
+    reports = [one for one in here.events if isinstance(one, Misfired)]
     return [(round(one.first / 1000 - here.start), round(one.slot / 1000 - here.start), one.why) for one in reports]
 
 
@@ -58,7 +58,7 @@ def test_moments_after_which_a_session_has_ended_name_the_outage() -> None:
         await hire(here)
         await out_of_reach(here, 35, 82)
         await here.until(105)
-        assert told(here) == [(40, 70, AWAY)]
+        assert reported(here) == [(40, 70, AWAY)]
         assert (on_time(here), reruns(here)) == ([10, 20, 30, 90, 100], [80])
 
     simulate(scene)
@@ -69,7 +69,7 @@ def test_moments_of_an_outage_that_the_session_survives_name_the_outage() -> Non
         await hire(here, cron="0/2 * * * * ?")
         await out_of_reach(here, 38.5, 44.8)
         await here.until(50.5)
-        assert told(here) == [(42, 46, AWAY)]  # the claim for 40 was under way
+        assert reported(here) == [(42, 46, AWAY)]  # the claim for 40 was under way
         assert (on_time(here)[-4:], reruns(here)) == ([38, 40, 48, 50], [46])
 
     simulate(scene)
@@ -80,8 +80,8 @@ def test_without_misfire_the_newest_moment_of_an_outage_is_reported_and_not_run(
         await hire(here, misfire=False)
         await out_of_reach(here, 35, 82)
         await here.until(105)
-        assert [span[:2] for span in told(here)] == [(40, 70), (80, 80)]
-        assert {why for _, _, why in told(here)} == {AWAY}
+        assert [span[:2] for span in reported(here)] == [(40, 70), (80, 80)]
+        assert {why for _, _, why in reported(here)} == {AWAY}
         assert (on_time(here), reruns(here)) == ([10, 20, 30, 90, 100], [])
 
     simulate(scene)
@@ -93,7 +93,7 @@ def test_a_run_that_the_outage_cut_off_does_not_hide_what_came_after_it(misfire:
         await hire(here, work=12, misfire=misfire)
         await out_of_reach(here, 13, 75)
         await here.until(79)
-        reports = [one for one in told(here) if one[:2] != (10, 10)]  # which was cut off
+        reports = [one for one in reported(here) if one[:2] != (10, 10)]  # which was cut off
         assert {why for _, _, why in reports} == {AWAY}
         assert (reports[0][0], reports[-1][1]) == (20, 60 if misfire else 70)
         assert [source for at, source, _ in here.starts() if at > 75] == rerun
@@ -106,7 +106,7 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
         await hire(here, work=40, cron="0/2 * * * * ?")
         await out_of_reach(here, 20.5, 32.5)
         await here.until(45)
-        _cut_off, (first, until, earlier), (after, newest, away), *_ = told(here)
+        _cut_off, (first, until, earlier), (after, newest, away), *_ = reported(here)
         assert (first, earlier) == (4, BLOCKED)
         assert (after, away) == (until + 2, AWAY)
         assert 18 <= until <= 20 < 30 <= newest
@@ -126,7 +126,7 @@ def test_of_a_schedule_that_was_changed_during_an_outage_nothing_is_reported_aft
         await here.until(17.5)
         here.faults.heal()
         await here.until(25.5)
-        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 2)]
+        moments = [moment for first, last, _ in reported(here) for moment in range(first, last + 1, 2)]
         assert [moment for moment in moments if moment < 18] == [15, 17]
         assert on_time(here)[:2] == [8, 19]
 
@@ -138,8 +138,8 @@ def test_without_records_moments_of_an_outage_are_reported_and_not_taken_for_run
         await hire(here, monitor_execution=False)
         await out_of_reach(here, 35, 82)
         await here.until(105)
-        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 10)]
-        assert {why for _, _, why in told(here)} == {AWAY}
+        moments = [moment for first, last, _ in reported(here) for moment in range(first, last + 1, 10)]
+        assert {why for _, _, why in reported(here)} == {AWAY}
         assert sorted([*moments, *on_time(here)]) == list(range(10, 101, 10))
 
     simulate(scene)
@@ -150,7 +150,7 @@ def test_without_records_moments_of_an_outage_that_the_session_survives_are_run_
         await hire(here, cron="0/2 * * * * ?", monitor_execution=False)
         await out_of_reach(here, 38.5, 46.3)
         await here.until(54.5)
-        assert told(here) == [(44, 44, AWAY)]
+        assert reported(here) == [(44, 44, AWAY)]
         assert (on_time(here)[-6:], reruns(here)) == ([40, 42, 48, 50, 52, 54], [46])
 
     simulate(scene)
@@ -164,8 +164,8 @@ def test_without_records_a_run_that_the_outage_cut_off_is_reported_by_who_ran_it
         await hire(here, work=12, monitor_execution=False, misfire=False)
         await out_of_reach(here, 13, ends)
         await here.until(79)
-        assert [one for one in told(here) if one[2] == NOT_RECORDED] == cut_off
-        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 10)]
+        assert [one for one in reported(here) if one[2] == NOT_RECORDED] == cut_off
+        moments = [moment for first, last, _ in reported(here) for moment in range(first, last + 1, 10)]
         assert len(moments) == len(set(moments))
 
     simulate(scene)

@@ -159,8 +159,8 @@ def test_a_request_that_expires_before_anybody_is_up_is_reported_and_not_run() -
         async with listening(here, app), app.running():
             await here.until(130)
         assert here.runs == []
-        (told,) = [event for event in here.told if type(event).__name__ == "Misfired"]
-        assert "before the request expired" in str(told)
+        (report,) = [event for event in here.events if type(event).__name__ == "Misfired"]
+        assert "before the request expired" in str(report)
         found = await status(here)
         assert (found.state, found.is_over) == ("expired", True)
 

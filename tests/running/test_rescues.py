@@ -258,7 +258,7 @@ def test_the_newest_moment_that_nobody_was_up_for_is_caught_up_within_its_window
         back = here.app(cron="0/30 * * * * ?", catch_up=3600)
         async with listening(here, back), back.running():
             await here.until(151)
-        assert [event.slot / 1000 - here.start for event in here.told if isinstance(event, CaughtUp)] == [120.0]
+        assert [event.slot / 1000 - here.start for event in here.events if isinstance(event, CaughtUp)] == [120.0]
         assert back.counts["job"].caught_up == 1
         await here.until(220)
         async with here.app(cron="0/30 * * * * ?", catch_up=0, overwrite=True).running():
@@ -287,7 +287,7 @@ async def pair(cluster: VirtualCluster, app: ElasticJob) -> tuple[Instance, Inst
     return first, second, item
 
 
-def told(cluster: VirtualCluster, kind: type[T]) -> list[T]:
+def events_of(cluster: VirtualCluster, kind: type[T]) -> list[T]:
     return [event for event in cluster.events if isinstance(event, kind)]
 
 
@@ -309,13 +309,13 @@ def test_what_a_deadline_cut_is_rescued_within_seconds_of_the_reconnection_thoug
         rescued = await cluster.event(Rescued, item=item)
         assert (cluster.now - healed).total_seconds() < 5  # and not at the leader's tick
         assert second.session.incarnation == session
-        (handed_over,) = told(cluster, HandedOver)
+        (handed_over,) = events_of(cluster, HandedOver)
         assert (handed_over.item, rescued.slot) == (item, handed_over.slot)
 
     run(scene, seed=seed)
 
 
-def test_nobody_is_told_of_a_hand_over_that_did_not_happen() -> None:
+def test_a_hand_over_that_did_not_happen_is_not_reported() -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(work=60, cron="0/30 * * * * ?", failover=True, sharding_total_count=2, shutdown_timeout=1)
         async with listening(here, app):
@@ -323,7 +323,7 @@ def test_nobody_is_told_of_a_hand_over_that_did_not_happen() -> None:
                 await here.until(31)
                 await here.flag(LAYOUT.item(0).orphan)  # somebody's by hand, which the leaver finds in its way
             await anyio.sleep(1)
-        assert [event.item for event in here.told if isinstance(event, HandedOver)] == [1]
+        assert [event.item for event in here.events if isinstance(event, HandedOver)] == [1]
         assert await here.names(LAYOUT.orphans) == ("0", "1")
 
     simulate(scene)
@@ -405,7 +405,7 @@ def test_a_clock_too_far_off_takes_neither_triggers_nor_orphans_and_says_so() ->
         assert refused.instance.startswith(second.host)
         await anyio.sleep(60)
         assert len(runs) == 3
-        assert len(told(cluster, Refused)) == 2
+        assert len(events_of(cluster, Refused)) == 2
         third = await cluster.start(app)
         await cluster.event(Rescued)
         assert runs[3:] == [(third.host, 1 - item, FireSource.FAILOVER)]
@@ -472,11 +472,11 @@ def test_a_handler_that_kills_its_process_is_rescued_three_times_and_given_up(
         app = killing(cluster, ran)
         for _ in range(6):
             await cluster.start(app)
-        told = await cluster.event(Misfired)
+        report = await cluster.event(Misfired)
         assert [source for _, source in ran] == ["CRON", "FAILOVER", "FAILOVER", "FAILOVER"]
         assert len({host for host, _ in ran}) == 4
-        assert told.why.startswith("given up: its run and 3 rescues in a row were cut off")
-        assert (told.items, told.cut_off.partition("@")[0], told.first) == ((0,), ran[-1][0], told.slot)
+        assert report.why.startswith("given up: its run and 3 rescues in a row were cut off")
+        assert (report.items, report.cut_off.partition("@")[0], report.first) == ((0,), ran[-1][0], report.slot)
         (item,) = (await cluster.status("job")).items
         assert item.record is not None
         assert (item.outcome, item.record.completed, item.record.rescues) == ("given up", True, 3)
@@ -529,8 +529,8 @@ def test_a_run_that_is_handed_over_again_and_again_is_given_up() -> None:
             await next(one for one in cluster.instances if one.host == began[-1]).stop()
             await cluster.event(Rescued)
         await next(one for one in cluster.instances if one.host == began[-1]).stop()
-        told = await cluster.event(Misfired)
-        assert told.why.startswith("given up: its run and 2 rescues in a row were cut off")
+        report = await cluster.event(Misfired)
+        assert report.why.startswith("given up: its run and 2 rescues in a row were cut off")
         assert len(began) == 3
         (item,) = (await cluster.status("job")).items
         assert item.outcome == "given up"
@@ -584,7 +584,7 @@ def test_what_came_during_a_run_that_was_cut_off_is_reported_though_failover_was
         await cluster.event(Ended, item=item)  # by the deadline, which is within the session's timeout
         cluster.faults.heal()
         await anyio.sleep(5)
-        missed = [event for event in told(cluster, Misfired) if item in event.items and not event.cut_off]
+        missed = [event for event in events_of(cluster, Misfired) if item in event.items and not event.cut_off]
         assert min(event.first for event in missed) == began.slot + 10_000
         assert second.session.incarnation == session
 

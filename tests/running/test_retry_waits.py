@@ -64,12 +64,12 @@ def test_a_rescuer_need_not_hold_the_item() -> None:
 
 
 def test_a_wait_ends_in_time_or_with_the_reason_that_comes_meanwhile() -> None:
-    told: list[tuple[float, str]] = []
+    ended: list[tuple[float, str]] = []
 
     async def main() -> None:
         async def wait(waits: RetryWaits, seconds: float) -> None:
             why = await waits.wait(claim(), (0, 1), seconds)
-            told.append((round(anyio.current_time() - began, 3), why))
+            ended.append((round(anyio.current_time() - began, 3), why))
 
         views, began = Latest(view()), anyio.current_time()
         async with anyio.create_task_group() as tasks:
@@ -87,7 +87,7 @@ def test_a_wait_ends_in_time_or_with_the_reason_that_comes_meanwhile() -> None:
         await wait(waits, 5.0)
 
     run(main)
-    assert told == [(1.0, ""), (2.0, HELD_ELSEWHERE), (1.0, LEAVES), (1.0, LEAVES), (1.0, LEAVES)]
+    assert ended == [(1.0, ""), (2.0, HELD_ELSEWHERE), (1.0, LEAVES), (1.0, LEAVES), (1.0, LEAVES)]
 
 
 def test_without_views_a_wait_takes_its_time() -> None:

@@ -39,13 +39,13 @@ class Books:
     """The books of one job, and all that observers were told."""
 
     def __init__(self) -> None:
-        self.events, self.failures, self.told = Events(), Inbox(), list[JobEvent]()
+        self.events, self.failures, self.published = Events(), Inbox(), list[JobEvent]()
         self.events.attach(self)
         given = Desk().member, VirtualClock(), self.events, self.failures, LimitedLog()
         self.stats = ExecutionStats(*given)  # type: ignore[arg-type]
 
     def put(self, event: JobEvent) -> None:
-        self.told.append(event)
+        self.published.append(event)
 
 
 def claim(*items: int, source: FireSource = FireSource.CRON) -> Claim:
@@ -70,7 +70,7 @@ def test_a_flight_is_under_way_from_its_moment_to_its_end_and_each_item_counts_b
     assert counts.fires == {FireSource.CRON: 1}
     assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}
     assert books.stats.run_counts == RunCounts(succeeded=1, failed=1)
-    assert books.told == []
+    assert books.published == []
 
 
 def test_a_dataflow_counts_its_records_itself() -> None:
@@ -80,10 +80,10 @@ def test_a_dataflow_counts_its_records_itself() -> None:
     assert books.events.counts["job"].runs == dict.fromkeys(EVERY, 1)
 
 
-def test_a_moment_that_nobody_was_up_for_is_told_as_caught_up() -> None:
+def test_a_moment_that_nobody_was_up_for_is_reported_as_caught_up() -> None:
     books = Books()
     books.stats.began(flight(source=FireSource.MISFIRE), catch_up=True)
-    assert books.told == [CaughtUp("job", ME, 60_000, (0, 1, 2))]
+    assert books.published == [CaughtUp("job", ME, 60_000, (0, 1, 2))]
     assert books.events.counts["job"].caught_up == 1
 
 
@@ -109,18 +109,18 @@ def test_a_run_that_was_given_up_is_passed_on_once_however_often_it_is_found() -
     assert books.failures.taken[0][1].instance == "other"
 
 
-def test_each_refused_fire_is_told_and_the_log_hears_of_the_first_until_one_is_accepted(
+def test_each_refused_fire_is_an_event_and_the_first_is_logged_until_one_is_accepted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     books = Books()
     for accepted in (False, False, True, False):
         books.stats.accepted() if accepted else books.stats.refused("too far off")
-    assert books.told == [Refused("job", ME, "too far off")] * 3
+    assert books.published == [Refused("job", ME, "too far off")] * 3
     assert caplog.messages == ["job: this instance refuses to run items: too far off"] * 2
 
 
-def test_orphans_that_are_not_rescued_here_are_told_once_for_those_that_wait_together() -> None:
+def test_orphans_that_are_not_rescued_here_are_logged_once_for_those_that_wait_together() -> None:
     books = Books()
     for items in ({1, 2}, {1, 2}, {2}, {2, 3}, set[int](), {2}):
         books.stats.declined(frozenset(items), "too far off")
-    assert len(books.told) == 3
+    assert len(books.published) == 3

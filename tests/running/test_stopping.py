@@ -157,8 +157,8 @@ def test_the_only_instance_keeps_its_items_until_somebody_joins(how: str) -> Non
                 await operations.trigger(here.observer, "job")
             with pytest.raises(NotPossible, match=r"10\.0\.0\.1@-@\S+ is leaving"):
                 await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
-            told = (await operations.preview(here.observer, "job", {"description": "x"}, now=here.now())).warnings
-            assert "all instances are leaving: it takes effect when that changes" in told
+            warnings = (await operations.preview(here.observer, "job", {"description": "x"}, now=here.now())).warnings
+            assert "all instances are leaving: it takes effect when that changes" in warnings
             await them.hire("b")
             await here.until(62 + 2 * SOON)
             assert (await leader(here), set((await them.holders()).values())) == ("b", {"b"})

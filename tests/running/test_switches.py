@@ -115,7 +115,7 @@ async def hire(here: SimulatedJobs, name: str) -> Process:
 
 
 def missed(here: SimulatedJobs) -> list[Misfired]:
-    return [one for one in here.told if isinstance(one, Misfired)]
+    return [one for one in here.events if isinstance(one, Misfired)]
 
 
 @pytest.mark.parametrize("what", PAUSES)
@@ -235,11 +235,11 @@ def test_jobs_begin_also_if_the_registry_refuses_to_say_and_hear_it_later(
 
     async def main() -> None:
         shared = ProcessContext(SystemClock(), cast(Any, None), cast(Any, None), cast(Any, None))
-        told, session = asyncio.Event(), Patient()
+        called, session = asyncio.Event(), Patient()
         async with anyio.create_task_group() as tasks:
-            await tasks.start(follow_switches, cast(Session, session), shared, told.set)
+            await tasks.start(follow_switches, cast(Session, session), shared, called.set)
             if known:
-                await told.wait()
+                await called.wait()
                 tasks.cancel_scope.cancel()
         assert session.waits == waits
         assert (server_switch(A, "paused") in shared.switches.value) is known

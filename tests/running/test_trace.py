@@ -14,23 +14,23 @@ from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simul
 def of(here: SimulatedJobs, item: int) -> list[str]:
     """Return what was told of an item, in order."""
     names = []
-    for event in here.told:
+    for event in here.events:
         items = getattr(event, "items", (getattr(event, "item", -1),))
         if item in items:
             names.append(event.outcome.value if isinstance(event, Ended) else type(event).__name__)
     return names
 
 
-def tasks(told: list[JobEvent]) -> dict[str, list[str]]:
+def tasks(events: list[JobEvent]) -> dict[str, list[str]]:
     """Return what was told under each run's name."""
     found: dict[str, list[str]] = defaultdict(list)
-    for event in told:
+    for event in events:
         for task in event.task_ids if isinstance(event, Began) else [getattr(event, "task_id", "")]:
             found[task].append(type(event).__name__)
     return found
 
 
-def test_a_run_is_told_from_its_claim_to_its_end_under_one_name_with_its_own_times() -> None:
+def test_the_events_of_a_run_have_one_name_from_claim_to_end_and_their_own_times() -> None:
     names: dict[int, str] = {}
 
     async def scene(here: SimulatedJobs) -> None:
@@ -47,13 +47,13 @@ def test_a_run_is_told_from_its_claim_to_its_end_under_one_name_with_its_own_tim
     here = simulate(scene)
     assert of(here, 0) == ["Began", "Started", "completed"]
     assert of(here, 1) == ["Began", "Started", "failed"]
-    ended = {event.item: event for event in here.told if isinstance(event, Ended)}
+    ended = {event.item: event for event in here.events if isinstance(event, Ended)}
     assert [round(ended[item].seconds, 2) for item in (0, 1)] == [1.0, 2.0]
     assert [round(ended[item].at - here.start, 1) for item in (0, 1)] == [31.0, 32.0]
     assert str(ended[1].failure) == "no luck"
     assert ended[1].failure is not None
     assert ended[1].failure.__traceback__ is not None
-    assert tasks(here.told) == {names[item]: ["Began", "Started", "Ended"] for item in (0, 1)}
+    assert tasks(here.events) == {names[item]: ["Began", "Started", "Ended"] for item in (0, 1)}
 
 
 def test_a_run_of_all_items_has_one_name() -> None:
@@ -68,10 +68,10 @@ def test_a_run_of_all_items_has_one_name() -> None:
             await here.until(31)
 
     here = simulate(scene)
-    (began,) = [event for event in here.told if isinstance(event, Began)]
+    (began,) = [event for event in here.events if isinstance(event, Began)]
     assert (began.items, began.task_ids) == ((0, 1, 2), (names[0],) * 3)
-    assert [type(event) for event in here.told if event is not began] == [Started, Ended, Ended, Ended]
-    assert {event.task_id for event in here.told if isinstance(event, Started | Ended)} == set(names)
+    assert [type(event) for event in here.events if event is not began] == [Started, Ended, Ended, Ended]
+    assert {event.task_id for event in here.events if isinstance(event, Started | Ended)} == set(names)
 
 
 def test_a_run_that_takes_too_long() -> None:
@@ -85,7 +85,7 @@ def test_a_run_that_takes_too_long() -> None:
 
     here = simulate(scene)
     assert of(here, 0) == ["Began", "Started", "timed out"]
-    (ended,) = [event for event in here.told if isinstance(event, Ended)]
+    (ended,) = [event for event in here.events if isinstance(event, Ended)]
     assert isinstance(ended.failure, TimeoutError)
 
 
@@ -102,10 +102,10 @@ def test_items_that_a_listener_keeps_from_running_end_without_having_started() -
             await here.until(31)
 
     here = simulate(scene)
-    told = [event for event in here.told if event.job == "other"]
-    assert [type(event) for event in told] == [Began, Ended]
-    assert isinstance(told[1], Ended)
-    assert (told[1].outcome, str(told[1].failure)) == (Outcome.FAILED, "not today")
+    events = [event for event in here.events if event.job == "other"]
+    assert [type(event) for event in events] == [Began, Ended]
+    assert isinstance(events[1], Ended)
+    assert (events[1].outcome, str(events[1].failure)) == (Outcome.FAILED, "not today")
 
 
 def test_what_a_leaver_cannot_finish_is_handed_over_and_rescued() -> None:
@@ -134,11 +134,11 @@ def test_what_a_leaver_cannot_finish_is_handed_over_and_rescued() -> None:
             group.cancel_scope.cancel()
 
     here = simulate(scene)
-    (over,) = [event for event in here.told if isinstance(event, HandedOver) and event.at < here.start + 45]
+    (over,) = [event for event in here.events if isinstance(event, HandedOver) and event.at < here.start + 45]
     assert of(here, over.item)[:2] == ["Began", "Started"]
     assert of(here, over.item)[2:] == ["cancelled", "HandedOver", "Began", "Rescued", "Started", "completed"]
-    (rescued,) = [event for event in here.told if isinstance(event, Rescued)]
-    cancelled = next(event for event in here.told if isinstance(event, Ended) and event.item == over.item)
+    (rescued,) = [event for event in here.events if isinstance(event, Rescued)]
+    cancelled = next(event for event in here.events if isinstance(event, Ended) and event.item == over.item)
     assert cancelled.task_id == over.task_id != rescued.task_id
     assert (rescued.cut_off, rescued.slot) == (cancelled.instance, cancelled.slot)
 
@@ -161,8 +161,8 @@ def test_a_crash_names_whose_run_it_was() -> None:
         assert holder.startswith("10.0.0.1@")
         here.faults.crash(first)
         await here.until(59)
-        told = [event for event in here.told if isinstance(event, Rescued | Misfired)]
-        assert [event.cut_off for event in told] == [holder]
+        events = [event for event in here.events if isinstance(event, Rescued | Misfired)]
+        assert [event.cut_off for event in events] == [holder]
 
     for failover in (True, False):
         simulate(lambda here, failover=failover: scene(here, failover))  # type: ignore[misc]

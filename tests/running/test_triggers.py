@@ -135,7 +135,7 @@ def test_items_that_run_elsewhere_are_run_once_though_the_claim_of_those_beside_
     simulate(scene)
 
 
-def test_items_that_have_moved_before_they_could_be_run_are_told_of(
+def test_items_that_have_moved_before_they_could_be_run_are_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
@@ -155,7 +155,7 @@ def test_items_that_have_moved_before_they_could_be_run_are_told_of(
     ]
 
 
-def test_items_put_off_by_one_who_leaves_are_told_of(
+def test_items_deferred_by_an_instance_that_leaves_are_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
@@ -169,8 +169,8 @@ def test_items_put_off_by_one_who_leaves_are_told_of(
         assert them.since(62) == []
 
     simulate(scene)
-    told = [one for one in caplog.records if "trigger" in one.getMessage()]
-    assert sorted(item for one in told for item in one.items) == [2, 3]  # type: ignore[attr-defined]
+    logged = [one for one in caplog.records if "trigger" in one.getMessage()]
+    assert sorted(item for one in logged for item in one.items) == [2, 3]  # type: ignore[attr-defined]
 
 
 def test_more_items_than_one_claim_takes_are_run_though_the_assignment_moves_between() -> None:
@@ -212,7 +212,7 @@ def test_a_request_to_what_is_switched_off_is_taken_and_said_to_come_to_nothing(
     assert len([one for one in caplog.records if "trigger" in one.getMessage()]) == 1
 
 
-def test_an_item_refused_for_what_was_made_by_hand_is_told_of_and_the_others_run(
+def test_an_item_refused_for_what_was_made_by_hand_is_reported_and_the_others_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:

@@ -44,12 +44,12 @@ async def ran_until(here: SimulatedJobs, second: float, name: str = "a", **setti
     here.faults.crash(process)
 
 
-def told(here: SimulatedJobs, item: int = 0) -> list[SPAN]:
+def reported(here: SimulatedJobs, item: int = 0) -> list[SPAN]:
     """First, last and number of the moments told of, in seconds after the start."""
     start = here.start
     return [
         (round(one.first / 1000 - start), round(one.slot / 1000 - start), one.moments)
-        for one in here.told
+        for one in here.events
         if isinstance(one, Misfired) and item in one.items
     ]
 
@@ -118,7 +118,7 @@ def test_a_release_that_overwrites_the_description_catches_up() -> None:
         await here.until(190)
         await hire(here, "b", catch_up=3600.0, overwrite=True, description="new release")
         assert here.starts()[1:] == [(190.5, "MISFIRE", 180.0)]
-        assert told(here) == [(120, 120, 1)]
+        assert reported(here) == [(120, 120, 1)]
 
     simulate(scene)
 
@@ -129,19 +129,19 @@ def test_a_release_that_changes_the_schedule_runs_nothing_of_before_but_reports_
         await here.until(190)
         await hire(here, "b", catch_up=3600.0, overwrite=True, cron="0/30 * * * * ?")
         assert len(here.starts()) == 1
-        assert told(here) == [(120, 180, 2)]
+        assert reported(here) == [(120, 180, 2)]
         await here.until(211)
         assert here.starts()[1:] == [(210.0, "CRON", 210.0)]
 
     simulate(scene)
 
 
-def test_moments_that_nobody_was_up_for_are_told_of_by_whoever_comes_back() -> None:
+def test_moments_that_nobody_was_up_for_are_reported_by_the_first_instance_that_comes_back() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61)
         await here.until(250)
         await hire(here, "b")
-        assert told(here, 0) == told(here, 1) == [(120, 240, 3)]
+        assert reported(here, 0) == reported(here, 1) == [(120, 240, 3)]
         assert len(here.starts()) == 1
 
     simulate(scene)
@@ -156,18 +156,18 @@ def test_a_newcomer_tells_of_the_last_moment_that_nobody_was_up_for_though_his_c
         await here.until(180.2)
         await hire(here, "b", skew=-0.9, monitor_execution=monitored, sharding_quiet=0)
         await here.until(200)
-        assert told(here, 0) == told(here, 1) == [(120, 180, 2)]
+        assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]
         assert len(here.starts()) == 1
 
     simulate(scene)
 
 
-def test_moments_of_items_that_never_ran_are_told_of_too() -> None:
+def test_moments_of_items_that_never_ran_are_reported_too() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 30)
         await here.until(190)
         await hire(here, "b")
-        assert told(here, 0) == told(here, 1) == [(60, 180, 3)]
+        assert reported(here, 0) == reported(here, 1) == [(60, 180, 3)]
         assert here.starts() == []
         await here.until(241)
         assert here.starts() == [(240.0, "CRON", 240.0)]
@@ -176,7 +176,7 @@ def test_moments_of_items_that_never_ran_are_told_of_too() -> None:
     simulate(scene)
 
 
-def test_what_an_item_that_never_ran_missed_is_told_of_under_the_schedule_of_its_time() -> None:
+def test_what_an_item_that_never_ran_missed_is_reported_under_the_schedule_of_its_time() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 30)
         await here.until(130)
@@ -185,22 +185,22 @@ def test_what_an_item_that_never_ran_missed_is_told_of_under_the_schedule_of_its
         await here.write(Set(LAYOUT.config, changed, -1))
         await here.until(195)
         await hire(here, "b")
-        assert told(here, 0) == told(here, 1) == [(60, 120, 2), (170, 180, 2)]
+        assert reported(here, 0) == reported(here, 1) == [(60, 120, 2), (170, 180, 2)]
 
     simulate(scene)
 
 
 @pytest.mark.parametrize(("back", "spans", "caught_up"), [(3600.0, [(120, 180, 2)], 1), (5.0, [(120, 240, 3)], 0)])
-def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_told_of(
+def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_reported(
     back: float, spans: list[SPAN], caught_up: int
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61, catch_up=back)
         await here.until(250)
         await hire(here, "b", catch_up=back)
-        assert told(here, 0) == told(here, 1) == spans
+        assert reported(here, 0) == reported(here, 1) == spans
         assert [source for _, source, _ in here.starts()[1:]] == ["MISFIRE"] * caught_up
-        assert sum(len(one.items) for one in here.told if isinstance(one, CaughtUp)) == 2 * caught_up
+        assert sum(len(one.items) for one in here.events if isinstance(one, CaughtUp)) == 2 * caught_up
 
     simulate(scene)
 
@@ -224,26 +224,26 @@ async def come_and_go(here: SimulatedJobs, **settings: object) -> None:
 
 @pytest.mark.parametrize("come", [join_one_after_another, join_at_once, come_and_go])
 @pytest.mark.parametrize(("leave", "first"), [(61, 120), (30, 60)])
-def test_they_are_told_of_once_however_many_come_back(
+def test_they_are_reported_once_however_many_come_back(
     leave: float, first: int, come: Callable[[SimulatedJobs], Awaitable[None]]
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, leave)
         await here.until(250)
         await come(here)
-        assert told(here, 0) == told(here, 1) == [(first, 240, 1 + (240 - first) // 60)]
+        assert reported(here, 0) == reported(here, 1) == [(first, 240, 1 + (240 - first) // 60)]
 
     simulate(scene)
 
 
-def test_those_of_another_absence_are_told_of_by_themselves() -> None:
+def test_those_of_another_absence_are_reported_by_themselves() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61)
         await here.until(130)
         here.faults.crash(await hire(here, "b"))
         await here.until(250)
         await hire(here, "c")
-        assert told(here, 0) == told(here, 1) == [(120, 120, 1), (180, 240, 2)]
+        assert reported(here, 0) == reported(here, 1) == [(120, 120, 1), (180, 240, 2)]
 
     simulate(scene)
 
@@ -256,8 +256,8 @@ def test_of_a_disabled_item_nobody_misses_a_moment_also_when_it_moves_afterwards
         await hire(here, "b")
         await here.write(Delete(LAYOUT.item(0).disabled))
         await hire(here, "c")
-        assert told(here, 0) == []
-        assert told(here, 1) == [(120, 240, 3)]
+        assert reported(here, 0) == []
+        assert reported(here, 1) == [(120, 240, 3)]
 
     simulate(scene)
 
@@ -270,7 +270,7 @@ def test_on_a_paused_server_nobody_misses_a_moment() -> None:
         await here.until(190)
         await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
         await here.until(195)
-        assert told(here, 0) == told(here, 1) == []
+        assert reported(here, 0) == reported(here, 1) == []
         here.faults.crash(process)
 
     simulate(scene)
@@ -286,7 +286,7 @@ def test_an_item_that_was_not_there_missed_nothing() -> None:
         await hire(here, "b")
         await them.change(shardingTotalCount=2)
         await here.until(199)
-        assert told(here, 1) == []
+        assert reported(here, 1) == []
 
     simulate(scene)
 
@@ -301,7 +301,7 @@ def test_a_run_asked_for_by_hand_hides_nothing_that_nobody_was_up_for() -> None:
         here.faults.crash(process)
         await here.until(190)
         await hire(here, "b")
-        assert told(here, 0) == told(here, 1) == [(120, 180, 2)]
+        assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]
 
     simulate(scene)
 
@@ -329,7 +329,7 @@ def test_without_records_it_is_the_leader_who_tells_of_what_nobody_was_up_for(
         await here.until(250)
         await come(here, **UNMONITORED)
         first = 120 if at < 120 else 180
-        assert told(here, 0) == told(here, 1) == [(first, 240, 1 + (240 - first) // 60)]
+        assert reported(here, 0) == reported(here, 1) == [(first, 240, 1 + (240 - first) // 60)]
         if come is not come_and_go:
             await here.until(305)
             assert here.starts()[-1] == (300.0, "CRON", 300.0)
@@ -337,27 +337,27 @@ def test_without_records_it_is_the_leader_who_tells_of_what_nobody_was_up_for(
     simulate(scene)
 
 
-def test_without_records_a_run_since_the_last_tick_before_a_crash_is_told_of_too() -> None:
+def test_without_records_a_run_since_the_last_tick_before_a_crash_is_reported_too() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await killed_at(here, 122, reconcile_interval=50)
         await here.until(190)
         await hire(here, "b", **UNMONITORED)
-        assert told(here, 0) == told(here, 1) == [(120, 180, 2)]  # nothing tells that it has run at 120
+        assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]  # nothing tells that it has run at 120
 
     simulate(scene)
 
 
-def test_without_records_and_without_a_word_since_when_nothing_is_told_of() -> None:
+def test_without_records_and_without_a_date_of_the_absence_nothing_is_reported() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await killed_at(here, 70)
         await here.write(Set(LAYOUT.execution, b"", -1))  # as an older release leaves it
         await here.until(130)
         process = await hire(here, "b", **UNMONITORED)
-        assert told(here, 0) == []
+        assert reported(here, 0) == []
         here.faults.crash(process)
         await here.until(190)
         await hire(here, "c", **UNMONITORED)
-        assert told(here, 0) == told(here, 1) == [(180, 180, 1)]
+        assert reported(here, 0) == reported(here, 1) == [(180, 180, 1)]
 
     simulate(scene)
 
@@ -372,7 +372,7 @@ def test_without_records_nobody_misses_a_moment_on_a_paused_server_either() -> N
         await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
         await here.until(250)
         await hire(here, "b", **UNMONITORED)
-        assert told(here, 0) == told(here, 1) == [(240, 240, 1)]
+        assert reported(here, 0) == reported(here, 1) == [(240, 240, 1)]
 
     simulate(scene)
 
@@ -387,7 +387,7 @@ def test_without_records_nothing_came_before_monitoring_was_switched_off() -> No
         here.faults.crash(process)
         await here.until(130)
         await hire(here, "b", **UNMONITORED)
-        assert told(here, 0) == told(here, 1) == [(120, 120, 1)]
+        assert reported(here, 0) == reported(here, 1) == [(120, 120, 1)]
 
     simulate(scene)
 
@@ -405,7 +405,7 @@ def test_without_records_who_was_busy_when_given_an_item_sees_to_what_has_come_s
     simulate(scene)
 
 
-def test_what_came_during_the_last_run_before_an_absence_is_told_of() -> None:
+def test_moments_that_came_during_the_last_run_before_an_absence_are_reported() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async def main() -> None:
             app = here.app(work=100, cron=EVERY_MINUTE, sharding_total_count=2, shutdown_timeout=200.0)
@@ -416,8 +416,8 @@ def test_what_came_during_the_last_run_before_an_absence_is_told_of() -> None:
         await here.until(250)
         assert (await here.record(0)).completed_at == round((here.start + 160) * 1000)
         await hire(here, "b")
-        assert sum(moments for _, _, moments in told(here)) >= 3
-        assert told(here)[-1] == (120, 240, 3)
+        assert sum(moments for _, _, moments in reported(here)) >= 3
+        assert reported(here)[-1] == (120, 240, 3)
 
     simulate(scene)
 
@@ -428,7 +428,7 @@ async def change(here: SimulatedJobs, cron: str) -> None:
 
 
 @pytest.mark.parametrize("monitored", [True, False])
-def test_a_schedule_that_came_and_went_during_a_run_is_told_of(monitored: bool) -> None:
+def test_moments_of_a_schedule_that_came_and_went_during_a_run_are_reported(monitored: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
         async def main() -> None:
             app = here.app(work=100, cron=EVERY_MINUTE, sharding_total_count=2, monitor_execution=monitored)
@@ -441,7 +441,7 @@ def test_a_schedule_that_came_and_went_during_a_run_is_told_of(monitored: bool) 
         await here.until(140)
         await change(here, EVERY_MINUTE)
         await here.until(175)
-        assert told(here, 0) == told(here, 1) == [(90, 90, 1)]
+        assert reported(here, 0) == reported(here, 1) == [(90, 90, 1)]
 
     simulate(scene)
 
@@ -450,10 +450,10 @@ EACH, FIFTH = "* * * * * ?", "0/5 * * * * ?"
 
 
 def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated_by_a_clock_ahead() -> None:
-    desk, told = Desk(1), {"timeZone": "UTC", "dst": "cron", "monitorExecution": True}
-    former = {**told, "cron": "* * * * * ?", "since": 4_000_000}
+    desk, fields = Desk(1), {"timeZone": "UTC", "dst": "cron", "monitorExecution": True}
+    former = {**fields, "cron": "* * * * * ?", "since": 4_000_000}
     config = desk.config.changed(cron="0/5 * * * * ?", time_zone="UTC")
-    note = {**told, "cron": config.cron, "since": 1_000_000, "former": [former]}
+    note = {**fields, "cron": config.cron, "since": 1_000_000, "former": [former]}
     desk.write(Set(DESK.config, config.to_json(), -1), Create(DESK.schedule, json.dumps(note).encode()))
     view = read(desk.registry.tree(), DESK, config)
     assert (view.schedule_dated, [one.since for one in view.former_schedules]) == (1_000, [4_000_000])

@@ -321,10 +321,10 @@ def lived(declare: Declare, fail: Raise, **settings: Any) -> list[Ended]:
 
     with as_it_was():
         simulated(main)(VirtualCluster())
-    told = cluster[0].events
-    assert [one.outcome for one in told if isinstance(one, Ended) and one.job == "good"] == [COMPLETED] * 8
-    assert not any(isinstance(one, Misfired | Refused) for one in told)
-    return [one for one in told if isinstance(one, Ended) and one.job == "bad"]
+    events = cluster[0].events
+    assert [one.outcome for one in events if isinstance(one, Ended) and one.job == "good"] == [COMPLETED] * 8
+    assert not any(isinstance(one, Misfired | Refused) for one in events)
+    return [one for one in events if isinstance(one, Ended) and one.job == "bad"]
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -76,7 +76,7 @@ def test_a_loop_that_turns_is_left_alone(real_loop_kind: LoopKind, logged: Waiti
     assert logged.texts == []
 
 
-def told_of(hold_up: Callable[[], object], kind: LoopKind, logged: Waiting) -> list[str]:
+def logged_while(hold_up: Callable[[], object], kind: LoopKind, logged: Waiting) -> list[str]:
     """Return what the watchdog says of what happens in the loop."""
 
     async def main() -> None:
@@ -94,15 +94,15 @@ def told_of(hold_up: Callable[[], object], kind: LoopKind, logged: Waiting) -> l
 def test_a_handler_that_keeps_the_interpreters_lock_is_named_afterwards(
     real_loop_kind: LoopKind, logged: Waiting
 ) -> None:
-    blocked, goes_on = told_of(compute_in_c, real_loop_kind, logged)
+    blocked, goes_on = logged_while(compute_in_c, real_loop_kind, logged)
     assert blocked.startswith("code in the event loop kept the interpreter's lock for ")
     assert "compute_in_c" in blocked
     assert goes_on.startswith("the event loop runs again")
 
 
 def test_a_process_that_was_stopped_blames_nobody(real_loop_kind: LoopKind, logged: Waiting) -> None:
-    (told,) = told_of(lambda: stand_still(1.5 * module.BLOCKED), real_loop_kind, logged)
-    assert told.startswith("the whole process stood still")
+    (message,) = logged_while(lambda: stand_still(1.5 * module.BLOCKED), real_loop_kind, logged)
+    assert message.startswith("the whole process stood still")
 
 
 def test_a_thread_that_keeps_the_interpreters_lock_is_among_those_named(
@@ -114,21 +114,21 @@ def test_a_thread_that_keeps_the_interpreters_lock_is_among_those_named(
             pass
 
     thread = threading.Thread(target=compute, name="number-cruncher")
-    (told,) = told_of(thread.start, real_loop_kind, logged)
+    (message,) = logged_while(thread.start, real_loop_kind, logged)
     thread.join()
-    assert told.startswith("a thread kept the interpreter's lock for ")
-    assert "thread number-cruncher:\n" in told
-    assert "in compute" in told
-    assert "aioelasticjob-watchdog" not in told
+    assert message.startswith("a thread kept the interpreter's lock for ")
+    assert "thread number-cruncher:\n" in message
+    assert "in compute" in message
+    assert "aioelasticjob-watchdog" not in message
 
 
 def test_where_a_threads_time_cannot_be_told_the_loop_is_among_those_named(
     logged: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(time, "pthread_getcpuclockid")
-    (told,) = told_of(compute_in_c, "asyncio", logged)
-    assert told.startswith("a thread kept the interpreter's lock for ")
-    assert "compute_in_c" in told
+    (message,) = logged_while(compute_in_c, "asyncio", logged)
+    assert message.startswith("a thread kept the interpreter's lock for ")
+    assert "compute_in_c" in message
 
 
 def test_a_blocked_loop_does_not_go_on_because_the_process_does(real_loop_kind: LoopKind, logged: Waiting) -> None:
@@ -148,7 +148,7 @@ def test_a_blocked_loop_does_not_go_on_because_the_process_does(real_loop_kind: 
     ]
 
 
-def test_a_loop_whose_thread_has_ended_is_told_as_that() -> None:
+def test_a_loop_whose_thread_has_ended_is_reported_as_that() -> None:
     async def main() -> module._Watch:
         return module._Watch(asyncio.get_running_loop())
 

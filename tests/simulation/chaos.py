@@ -167,9 +167,9 @@ async def reconfigure(chaos: Chaos) -> None:
     count = dice.randint(1, 9) if dice.random() < 0.7 else None
     cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
     cron = cron if count is None or dice.random() < 0.3 else ""
-    told = ({"shardingTotalCount": count} if count else {}) | ({"cron": cron} if cron else {})
+    settings = ({"shardingTotalCount": count} if count else {}) | ({"cron": cron} if cron else {})
     await operate(
-        chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: set_config(session, layout, told)
+        chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: set_config(session, layout, settings)
     )
 
 
@@ -184,8 +184,8 @@ async def switch(chaos: Chaos) -> None:
             ("timeout", dice.choice([None, 0.5, 3.0])),
         ]
     )
-    told = dict([what])
-    await operate(chaos, f"config of {layout.job}: {told}", lambda session: set_config(session, layout, told))
+    settings = dict([what])
+    await operate(chaos, f"config of {layout.job}: {settings}", lambda session: set_config(session, layout, settings))
 
 
 async def close_server(chaos: Chaos) -> None:
@@ -378,12 +378,12 @@ def _mark_dismissed(cluster: Cluster, instance: str) -> None:
         host.dismissed = host.dismissed or host.address == address
 
 
-async def set_config(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
+async def set_config(session: Session, layout: Layout, settings: Mapping[str, object]) -> None:
     """Change settings in a job's configuration."""
     node = await session.get(layout.config)
     try:
         JobConfig.from_json(node.data, layout.job)
-        data = json.dumps(json.loads(node.data) | told).encode()
+        data = json.dumps(json.loads(node.data) | settings).encode()
         JobConfig.from_json(data, layout.job)
     except InvalidSetting:  # somebody has written nonsense there, or the settings contradict each other
         return

@@ -49,7 +49,7 @@ class Violation:
     at: float
     text: str
 
-    def told(self, origin: float) -> str:
+    def line(self, origin: float) -> str:
         """Return it as a line, with seconds since ``origin``."""
         return f"{self.at - origin:.3f} {self.rule}: {self.text}"
 
@@ -322,19 +322,19 @@ class JobFacts:
     def reports(self) -> Mapping[tuple[int, int], list[Reported]]:
         """Who has told of each moment (item, slot) that it passed without a run."""
         found: dict[tuple[int, int], list[Reported]] = {}
-        for told in of_kind(self.facts.entries, Reported):
-            event = told.event
+        for report in of_kind(self.facts.entries, Reported):
+            event = report.event
             if isinstance(event, Misfired) and event.job == self.name:
                 for slot in {slot for era in self.eras for slot in era.passed(event.first, event.slot)}:
                     for item in event.items:
-                        found.setdefault((item, slot), []).append(told)
+                        found.setdefault((item, slot), []).append(report)
         return found
 
     @cached_property
     def refusals(self) -> tuple[Reported, ...]:
         """Who said when that nothing is run at the moment."""
-        told = of_kind(self.facts.entries, Reported)
-        return tuple(one for one in told if isinstance(one.event, Refused) and one.event.job == self.name)
+        reported = of_kind(self.facts.entries, Reported)
+        return tuple(one for one in reported if isinstance(one.event, Refused) and one.event.job == self.name)
 
     @cached_property
     def manned(self) -> tuple[Span, ...]:

@@ -336,34 +336,34 @@ def came_and_went(written: Written, job: str) -> Iterator[tuple[str, bool]]:
 
 def describe(entry: Entry, origin: float) -> str:
     """Return an entry as a line of a trace, with seconds since ``origin``."""
-    told = f"{entry.at - origin:9.3f}  "
+    prefix = f"{entry.at - origin:9.3f}  "
     match entry:
         case Phase(_, name):
-            return f"{told}=== {name}"
+            return f"{prefix}=== {name}"
         case Fault(_, kind, hosts, over, detail):
-            return f"{told}{'mend' if over else 'FAULT'} {kind} {' '.join(hosts)} {detail}"
+            return f"{prefix}{'mend' if over else 'FAULT'} {kind} {' '.join(hosts)} {detail}"
         case Started(_, process, _):
-            return f"{told}start {process}"
+            return f"{prefix}start {process}"
         case Stopped(_, process, _, how):
-            return f"{told}end of {process}: {how}"
+            return f"{prefix}end of {process}: {how}"
         case Held(_, process, paused, suspended):
             words = ("suspend", "wake") if suspended else ("pause", "resume")
-            return f"{told}{words[not paused]} {process}"
+            return f"{prefix}{words[not paused]} {process}"
         case Begun():
             slot = entry.slot / 1000 - origin
             run = f"{entry.job}/{entry.item} {entry.source} {slot:.3f} fence {entry.fence:#x}"
-            return f"{told}run {entry.run} begins: {run} in {entry.process} as {entry.instance}"
+            return f"{prefix}run {entry.run} begins: {run} in {entry.process} as {entry.instance}"
         case Saved(_, run, path, value):
-            return f"{told}run {run} has saved {path}={value}"
+            return f"{prefix}run {run} has saved {path}={value}"
         case Finished(_, run, how):
-            return f"{told}run {run} is over: {how}"
+            return f"{prefix}run {run} is over: {how}"
         case Reported(_, process, _, event):
-            return f"{told}{process} tells {event}"
+            return f"{prefix}{process} tells {event}"
         case Written(_, zxid, session, changes, ending):
             what = ", ".join(_change(change) for change in changes)
-            return f"{told}{zxid:#x} by {session:#x}{' (its end)' if ending else ''}: {what}"
+            return f"{prefix}{zxid:#x} by {session:#x}{' (its end)' if ending else ''}: {what}"
         case _:
-            return told + _describe_rare(entry, origin)
+            return prefix + _describe_rare(entry, origin)
 
 
 def _describe_rare(

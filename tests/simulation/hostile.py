@@ -99,9 +99,9 @@ async def unmonitored(chaos: Chaos) -> None:
     """An operator switches the monitoring of a job's execution off or on again, and with it what needs it."""
     job = chaos.dice.choice(chaos.cluster.plan.jobs)
     on, failover = chaos.dice.random() < 0.5, dict(job.settings).get("failover", False)
-    told = {"monitorExecution": on, "failover": on and failover, "catchUp": 0}
+    settings = {"monitorExecution": on, "failover": on and failover, "catchUp": 0}
     layout = chaos.cluster.layouts[job.name]
-    await operate(chaos, f"config of {job.name}: {told}", lambda session: set_config(session, layout, told))
+    await operate(chaos, f"config of {job.name}: {settings}", lambda session: set_config(session, layout, settings))
 
 
 async def suspend(chaos: Chaos) -> None:
@@ -191,8 +191,8 @@ async def _refuse(
     part = f"/{NAMESPACE}{job}{'' if growing else dice.choice(PARTS)}"
     once = not growing and dice.random() < 0.4
     refusing = Refusing(code, frozenset(hosts), part, applied, whole, once, growing)
-    told = f"{code.name}{' once' if once else ''}{' but applied' if applied else ''} at {part} for {' '.join(hosts)}"
-    cluster.break_(kind, detail=told)
+    detail = f"{code.name}{' once' if once else ''}{' but applied' if applied else ''} at {part} for {' '.join(hosts)}"
+    cluster.break_(kind, detail=detail)
     cluster.registry.tree.refusals.active.append(refusing)
     await sleep(dice.uniform(0.2, 8))
     cluster.registry.tree.refusals.end(refusing)

@@ -53,13 +53,13 @@ class SimulationVerdict:
     def report(self) -> str:
         """Return what went wrong, and how to see it again."""
         lines = [f"seed {self.plan.seed} violates {len(self.violations)} promises:"]
-        lines += [f"  {violation.told(START)}" for violation in self.violations[:20]]
+        lines += [f"  {violation.line(START)}" for violation in self.violations[:20]]
         return "\n".join([*lines, f"replay: {replay(self.plan)}"])
 
     def trace(self) -> Iterator[str]:
         """Yield the merged history and, where they were seen, the violations."""
         events = [(entry.at, 0, describe(entry, START)) for entry in self.entries]
-        events += [(found.at, 1, f"{'':9}  !!! {found.told(START)}") for found in self.violations]
+        events += [(found.at, 1, f"{'':9}  !!! {found.line(START)}") for found in self.violations]
         return (line for _, _, line in sorted(events, key=lambda event: event[:2]))
 
 

@@ -12,7 +12,7 @@ from aioelasticjob.model import FireSource, Progress, Record
 from tests.simulation.facts import Facts, Violation
 from tests.simulation.history import Phase, Written
 from tests.simulation.judges import requests
-from tests.simulation.test_conduct import told
+from tests.simulation.test_conduct import history_of
 from tests.simulation.test_invariants import A, T, begun, broken, ended, made, put, written
 
 MOMENT = int((T + 15) * 1000)
@@ -30,9 +30,9 @@ def claim(at: float, moment: int = MOMENT, fence: int = 1, *, locked: bool = Tru
 
 def test_an_item_goes_on_by_a_claim_and_not_back() -> None:
     later = claim(17, MOMENT + 1000, 2, first=False)
-    assert not broken(requests.items_go_on_by_claims, told(MADE, claim(16), later))
-    assert broken(requests.items_go_on_by_claims, told(MADE, claim(16, locked=False)))
-    assert broken(requests.items_go_on_by_claims, told(MADE, claim(16), claim(17, MOMENT - 1000, 2, first=False)))
+    assert not broken(requests.items_go_on_by_claims, history_of(MADE, claim(16), later))
+    assert broken(requests.items_go_on_by_claims, history_of(MADE, claim(16, locked=False)))
+    assert broken(requests.items_go_on_by_claims, history_of(MADE, claim(16), claim(17, MOMENT - 1000, 2, first=False)))
 
 
 def test_a_moment_of_a_request_is_begun_once() -> None:
@@ -40,27 +40,29 @@ def test_a_moment_of_a_request_is_begun_once() -> None:
     again = replace(run, run=2, at=T + 18, fence=2)
     rescue = replace(again, source=FireSource.FAILOVER)
     second = claim(17.9, fence=2, first=False)
-    assert not broken(requests.requested_runs_begin_once, told(MADE, claim(15.9), run, ended(1, 17), second, rescue))
-    assert broken(requests.requested_runs_begin_once, told(MADE, claim(15.9), run, ended(1, 17), second, again))
+    assert not broken(
+        requests.requested_runs_begin_once, history_of(MADE, claim(15.9), run, ended(1, 17), second, rescue)
+    )
+    assert broken(requests.requested_runs_begin_once, history_of(MADE, claim(15.9), run, ended(1, 17), second, again))
 
 
 def test_what_was_asked_for_is_answered_unless_it_was_cancelled_or_nobody_may() -> None:
     calm = [Phase(T + 30, "calm")]
     off = written(20, 9, made("sharding/0/disabled"))
     cancelled = written(20, 9, put("requests/r", json.dumps({**json.loads(ASKED), "stopped": "cancelled"})))
-    assert broken(requests.requests_are_answered, told(MADE, *calm))
+    assert broken(requests.requests_are_answered, history_of(MADE, *calm))
     for excuse in (claim(16), off, cancelled):
-        assert not broken(requests.requests_are_answered, told(MADE, excuse, *calm))
+        assert not broken(requests.requests_are_answered, history_of(MADE, excuse, *calm))
 
 
 def test_only_a_run_that_was_cancelled_is_stopped() -> None:
     stopped = written(20, 1, put("execution/0", records.encode(Record(instance=A, outcome="stopped"))))
     wish = written(19, 9, made("requests/cancel-1", encode_cancellation({0: 1}, MOMENT, "")))
-    assert broken(requests.only_cancelled_runs_are_stopped, told(MADE, stopped))
-    assert not broken(requests.only_cancelled_runs_are_stopped, told(MADE, wish, stopped))
+    assert broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, stopped))
+    assert not broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, wish, stopped))
     run = begun(1, 16, slot=15, fence=1)
-    assert broken(requests_excuse, told(MADE, claim(15.9), run, ended(1, 20, "cut off")))
-    assert not broken(requests_excuse, told(MADE, claim(15.9), run, wish, ended(1, 20, "cut off")))
+    assert broken(requests_excuse, history_of(MADE, claim(15.9), run, ended(1, 20, "cut off")))
+    assert not broken(requests_excuse, history_of(MADE, claim(15.9), run, wish, ended(1, 20, "cut off")))
 
 
 def requests_excuse(facts: Facts) -> Iterator[Violation]:

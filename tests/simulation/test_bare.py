@@ -103,9 +103,9 @@ def test_the_command_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str]
     with lead_without_epoch(), mock.patch.object(effects, "_mark_orphan", side_effect=RuntimeError):
         seed = next(seed for seed in range(100) if live(seed).broken)
         assert main(["--seeds", str(seed), "--trace"]) == 1
-    told = capsys.readouterr().out
-    assert f"replay: python -m tests.simulation.bare --seeds {seed} --trace" in told
-    assert "=== peace" in told or "RuntimeError" in told
+    printed = capsys.readouterr().out
+    assert f"replay: python -m tests.simulation.bare --seeds {seed} --trace" in printed
+    assert "=== peace" in printed or "RuntimeError" in printed
 
 
 @pytest.fixture

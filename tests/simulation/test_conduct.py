@@ -51,7 +51,7 @@ def born(**settings: object) -> list[Entry]:
     return [first, *BORN[1:]]
 
 
-def told(*entries: Entry, **settings: object) -> list[Entry]:
+def history_of(*entries: Entry, **settings: object) -> list[Entry]:
     up = [Started(T, "10.0.1.1#1", "10.0.1.1"), Started(T, "10.0.1.2#1", "10.0.1.2")]
     return [*up, *born(**settings), *sorted(entries, key=lambda entry: entry.at), Phase(T + 60, "end")]
 
@@ -65,33 +65,33 @@ def claimed(at: float, by: str = A, fence: int = 1, session: int = 1, **fields: 
 def test_what_is_known_to_be_switched_off_rests(flag: str) -> None:
     run = [claimed(20), begun(1, 20), ended(1, 21)]
     off = written(19, 9, made(flag))
-    assert broken(conduct.rests_when_switched_off, told(off, *run))
-    assert not broken(conduct.rests_when_switched_off, told(replace(off, at=T + 19.9), *run))
-    assert not broken(conduct.rests_when_switched_off, told(off, written(19.5, 9, gone(flag)), *run))
-    assert not broken(conduct.rests_when_switched_off, told(Fault(T + 15, "drop", ("10.0.1.1",)), off, *run))
+    assert broken(conduct.rests_when_switched_off, history_of(off, *run))
+    assert not broken(conduct.rests_when_switched_off, history_of(replace(off, at=T + 19.9), *run))
+    assert not broken(conduct.rests_when_switched_off, history_of(off, written(19.5, 9, gone(flag)), *run))
+    assert not broken(conduct.rests_when_switched_off, history_of(Fault(T + 15, "drop", ("10.0.1.1",)), off, *run))
 
 
 def test_a_rerun_has_to_be_wanted() -> None:
     rerun = begun(1, 25, slot=20, source=FireSource.MISFIRE)
-    assert broken(conduct.reruns_are_wanted, told(rerun, misfire=False))
-    assert not broken(conduct.reruns_are_wanted, told(rerun, misfire=True))
-    assert not broken(conduct.reruns_are_wanted, told(rerun, misfire=False, catchUp=60))
+    assert broken(conduct.reruns_are_wanted, history_of(rerun, misfire=False))
+    assert not broken(conduct.reruns_are_wanted, history_of(rerun, misfire=True))
+    assert not broken(conduct.reruns_are_wanted, history_of(rerun, misfire=False, catchUp=60))
     given = written(24, 1, put("sharding/0/instance", B))
-    assert not broken(conduct.reruns_are_wanted, told(given, rerun, misfire=False))
+    assert not broken(conduct.reruns_are_wanted, history_of(given, rerun, misfire=False))
 
 
 def test_a_timeout_holds() -> None:
     run = [begun(1, 10), ended(1, 13)]
-    assert broken(conduct.timeouts_hold, told(*run, timeout=2))
-    assert not broken(conduct.timeouts_hold, told(*run, timeout=3))
-    assert not broken(conduct.timeouts_hold, told(*run))
+    assert broken(conduct.timeouts_hold, history_of(*run, timeout=2))
+    assert not broken(conduct.timeouts_hold, history_of(*run, timeout=3))
+    assert not broken(conduct.timeouts_hold, history_of(*run))
 
 
 def test_nobody_is_cut_off_without_a_reason() -> None:
     run = [begun(1, 10), ended(1, 13, "cut off")]
-    assert broken(conduct.cut_off_for_a_reason, told(*run))
-    assert not broken(conduct.cut_off_for_a_reason, told(*run, timeout=3))
-    assert not broken(conduct.cut_off_for_a_reason, told(Fault(T + 9, "drop", ("10.0.1.1",)), *run))
+    assert broken(conduct.cut_off_for_a_reason, history_of(*run))
+    assert not broken(conduct.cut_off_for_a_reason, history_of(*run, timeout=3))
+    assert not broken(conduct.cut_off_for_a_reason, history_of(Fault(T + 9, "drop", ("10.0.1.1",)), *run))
 
 
 @pytest.mark.parametrize(
@@ -104,42 +104,42 @@ def test_nobody_is_cut_off_without_a_reason() -> None:
 )
 def test_who_leaves_has_his_grace(asked: Entry) -> None:
     run = [asked, begun(1, 10), ended(1, 13, "cut off")]
-    assert broken(conduct.cut_off_for_a_reason, told(*run, shutdownTimeout=5))
-    assert not broken(conduct.cut_off_for_a_reason, told(*run, shutdownTimeout=2))
+    assert broken(conduct.cut_off_for_a_reason, history_of(*run, shutdownTimeout=5))
+    assert not broken(conduct.cut_off_for_a_reason, history_of(*run, shutdownTimeout=2))
 
 
 def test_a_trigger_is_answered_once() -> None:
     asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
     run = begun(1, 15.2, slot=15, source=FireSource.TRIGGER)
     again = replace(run, run=2, at=T + 16)
-    assert not broken(conduct.triggers_are_answered, told(*asked, run))
-    assert broken(conduct.triggers_are_answered, told(*asked))
-    assert broken(conduct.triggers_are_answered, told(run))
-    assert broken(conduct.triggers_are_answered, told(*asked, run, again))
+    assert not broken(conduct.triggers_are_answered, history_of(*asked, run))
+    assert broken(conduct.triggers_are_answered, history_of(*asked))
+    assert broken(conduct.triggers_are_answered, history_of(run))
+    assert broken(conduct.triggers_are_answered, history_of(*asked, run, again))
     by_the_leader = replace(asked[1], session=7)
-    assert not broken(conduct.triggers_are_answered, told(asked[0], by_the_leader))
+    assert not broken(conduct.triggers_are_answered, history_of(asked[0], by_the_leader))
 
 
 def test_a_timeout_is_the_one_that_was_known_when_the_run_was_claimed() -> None:
     shorter = written(5, 9, put("config", json.dumps(json.loads(CONFIG) | {"timeout": 2}).encode()))
     run = [claimed(10), begun(1, 10.1), ended(1, 13)]
-    assert broken(conduct.timeouts_hold, told(shorter, *run))
-    assert not broken(conduct.timeouts_hold, told(replace(shorter, at=T + 9.9), *run))
+    assert broken(conduct.timeouts_hold, history_of(shorter, *run))
+    assert not broken(conduct.timeouts_hold, history_of(replace(shorter, at=T + 9.9), *run))
     cut = [Fault(T + 3, "drop", ("10.0.1.1",)), Fault(T + 9, "drop", ("10.0.1.1",), over=True)]
-    assert not broken(conduct.timeouts_hold, told(*cut, shorter, *run))
-    assert broken(conduct.timeouts_hold, told(*(replace(one, hosts=("10.0.1.2",)) for one in cut), shorter, *run))
+    assert not broken(conduct.timeouts_hold, history_of(*cut, shorter, *run))
+    assert broken(conduct.timeouts_hold, history_of(*(replace(one, hosts=("10.0.1.2",)) for one in cut), shorter, *run))
 
 
 def test_an_item_that_was_busy_when_it_was_asked_for_is_run_before_anything_else() -> None:
     asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
     later = replace(begun(1, 25, slot=15, source=FireSource.TRIGGER), offset=None)
     regular = begun(2, 30, slot=30)
-    assert broken(conduct.triggers_are_not_forgotten, told(*asked, regular))
-    assert broken(conduct.triggers_are_not_forgotten, told(*asked, regular, replace(later, at=T + 35, run=3)))
-    assert broken(conduct.triggers_are_not_forgotten, told(*asked, Fault(T + 14, "drop", ("10.0.1.1",)), regular))
-    assert broken(conduct.triggers_are_not_forgotten, told(*asked, missed(26, 20), regular))
+    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, regular))
+    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, regular, replace(later, at=T + 35, run=3)))
+    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, Fault(T + 14, "drop", ("10.0.1.1",)), regular))
+    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, missed(26, 20), regular))
     for answer in (later, missed(26, 15), written(14, 9, made(FLAG)), written(14, 2, put("sharding/0/instance", B))):
-        assert not broken(conduct.triggers_are_not_forgotten, told(*asked, answer, regular))
+        assert not broken(conduct.triggers_are_not_forgotten, history_of(*asked, answer, regular))
 
 
 def failed(
@@ -154,14 +154,14 @@ def test_a_trigger_is_answered_by_a_run_that_fails_before_its_handler_is_called(
     asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
     regular = begun(2, 30, slot=30)
     for answer in (failed(15.2), failed(15.2, skew=-3), failed(25, skew=10)):
-        assert not broken(conduct.triggers_are_not_forgotten, told(*asked, answer, regular))
+        assert not broken(conduct.triggers_are_not_forgotten, history_of(*asked, answer, regular))
     others = failed(20, by=B), failed(20, item=1), failed(20, source=FireSource.CRON), failed(14), failed(31, skew=-3)
     for other in others:
-        assert broken(conduct.triggers_are_not_forgotten, told(*asked, other, regular))
+        assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, other, regular))
     again = [written(22, 9, made(f"trigger/{A}")), written(22.1, 1, gone(f"trigger/{A}"))]
-    assert broken(conduct.triggers_are_not_forgotten, told(*asked, failed(15.2), *again, regular))
-    assert not broken(conduct.triggers_are_answered, told(*asked, failed(15.2, skew=-3)))
-    assert broken(conduct.triggers_are_answered, told(*asked, failed(14, skew=2)))
+    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, failed(15.2), *again, regular))
+    assert not broken(conduct.triggers_are_answered, history_of(*asked, failed(15.2, skew=-3)))
+    assert broken(conduct.triggers_are_answered, history_of(*asked, failed(14, skew=2)))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_trigger_is_answered_by_a_run_that_fails_before_its_handler_is_called(
 )
 def test_a_trigger_is_excused_where_the_item_cannot_be_had(excuse: Entry) -> None:
     asked = written(15.1, 1, gone(f"trigger/{A}"))
-    assert not broken(conduct.triggers_are_answered, told(asked, excuse))
+    assert not broken(conduct.triggers_are_answered, history_of(asked, excuse))
 
 
 def test_a_trigger_is_refused_only_by_a_clock_that_is_too_far_off_and_only_aloud() -> None:
@@ -186,32 +186,34 @@ def test_a_trigger_is_refused_only_by_a_clock_that_is_too_far_off_and_only_aloud
     said = Reported(T + 15.1, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "the clocks differ"))
     ahead = ClockSet(T, "10.0.1.1", 4)
     rule, limit = conduct.triggers_are_answered, {"maxTimeDiffSeconds": 3}
-    assert not broken(rule, told(ahead, asked, said, **limit))
-    assert broken(rule, told(ahead, asked, **limit))
-    assert broken(rule, told(ahead, asked, replace(said, at=T + 16), **limit))
-    assert broken(rule, told(ahead, asked, replace(said, event=replace(said.event, instance=B)), **limit))
-    assert broken(rule, told(asked, said, **limit))
-    assert broken(rule, told(replace(ahead, host="10.0.1.2"), asked, said, **limit))
-    assert broken(rule, told(ahead, asked, said))
-    assert broken(rule, told(ahead, asked, said, written(30, 1, gone(f"trigger/{A}")), **limit))
+    assert not broken(rule, history_of(ahead, asked, said, **limit))
+    assert broken(rule, history_of(ahead, asked, **limit))
+    assert broken(rule, history_of(ahead, asked, replace(said, at=T + 16), **limit))
+    assert broken(rule, history_of(ahead, asked, replace(said, event=replace(said.event, instance=B)), **limit))
+    assert broken(rule, history_of(asked, said, **limit))
+    assert broken(rule, history_of(replace(ahead, host="10.0.1.2"), asked, said, **limit))
+    assert broken(rule, history_of(ahead, asked, said))
+    assert broken(rule, history_of(ahead, asked, said, written(30, 1, gone(f"trigger/{A}")), **limit))
 
 
 def test_an_assignment_is_not_left_to_a_tick() -> None:
     joined = written(20, 3, made("instances/10.0.1.0@-@1-c", b'{"ip": "10.0.1.0"}'))
     answer = put("sharding/0/instance", "10.0.1.0@-@1-c")
-    assert broken(assignments.assigned_soon, told(joined))
-    assert broken(assignments.assigned_soon, told(joined, written(24, 1, answer)))
-    assert not broken(assignments.assigned_soon, told(joined, written(21, 1, answer)))
+    assert broken(assignments.assigned_soon, history_of(joined))
+    assert broken(assignments.assigned_soon, history_of(joined, written(24, 1, answer)))
+    assert not broken(assignments.assigned_soon, history_of(joined, written(21, 1, answer)))
     again = written(22, 3, made("instances/10.0.1.3@-@1-d", b'{"ip": "10.0.1.3"}'))
-    assert not broken(assignments.assigned_soon, told(joined, again, written(24, 1, answer)))
-    assert not broken(assignments.assigned_soon, told(Fault(T + 19, "pause", ("10.0.1.1",)), joined))
+    assert not broken(assignments.assigned_soon, history_of(joined, again, written(24, 1, answer)))
+    assert not broken(assignments.assigned_soon, history_of(Fault(T + 19, "pause", ("10.0.1.1",)), joined))
     mark = written(20, 1, made("leader/sharding/necessary"))
-    assert broken(assignments.assigned_soon, told(mark))
+    assert broken(assignments.assigned_soon, history_of(mark))
     unled = written(19, 1, gone("leader/election/host"))
-    assert broken(assignments.assigned_soon, told(unled, mark))
+    assert broken(assignments.assigned_soon, history_of(unled, mark))
     disabled = written(19.1, 9, made("servers/10.0.1.1/disabled"))
     leaves = written(19.2, 2, put(f"instances/{B}", b'{"ip": "10.0.1.2", "leaving": true}'))
-    assert not broken(assignments.assigned_soon, told(unled, disabled, leaves, mark))  # nobody may become the leader
+    assert not broken(
+        assignments.assigned_soon, history_of(unled, disabled, leaves, mark)
+    )  # nobody may become the leader
 
 
 DEATH = [claimed(12, B, session=2, slot=int(T + 10) * 1000, begun=7, completed=False)]
@@ -221,54 +223,56 @@ RESCUE = claimed(21, A, 2, slot=int(T + 10) * 1000, begun=9, completed=False, so
 
 
 def test_an_orphan_is_not_left_to_a_tick() -> None:
-    assert broken(orphans.orphans_are_found, told(*DEATH, failover=True))
-    assert not broken(orphans.orphans_are_found, told(*DEATH, written(20.1, 1, MOURNED), failover=True))
-    assert not broken(orphans.orphans_are_found, told(*DEATH))
-    assert not broken(orphans.orphans_are_found, told(Fault(T + 19, "drop", ("10.0.1.1",)), *DEATH, failover=True))
+    assert broken(orphans.orphans_are_found, history_of(*DEATH, failover=True))
+    assert not broken(orphans.orphans_are_found, history_of(*DEATH, written(20.1, 1, MOURNED), failover=True))
+    assert not broken(orphans.orphans_are_found, history_of(*DEATH))
+    assert not broken(
+        orphans.orphans_are_found, history_of(Fault(T + 19, "drop", ("10.0.1.1",)), *DEATH, failover=True)
+    )
 
 
 @pytest.mark.parametrize("excuse", [begun(3, 20), Fault(T + 19, "pause", ("10.0.1.1",)), written(16, 9, made(FLAG))])
 def test_an_orphan_does_not_wait_for_who_is_idle(excuse: Entry) -> None:
     mourned = [*DEATH, written(20.1, 1, MOURNED)]
     taken = replace(RESCUE, changes=(*RESCUE.changes, Change("/job/leader/failover/items/0", None)))
-    assert broken(orphans.orphans_are_taken, told(*mourned, failover=True))
-    assert not broken(orphans.orphans_are_taken, told(*mourned, taken, failover=True))
-    assert not broken(orphans.orphans_are_taken, told(excuse, *mourned, failover=True))
+    assert broken(orphans.orphans_are_taken, history_of(*mourned, failover=True))
+    assert not broken(orphans.orphans_are_taken, history_of(*mourned, taken, failover=True))
+    assert not broken(orphans.orphans_are_taken, history_of(excuse, *mourned, failover=True))
 
 
 def test_the_next_run_of_an_orphan_is_its_rescue() -> None:
     other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
-    assert broken(orphans.orphans_are_rescued, told(*DEATH, other, failover=True))
-    assert not broken(orphans.orphans_are_rescued, told(*DEATH, RESCUE, failover=True))
+    assert broken(orphans.orphans_are_rescued, history_of(*DEATH, other, failover=True))
+    assert not broken(orphans.orphans_are_rescued, history_of(*DEATH, RESCUE, failover=True))
 
 
 def test_nobody_knows_of_a_run_that_was_cut_off_when_nonsense_stands_in_the_place_of_its_record() -> None:
     other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
-    for rule in (orphans.orphans_are_rescued, orphans.cut_off_is_told):
-        assert not broken(rule, told(*DEATH, Nonsense(T + 21, "/job/execution/0", b"{"), other, failover=True))
-        assert broken(rule, told(*DEATH, Nonsense(T + 32, "/job/execution/0", b"{"), other, failover=True))
-        assert broken(rule, told(*DEATH, Nonsense(T + 21, "/job/execution/1", b"{"), other, failover=True))
+    for rule in (orphans.orphans_are_rescued, orphans.cut_off_is_reported):
+        assert not broken(rule, history_of(*DEATH, Nonsense(T + 21, "/job/execution/0", b"{"), other, failover=True))
+        assert broken(rule, history_of(*DEATH, Nonsense(T + 32, "/job/execution/0", b"{"), other, failover=True))
+        assert broken(rule, history_of(*DEATH, Nonsense(T + 21, "/job/execution/1", b"{"), other, failover=True))
 
 
 def test_what_was_cut_off_is_rescued_once_and_nothing_else_is() -> None:
     rescue = begun(2, 21, slot=10, fence=2, source=FireSource.FAILOVER)
     rule = orphans.rescues_follow_what_was_cut_off
-    assert not broken(rule, told(*DEATH, RESCUE, rescue))
-    assert broken(rule, told(*DEATH, RESCUE, rescue, replace(rescue, run=3, at=T + 22)))
-    assert broken(rule, told(*DEATH, RESCUE, replace(rescue, slot=rescue.slot + 1)))
+    assert not broken(rule, history_of(*DEATH, RESCUE, rescue))
+    assert broken(rule, history_of(*DEATH, RESCUE, rescue, replace(rescue, run=3, at=T + 22)))
+    assert broken(rule, history_of(*DEATH, RESCUE, replace(rescue, slot=rescue.slot + 1)))
     again = [replace(RESCUE, at=T + 31, zxid=3), replace(rescue, run=3, at=T + 31, fence=3)]
-    assert not broken(rule, told(*DEATH, RESCUE, rescue, *again))  # the rescuer died, too
+    assert not broken(rule, history_of(*DEATH, RESCUE, rescue, *again))  # the rescuer died, too
     end = record(A, outcome="completed")
-    assert broken(rule, told(*DEATH, RESCUE, rescue, written(30, 1, put("execution/0", end)), *again))
-    assert broken(rule, told(RESCUE, rescue))
+    assert broken(rule, history_of(*DEATH, RESCUE, rescue, written(30, 1, put("execution/0", end)), *again))
+    assert broken(rule, history_of(RESCUE, rescue))
 
 
-def test_a_run_that_was_cut_off_is_rescued_or_told_of() -> None:
+def test_a_run_that_was_cut_off_is_rescued_or_reported() -> None:
     other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
-    assert broken(orphans.cut_off_is_told, told(*DEATH, other))
-    assert broken(orphans.cut_off_is_told, told(*DEATH, missed(31, 10), other))
-    assert not broken(orphans.cut_off_is_told, told(*DEATH, missed(31, 10, cut_off=B), other))
-    assert not broken(orphans.cut_off_is_told, told(*DEATH, RESCUE))
+    assert broken(orphans.cut_off_is_reported, history_of(*DEATH, other))
+    assert broken(orphans.cut_off_is_reported, history_of(*DEATH, missed(31, 10), other))
+    assert not broken(orphans.cut_off_is_reported, history_of(*DEATH, missed(31, 10, cut_off=B), other))
+    assert not broken(orphans.cut_off_is_reported, history_of(*DEATH, RESCUE))
 
 
 OFFSET = "offset/0"
@@ -278,10 +282,10 @@ def test_a_run_begins_at_the_newest_checkpoint() -> None:
     saved = written(9, 1, made(OFFSET, "1.half"))
     for offset, wrong in [("1.half", False), ("0.done", True), (None, True)]:
         run = replace(begun(1, 10, fence=7), offset=offset)
-        assert bool(broken(checkpoints.begin_at_the_newest, told(saved, claimed(10, fence=7), run))) is wrong
+        assert bool(broken(checkpoints.begin_at_the_newest, history_of(saved, claimed(10, fence=7), run))) is wrong
     removed = written(9.5, 9, gone(OFFSET))
     assert not broken(
-        checkpoints.begin_at_the_newest, told(saved, removed, claimed(10, fence=7), begun(1, 10, fence=7))
+        checkpoints.begin_at_the_newest, history_of(saved, removed, claimed(10, fence=7), begun(1, 10, fence=7))
     )
 
 
@@ -290,27 +294,27 @@ def test_a_run_may_begin_at_the_nonsense_that_stood_in_place_of_its_checkpoint()
     saved, claim = written(5, 1, made(OFFSET, "1.half")), claimed(10, fence=7)
     stands, mended = Nonsense(T + 8, path, b"\xffnonsense"), Nonsense(T + 9.9, path, b"1.half", gone=True)
     run = replace(begun(1, 10.1, fence=7), offset="\ufffdnonsense")
-    assert broken(rule, told(saved, claim, run))
-    assert not broken(rule, told(saved, stands, claim, run))
-    assert not broken(rule, told(saved, stands, mended, claim, run))
-    assert broken(rule, told(saved, stands, replace(mended, at=T + 9), claim, run))
-    assert broken(rule, told(saved, stands, written(9, 1, put(OFFSET, "1.done")), claim, run))
-    assert broken(rule, told(saved, replace(stands, path="/job/offset/1"), claim, run))
-    assert broken(rule, told(saved, stands, claim, replace(run, offset="0.done")))
-    assert broken(rule, told(saved, replace(stands, at=T + 10.2), claim, run))
+    assert broken(rule, history_of(saved, claim, run))
+    assert not broken(rule, history_of(saved, stands, claim, run))
+    assert not broken(rule, history_of(saved, stands, mended, claim, run))
+    assert broken(rule, history_of(saved, stands, replace(mended, at=T + 9), claim, run))
+    assert broken(rule, history_of(saved, stands, written(9, 1, put(OFFSET, "1.done")), claim, run))
+    assert broken(rule, history_of(saved, replace(stands, path="/job/offset/1"), claim, run))
+    assert broken(rule, history_of(saved, stands, claim, replace(run, offset="0.done")))
+    assert broken(rule, history_of(saved, replace(stands, at=T + 10.2), claim, run))
 
 
 def test_only_who_holds_an_item_saves_its_checkpoint() -> None:
     claims = [claimed(10, fence=7), written(12, 1, gone("execution/0/running")), claimed(13, B, fence=9, session=2)]
-    assert not broken(checkpoints.only_runners_save, told(*claims, written(11, 1, made(OFFSET, "7.half"))))
-    assert broken(checkpoints.only_runners_save, told(*claims, written(12.5, 1, made(OFFSET, "7.done"))))
-    assert broken(checkpoints.only_runners_save, told(*claims, written(14, 1, made(OFFSET, "7.done"))))
+    assert not broken(checkpoints.only_runners_save, history_of(*claims, written(11, 1, made(OFFSET, "7.half"))))
+    assert broken(checkpoints.only_runners_save, history_of(*claims, written(12.5, 1, made(OFFSET, "7.done"))))
+    assert broken(checkpoints.only_runners_save, history_of(*claims, written(14, 1, made(OFFSET, "7.done"))))
 
 
 def test_what_was_confirmed_is_saved() -> None:
     run = [begun(1, 10), Saved(T + 11, 1, f"/job/{OFFSET}", "1.half")]
-    assert broken(checkpoints.saved_is_saved, told(*run))
-    assert not broken(checkpoints.saved_is_saved, told(*run, written(10.9, 1, made(OFFSET, "1.half"))))
+    assert broken(checkpoints.saved_is_saved, history_of(*run))
+    assert not broken(checkpoints.saved_is_saved, history_of(*run, written(10.9, 1, made(OFFSET, "1.half"))))
 
 
 RUN = str(int(T + 10) * 1000)
@@ -333,15 +337,15 @@ def test_what_is_called_once_is_called_again_only_where_nonsense_made_it_be_forg
     stands = Nonsense(T + 12, "/job/guarantee", b"nonsense")
     other = written(13, 1, put("guarantee", '{"1": "begun"}'))
     mended = Nonsense(T + 13, "/job/guarantee", f'{{"{RUN}": "begun"}}'.encode(), gone=True)
-    assert broken(rule, told(*first, *again))
-    assert broken(rule, told(*first, other, *again))
-    assert not broken(rule, told(*first, stands, *again))
-    assert not broken(rule, told(*first, stands, other, *again))
-    assert broken(rule, told(*first, stands, mended, *again))
-    assert broken(rule, told(*first, stands, mended, replace(other, at=T + 14), *again))
-    assert broken(rule, told(*first, replace(stands, at=T + 9), *again))
-    assert broken(rule, told(*first, replace(stands, path="/job/execution/0"), *again))
-    assert broken(rule, told(*first, stands, *again, *turned(17, "once before")))
+    assert broken(rule, history_of(*first, *again))
+    assert broken(rule, history_of(*first, other, *again))
+    assert not broken(rule, history_of(*first, stands, *again))
+    assert not broken(rule, history_of(*first, stands, other, *again))
+    assert broken(rule, history_of(*first, stands, mended, *again))
+    assert broken(rule, history_of(*first, stands, mended, replace(other, at=T + 14), *again))
+    assert broken(rule, history_of(*first, replace(stands, at=T + 9), *again))
+    assert broken(rule, history_of(*first, replace(stands, path="/job/execution/0"), *again))
+    assert broken(rule, history_of(*first, stands, *again, *turned(17, "once before")))
 
 
 def test_what_comes_once_after_a_run_comes_again_only_if_the_run_was_begun_again() -> None:
@@ -349,7 +353,7 @@ def test_what_comes_once_after_a_run_comes_again_only_if_the_run_was_begun_again
     whole = [*turned(10, "once before"), *turned(11, "once after", states=over)]
     stands = Nonsense(T + 12, "/job/guarantee", b"nonsense")
     again, after = turned(15, "once before", B), turned(17, "once after", B, over)
-    assert not broken(rule, told(*whole, stands, *again, *after))
-    assert len(broken(rule, told(*whole, *again, *after))) == 1
-    assert broken(rule, told(*whole, stands, *after))
-    assert broken(rule, told(*whole, stands, *again, *after, *turned(19, "once after", B, over)))
+    assert not broken(rule, history_of(*whole, stands, *again, *after))
+    assert len(broken(rule, history_of(*whole, *again, *after))) == 1
+    assert broken(rule, history_of(*whole, stands, *after))
+    assert broken(rule, history_of(*whole, stands, *again, *after, *turned(19, "once after", B, over)))

@@ -126,8 +126,8 @@ def test_the_registry_is_believed_though_its_clock_is_wrong() -> None:
 def test_an_instance_whose_clock_differs_too_much_runs_nothing() -> None:
     entries = lived("clock-limit", 0, 1.0)
     assert [one for one in of_kind(entries, ClockSet) if abs(one.ahead) > 3]
-    told = [one.event for one in of_kind(entries, Reported)]
-    assert [one for one in told if isinstance(one, Refused | Misfired) and "the registry's differ by" in one.why]
+    events = [one.event for one in of_kind(entries, Reported)]
+    assert [one for one in events if isinstance(one, Refused | Misfired) and "the registry's differ by" in one.why]
 
 
 def test_a_run_in_spite_of_the_clocks_is_noticed() -> None:

@@ -397,8 +397,8 @@ def test_nothing_lost_excuses_who_found_nonsense_in_the_place_of_a_record() -> N
         claimed = written(20, 1, made("execution/0", record(A, 20)), made("execution/1"))
         nonsense = Nonsense(T + garbled, f"/job/execution/{item}", b"{nonsense")
         given = written(moved, 1, put("sharding/0/instance", B), put("sharding"))
-        told = [*LOST[:2], claimed, nonsense, given, *others, *LOST[2:]]
-        return broken(nothing_lost, sorted(calm(*told), key=lambda entry: entry.at))
+        entries = [*LOST[:2], claimed, nonsense, given, *others, *LOST[2:]]
+        return broken(nothing_lost, sorted(calm(*entries), key=lambda entry: entry.at))
 
     assert not judged(moved=30.9, garbled=31)
     assert not judged(moved=32, garbled=31)
@@ -419,8 +419,8 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
         claim = written(5, 1, made("execution/0", record(A, claimed)))
         left, came = written(gone_at, 1, gone(f"instances/{A}")), written(joined, 3, made(f"instances/{C}", "{}"))
         given = written(31.5, 3, put("sharding/0/instance", C), put("sharding"))
-        told = calm(*clock, claim, left, came, given, *others, *LOST)
-        return broken(nothing_lost, sorted(told, key=lambda entry: entry.at))
+        entries = calm(*clock, claim, left, came, given, *others, *LOST)
+        return broken(nothing_lost, sorted(entries, key=lambda entry: entry.at))
 
     assert not judged()
     assert judged(ahead=0.4)  # the item began in time
@@ -445,8 +445,8 @@ def test_nothing_lost_excuses_what_an_earlier_schedule_claimed_by_a_clock_that_w
         claim = written(at, 1, put("execution/0", record(A, claimed)), made("execution/0/running", A))
         settled = written(max(at, 16), 1, put("execution/0", record(A, claimed, "completed")))
         settings = [written(0.6, 9, put("config", before)), written(15, 9, put("config", quick))]
-        told = calm(*clock, claim, settled, *settings, *LOST, *others)
-        return broken(nothing_lost, sorted(told, key=lambda entry: entry.at))
+        entries = calm(*clock, claim, settled, *settings, *LOST, *others)
+        return broken(nothing_lost, sorted(entries, key=lambda entry: entry.at))
 
     assert not judged()
     assert not judged(ClockSet(T + 14, REGISTRY, -9), ClockSet(T + 16, REGISTRY, 0))  # it was behind by then
@@ -489,29 +489,29 @@ def test_a_moment_that_nobody_was_up_for_is_run_only_if_that_is_wanted() -> None
     assert broken(catches_up_only_if_asked, [*back, ClockSet(T + 25, REGISTRY, 0), *story, *late])  # put right in time
 
 
-def told(*entries: Entry, peace: bool = False) -> list[Entry]:
+def history_of(*entries: Entry, peace: bool = False) -> list[Entry]:
     born = [*BORN, Phase(T + 0.5, "calm" if peace else "chaos")]
     return sorted([*born, *entries, Phase(T + 60, "end")], key=lambda entry: entry.at)
 
 
 def test_what_an_instance_reports_it_has_not_run_on_time_nor_reported_before() -> None:
     rerun = begun(2, 25, slot=20, source=FireSource.MISFIRE)
-    assert not broken(reports_are_true, told(begun(1, 10), missed(25, 20), rerun, missed(41, 40, moments=2)))
-    assert broken(reports_are_true, told(begun(1, 10), begun(2, 20, slot=20), missed(25, 20)))
-    assert broken(reports_are_true, told(begun(1, 10), missed(25, 20), missed(31, 30, moments=2)))
+    assert not broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), rerun, missed(41, 40, moments=2)))
+    assert broken(reports_are_true, history_of(begun(1, 10), begun(2, 20, slot=20), missed(25, 20)))
+    assert broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), missed(31, 30, moments=2)))
 
 
 def test_in_peace_nobody_reports_what_another_has_run_or_reported() -> None:
     others = [begun(2, 20, B, slot=20), missed(25, 20)]
-    assert not broken(reports_are_true, told(*others))
-    assert broken(reports_are_true, told(*others, peace=True))
+    assert not broken(reports_are_true, history_of(*others))
+    assert broken(reports_are_true, history_of(*others, peace=True))
     twice = [missed(25, 20), missed(31, 20, by=B)]
-    assert not broken(reports_are_true, told(*twice))
-    assert broken(reports_are_true, told(*twice, peace=True))
+    assert not broken(reports_are_true, history_of(*twice))
+    assert broken(reports_are_true, history_of(*twice, peace=True))
 
 
-def test_that_a_run_was_cut_off_is_told_of_on_top() -> None:
-    assert not broken(reports_are_true, told(begun(1, 10), missed(25, 10, by=B, cut_off=A), peace=True))
+def test_that_a_run_was_cut_off_is_reported_of_on_top() -> None:
+    assert not broken(reports_are_true, history_of(begun(1, 10), missed(25, 10, by=B, cut_off=A), peace=True))
 
 
 def test_a_report_means_the_moments_of_the_schedule_that_has_as_many() -> None:

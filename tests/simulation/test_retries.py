@@ -9,7 +9,7 @@ from aioelasticjob.model import FireSource
 from tests.simulation.history import Attempted, AttemptOver, Entry, Fault, Held, Raised, Reported, Written, describe
 from tests.simulation.judges import retries
 from tests.simulation.simulation import live, plan, replay
-from tests.simulation.test_conduct import told
+from tests.simulation.test_conduct import history_of
 from tests.simulation.test_invariants import CONFIG, A, T, begun, broken, gone, made, put, written
 
 SEEDS = range(10)
@@ -42,23 +42,23 @@ RUN: tuple[Entry, ...] = (JOIN, CLAIM, begun(1, 10.1, fence=1), attempt(10.1, 1)
 
 def test_attempts_count_up_one_after_another() -> None:
     rule = retries.attempts_follow_one_another
-    assert not broken(rule, told(*RUN, attempt(12, 2), over(13, 2), attempt(14, 3)))
-    assert broken(rule, told(*RUN, attempt(12, 3)))
-    assert broken(rule, told(*RUN, attempt(12, 1)))
-    assert broken(rule, told(*RUN, attempt(12, 2), attempt(13, 3)))
+    assert not broken(rule, history_of(*RUN, attempt(12, 2), over(13, 2), attempt(14, 3)))
+    assert broken(rule, history_of(*RUN, attempt(12, 3)))
+    assert broken(rule, history_of(*RUN, attempt(12, 1)))
+    assert broken(rule, history_of(*RUN, attempt(12, 2), attempt(13, 3)))
     raised = Raised(T + 12, "10.0.1.1#1", "10.0.1.1", "job", "provider", "ValueError")
-    assert not broken(rule, told(*RUN, raised, attempt(13, 3)))
-    assert broken(rule, told(*RUN, raised, attempt(13, 1)))
+    assert not broken(rule, history_of(*RUN, raised, attempt(13, 3)))
+    assert broken(rule, history_of(*RUN, raised, attempt(13, 1)))
 
 
 def test_no_attempt_begins_after_the_lock_was_given_up() -> None:
     rule = retries.no_attempt_without_its_lock
     settled = written(12, 1, gone("execution/0/running"))
-    assert not broken(rule, told(*RUN, attempt(11.5, 2), over(11.9, 2), settled))
-    assert broken(rule, told(*RUN, settled, attempt(12.5, 2)))
+    assert not broken(rule, history_of(*RUN, attempt(11.5, 2), over(11.9, 2), settled))
+    assert broken(rule, history_of(*RUN, settled, attempt(12.5, 2)))
     silent = written(12, 1, gone("execution/0/running"), ending=True)
-    assert broken(rule, told(*RUN, silent, attempt(12.5, 2)))
-    assert not broken(rule, told(*RUN, written(12, 99, gone("execution/0/running")), attempt(12.5, 2)))
+    assert broken(rule, history_of(*RUN, silent, attempt(12.5, 2)))
+    assert not broken(rule, history_of(*RUN, written(12, 99, gone("execution/0/running")), attempt(12.5, 2)))
 
 
 @pytest.mark.parametrize(("seconds", "wrong"), [(1.0, False), (3.0, True)])
@@ -66,31 +66,31 @@ def test_who_is_robbed_of_the_session_has_to_hear_of_it_first(seconds: float, wr
     expired = Fault(T + 12, "expire", ("10.0.1.1",)), Fault(T + 12.1, "expire", ("10.0.1.1",), over=True)
     ending = written(12, 1, gone("execution/0/running"), ending=True)
     entries: tuple[Entry, ...] = (*RUN, expired[0], ending, expired[1], attempt(12 + seconds, 2))
-    assert bool(broken(retries.no_attempt_without_its_lock, told(*entries))) is wrong
+    assert bool(broken(retries.no_attempt_without_its_lock, history_of(*entries))) is wrong
 
 
 @pytest.mark.parametrize("flag", ["sharding/0/disabled", "leader/paused", "servers/10.0.1.1/disabled"])
 def test_no_attempt_begins_of_what_is_known_to_be_switched_off(flag: str) -> None:
     rule = retries.attempts_rest_when_switched_off
-    assert broken(rule, told(*RUN, written(11.1, 9, made(flag)), attempt(12, 2)))
-    assert not broken(rule, told(*RUN, written(11.9, 9, made(flag)), attempt(12, 2)))
-    assert not broken(rule, told(*RUN, written(12.1, 9, made(flag)), attempt(12, 2)))
+    assert broken(rule, history_of(*RUN, written(11.1, 9, made(flag)), attempt(12, 2)))
+    assert not broken(rule, history_of(*RUN, written(11.9, 9, made(flag)), attempt(12, 2)))
+    assert not broken(rule, history_of(*RUN, written(12.1, 9, made(flag)), attempt(12, 2)))
 
 
 def test_an_attempt_keeps_its_limit_unless_its_process_sleeps() -> None:
     rule = retries.attempts_keep_their_limit
     config = written(0.5, 9, put("config", CONFIG.replace(b"}", b', "attemptTimeout": 2}')))
     entries = (config, *RUN, attempt(12, 2))
-    assert not broken(rule, told(*entries, over(14, 2)))
-    assert broken(rule, told(*entries, over(14.5, 2)))
-    assert not broken(rule, told(*entries, Held(T + 13, "10.0.1.1#1", True), over(14.5, 2)))
-    assert not broken(rule, told(*RUN, attempt(12, 2), over(99, 2)))
+    assert not broken(rule, history_of(*entries, over(14, 2)))
+    assert broken(rule, history_of(*entries, over(14.5, 2)))
+    assert not broken(rule, history_of(*entries, Held(T + 13, "10.0.1.1#1", True), over(14.5, 2)))
+    assert not broken(rule, history_of(*RUN, attempt(12, 2), over(99, 2)))
 
 
-def test_each_attempt_that_is_followed_by_another_was_told_of() -> None:
-    rule = retries.failed_attempts_are_told
-    assert not broken(rule, told(*RUN, attempt(12, 2)))
-    assert broken(rule, told(*RUN, attempt(12, 2), over(13, 2), attempt(14, 3)))
+def test_each_attempt_that_is_followed_by_another_was_reported() -> None:
+    rule = retries.failed_attempts_are_reported
+    assert not broken(rule, history_of(*RUN, attempt(12, 2)))
+    assert broken(rule, history_of(*RUN, attempt(12, 2), over(13, 2), attempt(14, 3)))
 
 
 def test_attempts_are_lines_of_a_trace() -> None:

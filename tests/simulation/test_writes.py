@@ -11,7 +11,7 @@ from aioelasticjob.model import Record
 from tests.simulation.facts import Facts
 from tests.simulation.history import Entry, Fault, Held, Stopped
 from tests.simulation.judges import invariants, leases, writes
-from tests.simulation.test_conduct import claimed, told
+from tests.simulation.test_conduct import claimed, history_of
 from tests.simulation.test_invariants import BORN, A, B, T, begun, broken, ended, gone, made, put, record, written
 
 MARK = made("leader/failover/items/0", '{"slot": 1, "instance": ""}')
@@ -22,7 +22,7 @@ GIVEN_BACK = written(12, 1, put("execution/0", CUT_OFF), gone("execution/0/runni
 
 def found(*entries: Entry, **settings: object) -> set[str]:
     """Return the promises that a history breaks after its beginning, in which the leader's seat has no epoch yet."""
-    violations = writes.transactions_are_sound(Facts(told(*entries, **settings)))
+    violations = writes.transactions_are_sound(Facts(history_of(*entries, **settings)))
     return {violation.rule for violation in violations if violation.at > T + 5}
 
 
@@ -77,13 +77,13 @@ def test_handlers_end_before_their_session_can(end: float) -> None:
     over = written(20, 1, gone(f"instances/{A}"), ending=True)
     run = [begun(1, 10), ended(1, end, "cut off")]
     late = end > 18.9
-    assert bool(broken(leases.handlers_end_before_their_session, told(*run, over))) is late
+    assert bool(broken(leases.handlers_end_before_their_session, history_of(*run, over))) is late
     asleep = Held(T + 12, "10.0.1.1#1", paused=True)
-    assert not broken(leases.handlers_end_before_their_session, told(*run, asleep, over))
+    assert not broken(leases.handlers_end_before_their_session, history_of(*run, asleep, over))
     assert not broken(
-        leases.handlers_end_before_their_session, told(*run, Stopped(T + 20, "10.0.1.1#1", "", "left"), over)
+        leases.handlers_end_before_their_session, history_of(*run, Stopped(T + 20, "10.0.1.1#1", "", "left"), over)
     )
     by_hand = Fault(T + 19.9, "expire", ("10.0.1.1",))
-    assert not broken(leases.handlers_end_before_their_session, told(*run, by_hand, over))
+    assert not broken(leases.handlers_end_before_their_session, history_of(*run, by_hand, over))
     others = replace(by_hand, hosts=("10.0.1.2",))
-    assert bool(broken(leases.handlers_end_before_their_session, told(*run, others, over))) is late
+    assert bool(broken(leases.handlers_end_before_their_session, history_of(*run, others, over))) is late

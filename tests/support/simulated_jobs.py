@@ -37,7 +37,7 @@ class SimulatedJobs:
     runs: list[tuple[float, int, str, float]] = field(default_factory=list)
     """Seconds after the start, item, source, scheduled second after the start."""
     apps: list[ElasticJob] = field(default_factory=list)
-    told: list[JobEvent] = field(default_factory=list)
+    events: list[JobEvent] = field(default_factory=list)
 
     def now(self) -> float:
         return VirtualClock().now() - self.start
@@ -101,7 +101,7 @@ async def listening(here: SimulatedJobs, app: ElasticJob) -> AsyncIterator[None]
 
             async def collect() -> None:
                 async for event in events:
-                    here.told.append(event)
+                    here.events.append(event)
 
             tasks.start_soon(collect)
             yield

@@ -256,10 +256,10 @@ def test_a_process_that_has_ended_can_be_ended_again() -> None:
 
         faults = Faults()
         process = faults.start("b", B, nothing)
-        told = [process.ended]
+        ended = [process.ended]
         assert await process.wait() == "done"
-        told.append(process.ended)
-        assert told == [False, True]
+        ended.append(process.ended)
+        assert ended == [False, True]
         process.terminate()
         faults.crash(process)
         process.terminate()

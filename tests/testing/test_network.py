@@ -64,7 +64,7 @@ def test_unmodified_streams_echo_in_order_then_end() -> None:
     assert run(main) == b"".join(b"%d " % number for number in range(100))
 
 
-def test_addresses_are_told() -> None:
+def test_addresses_are_reported() -> None:
     async def main() -> None:
         async with pair() as (_, client, _, served):
             host, port = client.get_extra_info("peername")

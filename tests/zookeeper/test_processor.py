@@ -100,7 +100,7 @@ def test_the_watcher_hears_of_its_own_change_before_the_answer(world: SimulatedS
     assert reply[0] == 7
 
 
-def test_events_are_not_told_to_who_may_not_read(world: SimulatedServer) -> None:
+def test_events_are_not_sent_to_clients_that_may_not_read(world: SimulatedServer) -> None:
     owner, stranger = world.client(), world.client()
     owner.ask(OpCode.AUTH, INT.pack(0) + pack_string("digest") + pack_buffer(b"bob:x"), xid=-4)
     secret = pack_string("/s") + pack_buffer(b"") + pack(">ii", 1, 31) + pack_string("auth") + pack_string("")

@@ -64,7 +64,7 @@ def test_all_descendants_are_counted(client: Client, path: str, count: int) -> N
 
 
 @pytest.mark.parametrize(("prefix", "found"), [("/", ["/mine"]), ("", ["/mine"]), ("/mi", ["/mine"]), ("/x", [])])
-def test_a_session_is_told_its_own_ephemerals(
+def test_a_session_gets_the_list_of_its_own_ephemerals(
     client: Client, world: SimulatedServer, prefix: str, found: list[str]
 ) -> None:
     world.client().ask(OpCode.CREATE, create("/others", 1))

@@ -136,7 +136,7 @@ def test_connections_count_before_their_handshake_and_need_one(
     served(TlsSettings(of_server.certificate, of_server.key, port=0), real_loop_kind, use, settings)
 
 
-def test_a_failed_handshake_is_told_to_the_client_and_logged(
+def test_a_failed_handshake_is_reported_to_the_client_and_logged(
     ours: Authority, of_server: Certificate, real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     def use(server: Server) -> None:

@@ -36,7 +36,7 @@ def test_children_and_data_are_watched_apart(watches: Watches[str]) -> None:
     assert heard(watches, "/a", CHANGED) == ["ann"]
 
 
-def test_a_death_is_told_to_both_and_to_each_once(watches: Watches[str]) -> None:
+def test_a_death_is_reported_to_both_and_to_each_once(watches: Watches[str]) -> None:
     watches.data.add("/a", "ann")
     watches.child.add("/a", "ann")
     watches.child.add("/a", "bob")

@@ -31,7 +31,7 @@ def asked(*progress: Progress | None, named: bool = False, expires: int = 0, sto
     return made
 
 
-def told(made: World) -> dict[str, object]:
+def stored(made: World) -> dict[str, object]:
     return json.loads(made.registry.nodes[PATH].data)  # type: ignore[no-any-return]
 
 
@@ -45,13 +45,13 @@ def effects(made: World) -> list[UpdateRequest]:
 def test_a_request_stays_open_while_items_have_to_run_or_run(progress: tuple[Progress, ...]) -> None:
     made = asked(*progress)
     made.settle()
-    assert "closed" not in told(made)
+    assert "closed" not in stored(made)
 
 
 def test_a_request_is_closed_with_the_outcomes_of_its_runs() -> None:
     made = asked(COMPLETED, Progress(1_000_000, 3, 1, "failed"))
     made.settle()
-    assert (told(made)["closed"], told(made)["outcomes"]) == (1_000_000, {"completed": 2, "failed": 2})
+    assert (stored(made)["closed"], stored(made)["outcomes"]) == (1_000_000, {"completed": 2, "failed": 2})
     assert not [path for path in made.registry.nodes if path.startswith(f"{PATH}/")]
 
 
@@ -60,7 +60,7 @@ def test_a_run_cut_off_of_an_item_that_was_removed_since_is_not_waited_for() -> 
     one = made.view().config.changed(sharding_total_count=1)
     made.registry.commit([Set(LAYOUT.config, one.to_json(), -1)])
     made.settle()
-    assert told(made)["outcomes"] == {"completed": 1, "unknown": 1}
+    assert stored(made)["outcomes"] == {"completed": 1, "unknown": 1}
 
 
 def test_items_beyond_the_count_are_not_waited_for() -> None:
@@ -68,13 +68,13 @@ def test_items_beyond_the_count_are_not_waited_for() -> None:
     assert effects(made) == []
     made.registry.commit([Set(LAYOUT.config, made.config.changed(sharding_total_count=1).to_json(), -1)])
     made.settle()
-    assert told(made)["outcomes"] == {"completed": 1}
+    assert stored(made)["outcomes"] == {"completed": 1}
 
 
 def test_an_expired_request_is_stopped_first_so_that_no_claim_slips_through_and_then_closed() -> None:
     made = asked(COMPLETED, expires=1_005_000)
     made.settle()
-    assert "stopped" not in told(made)
+    assert "stopped" not in stored(made)
     made.registry.now += 5
     (stop,) = effects(made)
     assert (json.loads(stop.data)["stopped"], stop.stale, stop.expired_items) == ("expired", (), ())
@@ -82,35 +82,35 @@ def test_an_expired_request_is_stopped_first_so_that_no_claim_slips_through_and_
     (close,) = effects(made)
     assert close.expired_items == (1,)
     made.settle()
-    assert told(made)["outcomes"] == {"completed": 1}
+    assert stored(made)["outcomes"] == {"completed": 1}
 
 
 def test_an_expired_request_of_which_all_items_have_begun_just_ends() -> None:
     made = asked(COMPLETED, COMPLETED, expires=1_005_000)
     made.registry.now += 9
     made.settle()
-    assert "stopped" not in told(made)
+    assert "stopped" not in stored(made)
 
 
 def test_a_cancelled_request_is_closed_when_what_runs_has_ended() -> None:
     made = asked(Progress(1_000_000), stopped="cancelled")
     made.settle()
-    assert "closed" not in told(made)
+    assert "closed" not in stored(made)
     made = asked(COMPLETED, stopped="cancelled")
     (close,) = effects(made)
     assert close.expired_items == ()
     made.settle()
-    assert told(made)["closed"]
+    assert stored(made)["closed"]
 
 
 def test_a_run_that_nobody_settles_does_not_keep_a_request_open_for_ever() -> None:
     made = asked(COMPLETED, Progress(1_000_000))
     made.registry.now += LOST_AFTER - 1
     made.settle()
-    assert "closed" not in told(made)
+    assert "closed" not in stored(made)
     made.registry.now += 2
     made.settle()
-    assert told(made)["outcomes"] == {"completed": 1, "unknown": 1}
+    assert stored(made)["outcomes"] == {"completed": 1, "unknown": 1}
 
 
 @pytest.mark.parametrize(("named", "kept"), [(True, NAMED_FOR), (False, UNNAMED_FOR)])

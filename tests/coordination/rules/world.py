@@ -58,9 +58,9 @@ class World:
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
                 unwanted[LAYOUT.item(item).execution] = record.stat.version
-                told = records.decode(record.data)
-                if told is not None and not told.completed:
-                    cut_off[item], runs[item] = record.stat.version, told
+                decoded = records.decode(record.data)
+                if decoded is not None and not decoded.completed:
+                    cut_off[item], runs[item] = record.stat.version, decoded
         idle = {} if self.running() else unwanted
         found = view or self.view()
         return RuleInput(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)

@@ -34,7 +34,7 @@ class StepFunction(Protocol):
     def end(self, process: Process, item: int, outcome: str) -> None:
         """Note that a handler is over."""
 
-    def told(self, process: Process, event: JobEvent) -> None:
+    def report(self, process: Process, event: JobEvent) -> None:
         """Note what a job tells about itself."""
 
     def left(self, process: Process) -> None:
@@ -49,7 +49,7 @@ class _EventLog(Events):
         self._process = process
 
     def put(self, event: JobEvent) -> None:
-        self._process.world.told(self._process, event)
+        self._process.world.report(self._process, event)
 
 
 class Process:

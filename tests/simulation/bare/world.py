@@ -99,7 +99,7 @@ class World:
         self.say(f"{process.number} ends {item}: {outcome}")
         self.judge.end(process, item, outcome)
 
-    def told(self, process: Process, event: JobEvent) -> None:
+    def report(self, process: Process, event: JobEvent) -> None:
         """Note what a job tells about itself."""
         self.say(f"{process.number} {describe(event)}")
 

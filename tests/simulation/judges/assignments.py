@@ -49,7 +49,7 @@ class _Board:
     leader: str = ""
     due: float = inf
     """Since when an assignment has been due under the same members, leader and configuration."""
-    told: bool = False
+    reported: bool = False
 
     def members(self) -> tuple[str, ...]:
         """Return who may hold items: whoever leaves only while nobody stays."""
@@ -72,7 +72,7 @@ class _Board:
             return
         now = self.members(), self.leader, self.config
         if now != before or not self._is_due(now[0]):
-            self.due, self.told = inf, False
+            self.due, self.reported = inf, False
         if self.due == inf and self._is_due(now[0]):
             self.due = at
 
@@ -107,9 +107,9 @@ def _judged(board: _Board, facts: Facts, now: float) -> Iterator[Violation]:
     """Yield an assignment that is overdue, once."""
     quiet = board.config.sharding_quiet if board.config else 0.0
     late = board.due + quiet + PROMPT
-    if board.told or now <= late:
+    if board.reported or now <= late:
         return
-    board.told = True
+    board.reported = True
     who = board.deciding()
     if who and all(
         facts.undisturbed(one.ip, board.due - RESENT, late, but="flag") and facts.alive(one.id, late) for one in who
@@ -133,5 +133,5 @@ def _config(data: bytes | None, job: str) -> JobConfig | None:
 
 
 def _instance(data: bytes, name: str) -> Instance:
-    told = json.loads(data or b"{}")
-    return Instance(name, str(told.get("ip", name.partition("@-@")[0])), leaving=told.get("leaving") is True)
+    fields = json.loads(data or b"{}")
+    return Instance(name, str(fields.get("ip", name.partition("@-@")[0])), leaving=fields.get("leaving") is True)

@@ -113,7 +113,7 @@ def triggers_are_not_forgotten(facts: Facts) -> Iterator[Violation]:
                 if not runs or runs[0].source not in SCHEDULED:
                     continue
                 failed = any(at <= end <= runs[0].at for end in _failed(facts.job(job), instance, item))
-                if not failed and not _is_told(facts.job(job), instance, item, at):
+                if not failed and not _is_reported(facts.job(job), instance, item, at):
                     text = f"{job}/{item}: {instance} was asked to run it at {at:.3f}, and runs {runs[0].slot} instead"
                     yield Violation("deferred triggers", runs[0].at, text)
 
@@ -140,11 +140,11 @@ def _asked_for(job: JobFacts, instance: str, at: float) -> Iterator[int]:
             yield item
 
 
-def _is_told(job: JobFacts, instance: str, item: int, at: float) -> bool:
+def _is_reported(job: JobFacts, instance: str, item: int, at: float) -> bool:
     """Whether an instance has said that it will not run what it was asked for at about this time."""
     refused = any(one.at >= at and one.event.instance == instance for one in job.refusals)
-    told = (one.event for one in of_kind(job.facts.entries, Reported) if one.at >= at)
-    own = (event for event in told if isinstance(event, Misfired) and event.instance == instance)
+    events = (one.event for one in of_kind(job.facts.entries, Reported) if one.at >= at)
+    own = (event for event in events if isinstance(event, Misfired) and event.instance == instance)
     return refused or any(
         item in event.items and event.first == event.slot and at - RESENT <= event.slot / 1000 <= at + RECENT
         for event in own
@@ -160,8 +160,8 @@ def _is_refused(job: JobFacts, instance: str, at: float) -> bool:
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
     """Return when triggered runs of an item were told of as failed, perhaps before their handler was called."""
     wanted = (job.name, instance, item, FireSource.TRIGGER, Outcome.FAILED)
-    told = ((one.at, one.event) for one in of_kind(job.facts.entries, Reported))  # an event is dated by its host
-    ends = ((at, event) for at, event in told if isinstance(event, Ended))
+    events = ((one.at, one.event) for one in of_kind(job.facts.entries, Reported))  # an event is dated by its host
+    ends = ((at, event) for at, event in events if isinstance(event, Ended))
     return [at for at, end in ends if (end.job, end.instance, end.item, end.source, end.outcome) == wanted]
 
 
@@ -184,9 +184,9 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
     def always(path: str, *values: bytes | None) -> bool:
         return set(nodes.over(f"{root}/{path}", start, end)) <= set(values)
 
-    told = [one.event for one in of_kind(facts.entries, Reported) if at <= one.at <= end]
+    events = [one.event for one in of_kind(facts.entries, Reported) if at <= one.at <= end]
     refused = {
-        item for event in told if isinstance(event, Misfired) and event.instance == instance for item in event.items
+        item for event in events if isinstance(event, Misfired) and event.instance == instance for item in event.items
     }
     in_order = end < facts.end and facts.undisturbed(host, at - RESENT, end, but="flag")
     there = None not in nodes.over(f"{root}/instances/{instance}", at, end) and end < facts.leaving.get(instance, inf)

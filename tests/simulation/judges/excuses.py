@@ -93,8 +93,8 @@ def clocks(facts: Facts) -> Clocks:
 def failed_unheard(job: JobFacts) -> Mapping[tuple[int, int], list[Ended]]:
     """Return the runs (item, slot) that were told of as failed, though their handlers may never have been called."""
     found: dict[tuple[int, int], list[Ended]] = {}
-    for told in of_kind(job.facts.entries, Reported):
-        event = told.event
+    for entry in of_kind(job.facts.entries, Reported):
+        event = entry.event
         if isinstance(event, Ended) and event.job == job.name and event.outcome is Outcome.FAILED:
             found.setdefault((event.item, event.slot), []).append(event)
     return found
@@ -173,11 +173,11 @@ def _could_tell(job: JobFacts, holder: str, gained: float, lost: float, right: f
     node, nodes, host = f"/{job.name}/instances/{holder}", job.facts.nodes, holder.partition("@-@")[0]
     joined = min((at for at, data in nodes.changes(node) if data is not None), default=inf)
     since = joined if joined > right else right + NEWS
-    told = max(gained, since + STEADY) + PROMPT
-    if joined > moment or told > lost or nodes.at(node, told) is None:
+    reported = max(gained, since + STEADY) + PROMPT
+    if joined > moment or reported > lost or nodes.at(node, reported) is None:
         return False
-    steady = all(len(clocks(job.facts).ahead(one, max(joined, right), told)) == 1 for one in (host, REGISTRY))
-    return steady and job.facts.undisturbed(host, max(gained, joined, right), told)
+    steady = all(len(clocks(job.facts).ahead(one, max(joined, right), reported)) == 1 for one in (host, REGISTRY))
+    return steady and job.facts.undisturbed(host, max(gained, joined, right), reported)
 
 
 def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:

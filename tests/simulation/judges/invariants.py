@@ -357,5 +357,5 @@ def _below(job: JobFacts, parent: str) -> list[str]:
 
 
 def _instance(data: bytes | None, name: str) -> Instance:
-    told = json.loads(data or b"{}")
-    return Instance(name, str(told.get("ip", name.partition("@-@")[0])))
+    fields = json.loads(data or b"{}")
+    return Instance(name, str(fields.get("ip", name.partition("@-@")[0])))

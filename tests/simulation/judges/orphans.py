@@ -38,10 +38,10 @@ def orphans_are_rescued(facts: Facts) -> Iterator[Violation]:
                 yield Violation("orphans are rescued", one.at, text)
 
 
-def cut_off_is_told(facts: Facts) -> Iterator[Violation]:
+def cut_off_is_reported(facts: Facts) -> Iterator[Violation]:
     """Where a run was cut off and is not rescued, somebody says so: at the latest who runs the item next."""
     for name in facts.jobs:
-        told = {
+        reported = {
             (item, one.event.slot, one.event.cut_off): one.at
             for one in of_kind(facts.entries, Reported)
             if isinstance(one.event, Misfired) and one.event.job == name and one.event.cut_off
@@ -49,7 +49,7 @@ def cut_off_is_told(facts: Facts) -> Iterator[Violation]:
         }
         for one in _forgotten(facts, name):
             last, host = (
-                told.get((one.item, one.run.moment, one.run.instance), 0.0),
+                reported.get((one.item, one.run.moment, one.run.instance), 0.0),
                 one.claim.instance.partition("@")[0],
             )
             if not one.since <= last and facts.undisturbed(host, one.at - PROMPT, one.at + PROMPT):
@@ -107,7 +107,7 @@ def rescues_follow_what_was_cut_off(facts: Facts) -> Iterator[Violation]:
 
 RULES = (
     orphans_are_rescued,
-    cut_off_is_told,
+    cut_off_is_reported,
     orphans_are_found,
     orphans_are_taken,
     rescues_follow_what_was_cut_off,

@@ -81,9 +81,9 @@ def attempts_keep_their_limit(facts: Facts) -> Iterator[Violation]:
                 yield Violation("attempt timeout", entry.at, text)
 
 
-def failed_attempts_are_told(facts: Facts) -> Iterator[Violation]:
+def failed_attempts_are_reported(facts: Facts) -> Iterator[Violation]:
     """An attempt that is followed by another one has failed, and its process has told so."""
-    told = {
+    reported = {
         (one.process, one.event.job, item, one.event.slot, one.event.attempt)
         for one in of_kind(facts.entries, Reported)
         if isinstance(one.event, AttemptFailed)
@@ -92,8 +92,10 @@ def failed_attempts_are_told(facts: Facts) -> Iterator[Violation]:
     runs = {run.begun.run: run for run in facts.runs}
     for entry in of_kind(facts.entries, Attempted):
         one, before = runs[entry.run].begun, entry.number - 1
-        if before and (one.process, one.job, one.item, one.slot, before) not in told:
-            yield Violation("failed attempts are told", entry.at, f"{runs[entry.run]}: nobody told of attempt {before}")
+        if before and (one.process, one.job, one.item, one.slot, before) not in reported:
+            yield Violation(
+                "failed attempts are reported", entry.at, f"{runs[entry.run]}: nobody reported attempt {before}"
+            )
 
 
 def _given_up(facts: Facts) -> dict[tuple[str, int, int], float]:
@@ -130,5 +132,5 @@ RULES = (
     no_attempt_without_its_lock,
     attempts_rest_when_switched_off,
     attempts_keep_their_limit,
-    failed_attempts_are_told,
+    failed_attempts_are_reported,
 )

@@ -77,10 +77,10 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
     By one instance, whatever happens; in the whole cluster in peace, for who cannot be heard may be told of twice.
     """
     for name in facts.jobs:
-        for (item, slot), told in facts.job(name).reports.items():
+        for (item, slot), reports in facts.job(name).reports.items():
             if excuses.may_be_repeated(facts, slot):
                 continue
-            own = [one for one in told if not _is_cut_off(one.event) and _is_about(facts.job(name), one.event, slot)]
+            own = [one for one in reports if not _is_cut_off(one.event) and _is_about(facts.job(name), one.event, slot)]
             on_time = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
             on_time = [begun for begun in on_time if begun.source is FireSource.CRON]
             peaceful = any(start + RECENT <= slot / 1000 and one.at <= end for one in own for start, end in facts.calm)

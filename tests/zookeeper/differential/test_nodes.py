@@ -43,7 +43,7 @@ def test_every_kind_of_node_has_its_stat(w: World) -> None:
 
 
 @on_both
-def test_a_missing_parent_or_node_is_told(w: World) -> None:
+def test_a_missing_parent_or_node_is_reported(w: World) -> None:
     a = w.client()
     missing = f"{w.root}/no/x"
     a.call(Op.CREATE, missing, b"", OPEN, 0)

@@ -177,11 +177,11 @@ def test_both_servers_make_the_same_of_damage(servers: Servers, conversation: li
 
 
 @thorough
-@given(told=st.lists(st.tuples(strings, addresses), min_size=1, max_size=8))
-def test_both_servers_read_strings_alike(servers: Servers, told: list[tuple[bytes, bytes]]) -> None:
+@given(pairs=st.lists(st.tuples(strings, addresses), min_size=1, max_size=8))
+def test_both_servers_read_strings_alike(servers: Servers, pairs: list[tuple[bytes, bytes]]) -> None:
     def play(w: World) -> None:
         a = w.client()
-        for string, address in told:
+        for string, address in pairs:
             below = f"{w.root}/".encode() + string  # bytes and strings look the same on the wire
             a.call(Op.SYNC, string)
             a.call(Op.CREATE, below, b"", OPEN, 0)
