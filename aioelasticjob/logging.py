@@ -42,16 +42,16 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        told: dict[str, object] = {
+        entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told |= {name: value for name, value in fields(record).items() if name not in told}
+        entry |= {name: value for name, value in fields(record).items() if name not in entry}
         if record.exc_info:
-            told["stack"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, default=_as_json)
+            entry["stack"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=_as_json)
 
 
 def enable(level: int | str = logging.INFO, form: Form = "text") -> None:

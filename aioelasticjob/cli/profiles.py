@@ -71,21 +71,21 @@ def load() -> Profiles:
     """
     file = path()
     try:
-        told = tomllib.loads(file.read_text("utf-8"))
+        content = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return Profiles(file, {}, None)
     except (OSError, ValueError) as error:  # a file that is not UTF-8 or not TOML raises a ValueError
         raise InvalidSetting("profiles", str(file), f"cannot be read: {error}") from None
-    default = told.pop("default", None)
-    found = Profiles(file, {name: _profile(file, name, value) for name, value in told.items()}, default)
+    default = content.pop("default", None)
+    found = Profiles(file, {name: _profile(file, name, value) for name, value in content.items()}, default)
     if default is not None:
         found.named(str(default))
     return found
 
 
-def _profile(file: Path, name: str, told: object) -> Profile:
+def _profile(file: Path, name: str, table: object) -> Profile:
     try:
-        return Profile.model_validate(told)
+        return Profile.model_validate(table)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]  # the input may be a digest
         where = ".".join([name, *map(str, first["loc"])])

@@ -110,5 +110,5 @@ def text_of(config: JobConfig, name: str) -> str:
 def changed_fields(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
     """Return the settings in a form that differ from the configuration it was made for."""
     known = [name for name in JobConfig.model_fields if name not in UNCHANGEABLE and name in form]
-    told = {name: form[name].replace("\r\n", "\n") for name in known}
-    return {name: text for name, text in told.items() if text != text_of(config, name)}
+    entered = {name: form[name].replace("\r\n", "\n") for name in known}
+    return {name: text for name, text in entered.items() if text != text_of(config, name)}

@@ -45,8 +45,8 @@ def encode_note(by: str, paths: Collection[str]) -> bytes:
 def decode_note(node: Node | None) -> OperatorNote | None:
     """Return the note in a node; None without one, or if somebody has written something else there."""
     try:
-        told = json.loads(b"" if node is None else node.data)
-        by, paths = told["by"], told["paths"]
+        fields = json.loads(b"" if node is None else node.data)
+        by, paths = fields["by"], fields["paths"]
         if node is None or not isinstance(by, str) or not all(isinstance(path, str) for path in paths):
             return None
     except (ValueError, TypeError, KeyError, RecursionError):

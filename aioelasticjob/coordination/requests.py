@@ -134,17 +134,17 @@ def is_id(text: object) -> bool:
 
 def encode(request: Request) -> bytes:
     """Return the data of a new request's node."""
-    told: dict[str, object] = {"kind": request.source.value, "count": request.count, "asked": request.asked}
+    fields: dict[str, object] = {"kind": request.source.value, "count": request.count, "asked": request.asked}
     if request.items is not None:
-        told["items"] = list(request.items)
+        fields["items"] = list(request.items)
     optional = {"at": request.at, "expires": request.expires, "by": request.by, "named": request.named}
-    told |= {key: value for key, value in optional.items() if value}
+    fields |= {key: value for key, value in optional.items() if value}
     if request.parameter is not None:
-        told["parameter"] = request.parameter
+        fields["parameter"] = request.parameter
     if (span := request.span) is not None:
-        told |= {"from": span.start, "to": span.end, "cron": span.cron, "timeZone": span.time_zone, "dst": span.dst}
-        told |= {"itemsAtOnce": span.items_at_once} if span.items_at_once else {}
-    return json.dumps(told).encode()
+        fields |= {"from": span.start, "to": span.end, "cron": span.cron, "timeZone": span.time_zone, "dst": span.dst}
+        fields |= {"itemsAtOnce": span.items_at_once} if span.items_at_once else {}
+    return json.dumps(fields).encode()
 
 
 def changed(data: bytes, **keys: object) -> bytes:
@@ -159,44 +159,48 @@ def decode(name: str, node: Node) -> Request | None:
 
 def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
     """Return the data of a node that asks to stop runs."""
-    told = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
-    return json.dumps({**told, "by": by} if by else told).encode()
+    fields = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
+    return json.dumps({**fields, "by": by} if by else fields).encode()
 
 
 def decode_cancellation(name: str, node: Node) -> Cancellation | None:
     """Return the wish to stop runs that a node holds; None if it holds none."""
     try:
-        told = json.loads(node.data)
-        if told["kind"] != "CANCEL":
+        fields = json.loads(node.data)
+        if fields["kind"] != "CANCEL":
             return None
         fences = {
-            _number(int(item), MAX_ITEMS - 1): _number(fence, MAX_FENCE) for item, fence in told["fences"].items()
+            _number(int(item), MAX_ITEMS - 1): _number(fence, MAX_FENCE) for item, fence in fields["fences"].items()
         }
-        if unencodable_text(told) is not None:
+        if unencodable_text(fields) is not None:
             return None
-        return Cancellation(name, fences, _number(told["asked"]), node.stat.version, _text(told.get("by", "")))
+        return Cancellation(name, fences, _number(fields["asked"]), node.stat.version, _text(fields.get("by", "")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 def encode_progress(progress: Progress) -> bytes:
     """Return the data of ``requests/{id}/{item}``."""
-    told: dict[str, object] = {"moment": progress.moment, "runs": progress.runs}
-    told |= {"failed": progress.failed} if progress.failed else {}
-    told |= {"otherwise": dict(progress.otherwise)} if progress.otherwise else {}
-    return json.dumps({**told, "outcome": progress.outcome} if progress.outcome else told).encode()
+    fields: dict[str, object] = {"moment": progress.moment, "runs": progress.runs}
+    fields |= {"failed": progress.failed} if progress.failed else {}
+    fields |= {"otherwise": dict(progress.otherwise)} if progress.otherwise else {}
+    return json.dumps({**fields, "outcome": progress.outcome} if progress.outcome else fields).encode()
 
 
 @lru_cache(maxsize=65536)
 def decode_progress(data: bytes) -> Progress:
     """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
     try:
-        told = json.loads(data)
-        outcome = _text(told.get("outcome", ""))
-        if unencodable_text(told) is not None:
+        fields = json.loads(data)
+        outcome = _text(fields.get("outcome", ""))
+        if unencodable_text(fields) is not None:
             raise TypeError("no text that UTF-8 can spell")
-        otherwise = {_text(key): _number(value) for key, value in told.get("otherwise", {}).items()}
-        moment, runs, failed = _number(told["moment"]), _number(told.get("runs", 1)), _number(told.get("failed", 0))
+        otherwise = {_text(key): _number(value) for key, value in fields.get("otherwise", {}).items()}
+        moment, runs, failed = (
+            _number(fields["moment"]),
+            _number(fields.get("runs", 1)),
+            _number(fields.get("failed", 0)),
+        )
         if sum(otherwise.values()) > failed:
             raise ValueError("more ended otherwise than did not complete")
         return Progress(moment, runs, failed, outcome, otherwise)
@@ -207,51 +211,51 @@ def decode_progress(data: bytes) -> Progress:
 @lru_cache(maxsize=16384)
 def _decoded(name: str, data: bytes, number: int, version: int) -> Request | None:
     try:
-        told = json.loads(data)
-        if unencodable_text(told) is not None or not is_id(name):
+        fields = json.loads(data)
+        if unencodable_text(fields) is not None or not is_id(name):
             return None
-        return _read(name, told, number, version)
+        return _read(name, fields, number, version)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSetting):
         return None
 
 
-def _read(name: str, told: Mapping[str, Any], number: int, version: int) -> Request:
-    source = _SOURCES[told["kind"]]
-    outcomes = told.get("outcomes")
+def _read(name: str, fields: Mapping[str, Any], number: int, version: int) -> Request:
+    source = _SOURCES[fields["kind"]]
+    outcomes = fields.get("outcomes")
     return Request(
         name,
         source,
-        _number(told["count"], MAX_ITEMS),
-        _number(told["asked"]),
-        _items(told.get("items")),
-        at=_number(told.get("at", 0)),
-        expires=_number(told.get("expires", 0)),
-        parameter=None if told.get("parameter") is None else _text(told["parameter"]),
-        by=_text(told.get("by", "")),
-        named=told.get("named") is True,
-        span=_span(told) if source is FireSource.BACKFILL else None,
-        paused=told.get("paused") is True,
-        stopped=_text(told.get("stopped", "")),
-        closed=_number(told.get("closed", 0)),
+        _number(fields["count"], MAX_ITEMS),
+        _number(fields["asked"]),
+        _items(fields.get("items")),
+        at=_number(fields.get("at", 0)),
+        expires=_number(fields.get("expires", 0)),
+        parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
+        by=_text(fields.get("by", "")),
+        named=fields.get("named") is True,
+        span=_span(fields) if source is FireSource.BACKFILL else None,
+        paused=fields.get("paused") is True,
+        stopped=_text(fields.get("stopped", "")),
+        closed=_number(fields.get("closed", 0)),
         outcomes=None if outcomes is None else {_text(key): _number(value) for key, value in outcomes.items()},
         number=number,
         version=version,
     )
 
 
-def _span(told: Mapping[str, Any]) -> Span:
-    cron, zone, dst = _text(told["cron"]), _text(told["timeZone"]), _text(told["dst"])
+def _span(fields: Mapping[str, Any]) -> Span:
+    cron, zone, dst = _text(fields["cron"]), _text(fields["timeZone"]), _text(fields["dst"])
     Cron.parse(cron, zone, dst)  # type: ignore[arg-type]
-    at_once = _number(told.get("itemsAtOnce", 0), MAX_ITEMS)
-    return Span(_number(told["from"]), _number(told["to"]), cron, zone, dst, at_once)
+    at_once = _number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
+    return Span(_number(fields["from"]), _number(fields["to"]), cron, zone, dst, at_once)
 
 
-def _items(told: object) -> tuple[int, ...] | None:
-    if told is None:
+def _items(items: object) -> tuple[int, ...] | None:
+    if items is None:
         return None
-    if not isinstance(told, list) or not told:
-        raise TypeError(f"{told!r} is no list of items")
-    return tuple(sorted({_number(item, MAX_ITEMS - 1) for item in told}))
+    if not isinstance(items, list) or not items:
+        raise TypeError(f"{items!r} is no list of items")
+    return tuple(sorted({_number(item, MAX_ITEMS - 1) for item in items}))
 
 
 def _text(value: object) -> str:

@@ -58,7 +58,7 @@ class PlainScreen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told = 0
+        self._printed = 0
         self._next = 0.0
         self._last: tuple[int, int] | None = None
 
@@ -66,9 +66,9 @@ class PlainScreen:
         """Write what is new."""
         if self._last is None:
             self._say(snapshot.title)
-        for log_entries in snapshot.log_entries[self._told :]:
+        for log_entries in snapshot.log_entries[self._printed :]:
             self._say(f"{log_entries.seconds:6.1f} s  {log_entries.text}")
-        self._told = len(snapshot.log_entries)
+        self._printed = len(snapshot.log_entries)
         progress = (snapshot.done, snapshot.total)
         if progress != self._last and (snapshot.seconds >= self._next or snapshot.complete):
             self._say(f"{snapshot.seconds:6.1f} s  {snapshot.done:,} of {counted(snapshot.total, 'file')}")

@@ -81,15 +81,15 @@ def encryption(facts: Facts) -> Finding:
 def version(facts: Facts) -> Finding:
     """Judge which release the servers run."""
     topic = "version"
-    told = {one.server: found for one in facts.members if (found := _version(one)) is not None}
-    if told:
-        seen = f"{', '.join(f'{server} runs ZooKeeper {found}' for server, found in told.items())}; {facts.client}."
-        if any(_numbers(found) < OLDEST for found in told.values()):
+    versions = {one.server: found for one in facts.members if (found := _version(one)) is not None}
+    if versions:
+        seen = f"{', '.join(f'{server} runs ZooKeeper {found}' for server, found in versions.items())}; {facts.client}."
+        if any(_numbers(found) < OLDEST for found in versions.values()):
             advice = (
                 "Jobs need ZooKeeper 3.6 or newer, since they use persistent recursive watches: upgrade the servers."
             )
             return Finding(topic, Verdict.BAD, seen, advice)
-        if len(set(told.values())) > 1:
+        if len(set(versions.values())) > 1:
             return Finding(topic, Verdict.WARNING, seen, "Bring all servers to the same release.")
         return Finding(topic, Verdict.GOOD, seen)
     allowed = facts.permissions
@@ -203,13 +203,13 @@ def _not_asked(topic: str, facts: Facts) -> Finding:
     elif facts.permissions is not None and facts.permissions.refused:
         why = "our session may not write there"
     else:
-        why = "no server told it"
+        why = "no server reported it"
     return Finding(topic, Verdict.UNKNOWN, f"This could not be asked: {why}.")
 
 
 def _version(member: Member) -> str | None:
-    told = member.words.get("srvr", "") or member.words.get("mntr", "")
-    found = re.search(r"(?:Zookeeper version: |zk_version\t)(\d[\w.]*(?:-\w+)?)", told)
+    answer = member.words.get("srvr", "") or member.words.get("mntr", "")
+    found = re.search(r"(?:Zookeeper version: |zk_version\t)(\d[\w.]*(?:-\w+)?)", answer)
     return None if found is None else found[1]
 
 

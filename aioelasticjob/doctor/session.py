@@ -72,10 +72,10 @@ async def writes(line: Line, codec: Codec, place: str, clock: Clock) -> Writes:
         await _commit(line, codec, Create(path, ephemeral=True))
         for _ in range(WRITES):
             began, before = anyio.current_time(), clock.now()
-            told = await _commit(line, codec, Set(path, b"", -1))
+            registry_time = await _commit(line, codec, Set(path, b"", -1))
             seconds.append(anyio.current_time() - began)
             if seconds[-1] < best:
-                best, skew = seconds[-1], (before + clock.now()) / 2 - told
+                best, skew = seconds[-1], (before + clock.now()) / 2 - registry_time
         await _commit(line, codec, Delete(path))
     except RegistryError as error:
         return Writes(failure=str(error))

@@ -89,10 +89,10 @@ class Context(ABC):
     def request(self) -> Mapping[str, Any] | None:
         """What somebody has asked for who has triggered this run with a JSON object as its parameter; else None."""
         try:
-            told = json.loads(self.fire.parameter or "null")
+            value = json.loads(self.fire.parameter or "null")
         except (ValueError, RecursionError):
             return None
-        return told if isinstance(told, dict) else None
+        return value if isinstance(value, dict) else None
 
     @property
     def fire_time(self) -> datetime:

@@ -26,7 +26,7 @@ def cause(error: BaseException) -> str:
 
 def stack(error: BaseException) -> str:
     """Return the error with its stack, after the errors that caused it, the first cause first."""
-    text = "\n".join(_told(one, link) for one, link in reversed(list(_chain(error))))
+    text = "\n".join(_text_of(one, link) for one, link in reversed(list(_chain(error))))
     return text if len(text) <= MAX_STACK_CHARACTERS else "…" + text[1 - MAX_STACK_CHARACTERS :]
 
 
@@ -44,7 +44,7 @@ def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
             return
 
 
-def _told(error: BaseException, link: str) -> str:
+def _text_of(error: BaseException, link: str) -> str:
     inner = ""
     if isinstance(error, BaseExceptionGroup):
         inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:MAX_CHAINED_ERRORS], 1))
@@ -62,5 +62,5 @@ def _frames(link: TracebackType | None) -> Iterator[tuple[CodeType, int]]:
 @lru_cache(256)
 def _lines(frames: Frames) -> str:
     """Return the text of a stack; it is cached, since reading the sources is slow and equal failures are common."""
-    told = [traceback.FrameSummary(code.co_filename, line, code.co_qualname) for code, line in frames]
-    return "".join(traceback.StackSummary.from_list(told).format())
+    summaries = [traceback.FrameSummary(code.co_filename, line, code.co_qualname) for code, line in frames]
+    return "".join(traceback.StackSummary.from_list(summaries).format())

@@ -337,13 +337,13 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
 def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
     """Return what an instance's node says that only people need."""
     node = view.tree.get(view.layout.instance(instance))
-    told = {} if node is None else instance_data(node.data)
-    handler, differs = told.get("handler"), told.get("differs")
+    data = {} if node is None else instance_data(node.data)
+    handler, differs = data.get("handler"), data.get("differs")
     names = differs if isinstance(differs, list) else ()
     return {
         "handler": handler if isinstance(handler, str) else "",
         "differs": tuple(name for name in names if isinstance(name, str)),
-        "refused": noted_refusals(told),
+        "refused": noted_refusals(data),
     }
 
 

@@ -51,10 +51,10 @@ async def export_jobs(
     layouts = [Layout(name) for name in chosen]
     nodes = await session.get_many([layout.config for layout in layouts])
     found = [_stored(node, layout) for node, layout in zip(nodes, layouts, strict=True) if node is not None]
-    told = {"jobs": [config.as_json() for config in found]}
+    document = {"jobs": [config.as_json() for config in found]}
     if form == "yaml":
-        return str(yaml.dump(told, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
-    return json.dumps(told, ensure_ascii=False, indent=2) + "\n"
+        return str(yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 async def import_jobs(session: Session, text: str, *, overwrite: bool = False, by: str = "") -> OperationResult:

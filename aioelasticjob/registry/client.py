@@ -30,8 +30,8 @@ class Client:
     def __init__(self, settings: ConnectionSettings, keeper: SessionKeeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
         self._ahead: float | None = None  # the registry's time, less the lease's clock
-        self._told_at = (0.0, 0.0)
-        self.group_commit = GroupCommit(keeper, self._told)
+        self._time_noted_at = (0.0, 0.0)
+        self.group_commit = GroupCommit(keeper, self._note_time)
 
     def compare_clocks(self, host: float) -> tuple[float, float, float, Outages]:
         """Return the lease's clock, the host's less the registry's, the registry's gap, and the last outages.
@@ -46,7 +46,7 @@ class Client:
         ages = () if not outages and keeper.away_since is None else keeper.ages_of_outages()
         if self._ahead is None:
             return steady, 0.0, 0.0, ages
-        return steady, host - (steady + self._ahead), steady - self._told_at[0], ages
+        return steady, host - (steady + self._ahead), steady - self._time_noted_at[0], ages
 
     @property
     def skew(self) -> float | None:
@@ -111,14 +111,14 @@ class Client:
         log.warning("%s does not answer (%s): it is tried for %g s in all", place, reason, seconds, extra=about)
         await self.connected()
 
-    def _told(self, time: float, seconds: float) -> None:
+    def _note_time(self, time: float, seconds: float) -> None:
         """Learn the registry's time from an answer that took ``seconds``: now it is between ``time`` and ``time +
         seconds``.
 
         An older estimate within these bounds is kept: a slow answer has wide bounds, and must not make our time early.
         """
         now = self.keeper.lease.now()
-        self._told_at = (now if self._ahead is None else self._told_at[1], now)
+        self._time_noted_at = (now if self._ahead is None else self._time_noted_at[1], now)
         earliest = time - now
         known = earliest if self._ahead is None else self._ahead
         self._ahead = min(max(known, earliest), earliest + seconds)

@@ -47,8 +47,8 @@ class _Transaction:
 class GroupCommit:
     """Gathers transactions until the turn of the loop is over or the group is full, and sends them as one request."""
 
-    def __init__(self, keeper: SessionKeeper, told: Callable[[float, float], None]) -> None:
-        self._keeper, self._told = keeper, told
+    def __init__(self, keeper: SessionKeeper, note_time: Callable[[float, float], None]) -> None:
+        self._keeper, self._note_time = keeper, note_time
         self._loop = asyncio.get_running_loop()
         self._group: list[_Transaction] = []
         self._operations = self._bytes = 0
@@ -177,7 +177,7 @@ class GroupCommit:
             _fail(group, OutcomeUnknown, f"the reply made no sense ({mistake}): {HOW_TO_FIND_OUT}")
         else:
             if whole.time:
-                self._told(whole.time, self._keeper.lease.now() - sent)
+                self._note_time(whole.time, self._keeper.lease.now() - sent)
             _tell(group, whole)
 
 

@@ -95,7 +95,7 @@ class SessionKeeper:
         self.ensure_server: Callable[[], Awaitable[None]] | None = None  # called when no server could be reached
         self._random = random
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
-        self._told = ""  # the failure that was logged last
+        self._logged = ""  # the failure that was logged last
         self._password = NO_PASSWORD
         self._loop = asyncio.get_running_loop()
         self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the loop's clock
@@ -238,13 +238,13 @@ class SessionKeeper:
         self.reason = f"no answer within {patience:g} s" if isinstance(found, TimeoutError) else str(found)
         if isinstance(found, ElasticJobError):
             self.failure, self._certain = found, not guessed
-            if not new and str(found) != self._told:
-                self._told = str(found)
+            if not new and str(found) != self._logged:
+                self._logged = str(found)
                 log.warning("cannot connect to the registry: %s", found, extra={"server": server, "reason": str(found)})
 
     def _begin(self, connection: Connection, digest: str | None) -> None:
         """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""
-        self.connection, self.host, self._told = connection, connection.host, ""
+        self.connection, self.host, self._logged = connection, connection.host, ""
         self.failure = None
         if self.away_since is not None:
             self.outages.append((self.away_since, self._loop.time()))

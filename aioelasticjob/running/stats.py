@@ -126,9 +126,9 @@ class ExecutionStats:
             items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
             if items:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
-                told = self._job, listed(items), outcome.value, seconds, _origin(fire)
+                values = self._job, listed(items), outcome.value, seconds, _origin(fire)
                 about = {"job": self._job, **self._about(items, fire), "seconds": seconds, "outcome": outcome.value}
-                log.log(level, "%s: %s %s after %.3f s (%s)", *told, extra=about)
+                log.log(level, "%s: %s %s after %.3f s (%s)", *values, extra=about)
 
     def _about(self, items: Sequence[int], fire: Fire) -> dict[str, object]:
         return {"items": tuple(items), "slot": fire.slot, "source": fire.source.value}

@@ -320,16 +320,16 @@ def test_a_slow_answer_changes_what_is_known_of_the_registrys_clock_only_as_far_
     async def main() -> None:
         async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
             await session.server_time()
-            told, true = session._client._told, VirtualClock().now
+            note_time, true = session._client._note_time, VirtualClock().now
             assert session.clock_skew == pytest.approx(0, abs=0.05)
-            told(true(), 20.0)  # a request that was long on its way
-            told(true() - 20, 20.0)  # an answer that was
+            note_time(true(), 20.0)  # a request that was long on its way
+            note_time(true() - 20, 20.0)  # an answer that was
             assert session.clock_skew == pytest.approx(0, abs=0.05)
-            told(true() + 60 - 20, 20.0)  # the registry's clock was set by a minute: by 40 seconds at least
+            note_time(true() + 60 - 20, 20.0)  # the registry's clock was set by a minute: by 40 seconds at least
             assert session.clock_skew == pytest.approx(-40, abs=0.05)
-            told(true() + 60, 0.01)
+            note_time(true() + 60, 0.01)
             assert session.clock_skew == pytest.approx(-60, abs=0.05)
-            told(true() - 60, 20.0)
+            note_time(true() - 60, 20.0)
             assert session.clock_skew == pytest.approx(40, abs=0.05)
 
     run(main)

@@ -115,8 +115,8 @@
     if (gone !== words.lost || event.target.method !== "post") return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    const told = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
-    document.getElementById("notices").replaceChildren(told);
+    const notice = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
+    document.getElementById("notices").replaceChildren(notice);
   }, true);
 
   document.addEventListener("htmx:sse:error", (event) => {

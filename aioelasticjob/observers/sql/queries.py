@@ -73,8 +73,8 @@ def one_run(key: str) -> Select[Any]:
 
 def trace_of(run: RunEntry) -> Select[Any]:
     """Return the query for the states of a run."""
-    told = select(STATES).where(STATES.c.task_id == run.task_id, STATES.c.sharding_item == str(run.item))
-    return told.order_by(STATES.c.creation_time, STATES.c.id).limit(MAX_PAGE_ROWS)
+    query = select(STATES).where(STATES.c.task_id == run.task_id, STATES.c.sharding_item == str(run.item))
+    return query.order_by(STATES.c.creation_time, STATES.c.id).limit(MAX_PAGE_ROWS)
 
 
 def kin_of(run: RunEntry) -> Select[Any]:

@@ -135,8 +135,8 @@ class EventStore:
         run = queries.read_run(found[0])
         states = await self._ask(queries.trace_of(run))
         kin = await self._ask(queries.kin_of(run)) if run.fire_time is not None else ()
-        told = tuple(map(queries.read_state, states))
-        return RunDetails(run, found[0]["failure_stack"], told, tuple(map(queries.read_run, kin)))
+        trace = tuple(map(queries.read_state, states))
+        return RunDetails(run, found[0]["failure_stack"], trace, tuple(map(queries.read_run, kin)))
 
     async def failures(self, which: Filter = Filter(), *, limit: int = 500) -> Sequence[FailureEntry]:  # noqa: B008
         """Return the newest runs that have failed, the newest first."""
