@@ -15,7 +15,7 @@ from aioelasticjob.console.frame import frame_pieces, gone_piece
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, job_name, registry_of
 from aioelasticjob.console.run_history import runs_in
-from aioelasticjob.console.stream import Piece, PieceGroup, Sent
+from aioelasticjob.console.stream import Piece, PieceFeed, PieceGroup
 from aioelasticjob.console.timeline import SPANS, Style, Window, draw_heat_map, draw_runs
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus
@@ -128,7 +128,7 @@ class JobPieces:
         return request.render("job-timeline.html", drawing=drawing, runs=runs, window=window)
 
     async def _read_requests(self, now: float) -> Sequence[RequestStatus]:
-        """Return what was asked of the job; what was known before while the registry does not answer."""
+        """Return the requests of the job; while the registry does not answer, those that were read last."""
         try:
             return await operations.requests(self._registry.session, self._name, now=now)
         except ElasticJobError:
@@ -157,12 +157,13 @@ class JobPieces:
         return kept[1]
 
 
-class JobFeed:
+class JobFeed(PieceFeed):
     """What one open page of a job has been sent; ``at`` names the version that the page was rendered at."""
 
     def __init__(self, request: PageRequest, at: str = "") -> None:
+        super().__init__()
         self._request, self._registry, self._name = request, registry_of(request), job_name(request)
-        self._pieces, self._sent, self._at = JobPieces(request), Sent(), at
+        self._pieces, self._at = JobPieces(request), at
 
     async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return the pieces that have changed."""
@@ -184,16 +185,6 @@ class JobFeed:
         for group in groups:
             found += self._sent.changed_parts(group, sum(len(piece.html) for piece in found))
         return found
-
-    @property
-    def has_more(self) -> bool:
-        """Whether rows have been held back for the next event."""
-        return self._sent.has_more
-
-    @property
-    def position(self) -> str:
-        """Empty: a browser that reconnects gets every piece."""
-        return ""
 
 
 def window_of(request: PageRequest, status: JobStatus, now: float) -> Window:

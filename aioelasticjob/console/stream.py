@@ -128,25 +128,33 @@ def _shape(group: PieceGroup) -> object:
     return tuple(part.target for part in group.parts), group.shape
 
 
-class Pieces:
-    """A feed of a few pieces, each sent when it reads differently from what was sent."""
+class PieceFeed:
+    """The part that feeds share which compare each piece with the last one sent."""
 
-    def __init__(self, render: Callable[[RegistrySnapshot], Awaitable[Sequence[Piece]]]) -> None:
-        self._render, self._sent = render, Sent()
-
-    async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
-        """Return the pieces that have changed."""
-        return [piece for piece in await self._render(snapshot) if self._sent.differs(piece)]
+    def __init__(self) -> None:
+        self._sent = Sent()
 
     @property
     def has_more(self) -> bool:
-        """Nothing is held back, since the pieces are few."""
-        return False
+        """Whether parts of groups have been held back for the next event."""
+        return self._sent.has_more
 
     @property
     def position(self) -> str:
         """Empty: a browser that reconnects gets every piece."""
         return ""
+
+
+class Pieces(PieceFeed):
+    """A feed of a few pieces, each sent when it reads differently from what was sent."""
+
+    def __init__(self, render: Callable[[RegistrySnapshot], Awaitable[Sequence[Piece]]]) -> None:
+        super().__init__()
+        self._render = render
+
+    async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
+        """Return the pieces that have changed."""
+        return [piece for piece in await self._render(snapshot) if self._sent.differs(piece)]
 
 
 @dataclass

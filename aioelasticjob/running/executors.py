@@ -14,13 +14,13 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled_exc_class, to_thread
+from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 from aioelasticjob.model import Outcome
-from aioelasticjob.running.own_executors import OwnExecutors
+from aioelasticjob.running.own_executors import OwnExecutors, call_in_threads
 from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
 
 if TYPE_CHECKING:
@@ -144,10 +144,8 @@ class Processes:
         try:
             yield
         finally:
-            with CancelScope(shield=True):
-                async with create_task_group() as tasks:
-                    while self._idle:
-                        tasks.start_soon(to_thread.run_sync, self._idle.pop().leave)
+            idle, self._idle = self._idle, []
+            await call_in_threads([child.leave for child in idle], self._threads)
 
 
 class _Child:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -28,7 +28,7 @@ class OwnExecutors:
     async def call(self, name: str, job: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call a function in the executor that a job has under this name, and return its result.
 
-        A call that is cancelled before it has begun is taken back.  Else this waits for its end, as for a thread's.
+        A call that is cancelled before it has begun is withdrawn.  Otherwise this waits for its end, as for a thread.
 
         Raises:
             InvalidSetting: there is no such executor in this process.
@@ -50,11 +50,16 @@ class OwnExecutors:
         try:
             yield
         finally:
-            with CancelScope(shield=True):
-                async with create_task_group() as tasks:
-                    while self._made:
-                        shutdown = self._made.popitem()[1].shutdown
-                        tasks.start_soon(partial(to_thread.run_sync, shutdown, limiter=self._threads))
+            made, self._made = self._made, {}
+            await call_in_threads([executor.shutdown for executor in made.values()], self._threads)
+
+
+async def call_in_threads(functions: Iterable[Callable[[], object]], threads: CapacityLimiter) -> None:
+    """Call blocking functions at the same time, each in a thread, and wait for all even if the caller is cancelled."""
+    with CancelScope(shield=True):
+        async with create_task_group() as tasks:
+            for function in functions:
+                tasks.start_soon(partial(to_thread.run_sync, function, limiter=threads))
 
 
 def _made(name: str, job: str) -> Executor:

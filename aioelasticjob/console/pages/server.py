@@ -13,13 +13,13 @@ from aioelasticjob.console.frame import frame_pieces, gone_piece
 from aioelasticjob.console.health import Health
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, registry_of
-from aioelasticjob.console.stream import Piece, PieceGroup, Sent, row_id, stream
+from aioelasticjob.console.stream import Piece, PieceFeed, PieceGroup, row_id, stream
 from aioelasticjob.operations import JobOnServer, ServerDetails
 
 PAGE: Final = 100
 """Jobs on a page."""
 RUNS_SHOWN: Final = 50
-"""Runs that are listed at the top: those that have run longest."""
+"""How many runs are listed at the top: those that have run longest."""
 
 
 async def page(request: PageRequest) -> Response:
@@ -47,7 +47,7 @@ class _ServerPieces:
         self._request, self.ip = request, str(request.http.path_params["ip"])
         given = request.http.query_params.get("page", "")
         self._rows: dict[str, tuple[object, Piece]] = {}
-        """By job, what its row was rendered of, and the row."""
+        """By job, the values that its row was rendered from, and the row."""
         self.page = max(1, int(given)) if given.isascii() and given.isdecimal() and len(given) < 8 else 1
 
     def whole(self, server: ServerDetails) -> list[Piece]:
@@ -79,11 +79,12 @@ class _ServerPieces:
         return kept[1]
 
 
-class _ServerFeed:
+class _ServerFeed(PieceFeed):
     """What one open page of a server has been sent."""
 
     def __init__(self, request: PageRequest) -> None:
-        self._request, self._pieces, self._sent = request, _ServerPieces(request), Sent()
+        super().__init__()
+        self._request, self._pieces = request, _ServerPieces(request)
 
     async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return the pieces that have changed."""
@@ -100,13 +101,3 @@ class _ServerFeed:
             head = gone_piece(request, "server-head", text, "servers", label)
             found += [head] if sent.differs(head) else []
         return found
-
-    @property
-    def has_more(self) -> bool:
-        """Whether rows have been held back for the next event."""
-        return self._sent.has_more
-
-    @property
-    def position(self) -> str:
-        """Empty: a browser that reconnects gets every piece."""
-        return ""
