@@ -126,20 +126,20 @@ class JobConfig(BaseModel):
     )
     error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
     alert_on: Annotated[Alerts, FAILURES, Label("Call the error handler for")] = ("failed", "given-up")
-    """What the error handler is called for: runs that failed or were given up, missed moments, no instance being up."""
+    """What the error handler is called for: failed runs, runs that were given up, missed moments, no instance is up."""
     log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
     """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
     timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
     """Seconds a run of an item may take, with all its attempts and the waits between them; None for no limit."""
     retry: Annotated[Retry | None, FAILURES] = None
-    """How often a run is tried that fails, under one lock; in a dataflow each record; None for one attempt."""
+    """How often a failing run is tried, under one lock; for dataflow jobs, a failing record; None for one attempt."""
     attempt_timeout: Annotated[Limit | None, FAILURES, Label("Attempt timeout (seconds)")] = None
     """Seconds one attempt may take; None for no limit but that of the run."""
     executor: str = "thread"
     """Where a plain function runs: ``thread``, ``process``, or one that a package adds; async ones run in the loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
     reconcile_interval: Annotated[Interval, Label("Reconcile interval (seconds)")] = 60
-    """Seconds between two looks at what no change of the registry would tell."""
+    """Seconds between two checks for what no change in the registry would show."""
     statistics_interval: Annotated[Interval, Label("Statistics interval (seconds)")] = Field(
         default=60,
         validation_alias=AliasChoices("statistics_interval", "processCountIntervalSeconds", "statisticsInterval"),
@@ -315,11 +315,15 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
     if config.failover and not config.monitor_execution:
         yield InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
     if (catch_up := config.catch_up) and not config.monitor_execution:
-        expected = "needs monitor_execution = True, whose records tell what nobody was up for"
+        expected = (
+            "needs monitor_execution = True, whose records show which moments were missed while no instance was up"
+        )
         yield InvalidSetting("catch_up", catch_up, expected)
     if (limit := config.attempt_timeout) is not None:
         if config.job_type == DATAFLOW.kind:
-            yield InvalidSetting("attempt_timeout", limit, "a dataflow tries records again: set record_timeout")
+            yield InvalidSetting(
+                "attempt_timeout", limit, "a dataflow job retries single records: set record_timeout instead"
+            )
         if config.timeout is not None and limit > config.timeout:
             expected = f"must not exceed timeout = {config.timeout:g}, which bounds the whole run"
             yield InvalidSetting("attempt_timeout", limit, expected)

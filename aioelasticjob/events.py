@@ -106,7 +106,7 @@ class AttemptFailed(_OfOneRun):
     seconds: float
     """How long the attempt took."""
     pause: float | None
-    """Seconds until the next attempt; None if none follows.  A run that may not go on has none all the same."""
+    """Seconds until the next attempt; None if none follows.  A run that is cut off meanwhile has none."""
     task_id: str
     at: float
     failure: BaseException = field(compare=False)

@@ -16,7 +16,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The text by which a form calls a setting whose name alone is not clear enough."""
+    """The label of a setting in a form, where its name alone is not clear enough."""
 
     text: str
 

@@ -106,7 +106,10 @@ def test_pauses_double_up_to_the_longest_and_are_shortened_at_random() -> None:
     ("settings", "says"),
     [
         ({"attempt_timeout": 5, "timeout": 3}, "attempt_timeout = 5.0: must not exceed timeout = 3"),
-        ({"attempt_timeout": 5, "job_type": "DATAFLOW"}, "attempt_timeout = 5.0: a dataflow tries records again"),
+        (
+            {"attempt_timeout": 5, "job_type": "DATAFLOW"},
+            "attempt_timeout = 5.0: a dataflow job retries single records",
+        ),
         ({"items_at_once": 0}, "items_at_once = 0"),
         ({"items_at_once": 2, "per": "instance"}, 'items_at_once = 2: is for per = "item"'),
         ({"items_at_once": 2, "job_type": "DATAFLOW", "streaming": True}, "items_at_once = 2: a streaming job"),

@@ -93,11 +93,13 @@ def _switch(help: str, on_server: ServerAction, act: Callable[..., Awaitable[Ope
 
 
 disable = _switch(
-    "Disable a job on one server or a server in all jobs: its items move; or one item; or a whole job, as pause.",
+    "Disable a server, in one job or in all: its items move. Or disable one item, or a whole job, which pauses it.",
     _DISABLE,
     operations.disable,
 )
-enable = _switch("Enable what was disabled; what is off for another reason stays off.", _ENABLE, operations.enable)
+enable = _switch(
+    "Enable what was disabled. What is switched off in another way as well stays off.", _ENABLE, operations.enable
+)
 
 
 @on_a_registry

@@ -1,4 +1,4 @@
-"""`aioelasticjob alert`: calls the error handlers of jobs for which no instance is up, which only others can see."""
+"""`aioelasticjob alert`: calls the error handlers of jobs for which no instance is up to do that itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session, SessionState
 
 RETRY_PAUSE = 5.0
-"""Seconds until the registry is connected to again, after it could not be reached or has ended the session."""
+"""Seconds before the next attempt to connect, after the registry could not be reached or has ended the session."""
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +32,14 @@ log = logging.getLogger(__name__)
 def alert(
     where: RegistryOptions,
     after: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="How long no instance is up before that is reported.")
+        float, typer.Option(min=1, metavar="SECONDS", help="Report a job when no instance has been up for so long.")
     ] = 60.0,
-    log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
-    log_format: Annotated[logs.LogFormat, typer.Option(help="Lines for people, or for programs.")] = (
+    log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.INFO,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Text for people, or JSON for programs.")] = (
         logs.LogFormat.TEXT
     ),
 ) -> None:
-    """Stay, and call the error handlers of jobs for which no instance is up, if their alert_on has nobody-there."""
+    """Run until stopped: call the error handler of each job without an instance, if its alert_on has nobody-there."""
     logs.set_up(log_level, log_format)
     with unwrapped():
         asyncio.run(report_absences(where.shared(), after, SystemClock()))
@@ -60,7 +60,7 @@ async def report_absences(registry: Address, after: float, clock: Clock) -> None
                 async with open_registry(registry, clock=clock) as session:
                     await _follow(session, attendance, dispatcher, clock)
             except RegistryError as error:
-                log.warning("the registry cannot be followed, this is tried again in %g s: %s", RETRY_PAUSE, error)
+                log.warning("cannot follow the registry, the next attempt begins in %g s: %s", RETRY_PAUSE, error)
                 attendance.forget()
             await sleep(RETRY_PAUSE)
 

@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Source] = {
     ),
     "alert": Source(
         START,
-        "Stay, and call the error handlers of jobs for which no instance is up, if their alert_on has nobody-there.",
+        "Run until stopped: call the error handler of each job without an instance, if its alert_on has nobody-there.",
         "alert",
         "alert",
     ),
@@ -135,11 +135,13 @@ COMMANDS: Mapping[str, Source] = {
     "resume": Source(ACT, "Resume what was paused; what is off for another reason stays off.", "actions", "resume"),
     "disable": Source(
         ACT,
-        "Disable a job on one server or a server in all jobs: its items move; or one item; or a whole job, as pause.",
+        "Disable a server, in one job or in all: its items move. Or disable one item, or a whole job, which pauses it.",
         "actions",
         "disable",
     ),
-    "enable": Source(ACT, "Enable what was disabled; what is off for another reason stays off.", "actions", "enable"),
+    "enable": Source(
+        ACT, "Enable what was disabled. What is switched off in another way as well stays off.", "actions", "enable"
+    ),
     "set": Source(
         ACT,
         "Change settings of a job while it runs, and show what that does: next fires, items that move, warnings.",
@@ -179,7 +181,7 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of all commands, without importing them, or what Typer would import for it."""
+        """Write the list of all commands.  It imports neither the commands nor what Typer would need for the list."""
         console = out()
         console.print(f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...\n\n{self.help}\n", markup=False)
         records = (option.get_help_record(ctx) for option in self.get_params(ctx))

@@ -53,7 +53,9 @@ def list_(
     until: Annotated[str | None, typer.Option(help="The same.")] = None,
     text: Annotated[str | None, typer.Option(help="What the failure or its stack contains.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 20,
-    after: Annotated[str | None, typer.Option(help="The page after this key, as the page before has told.")] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Show the page after this key, which the previous page gave.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, the newest first."""

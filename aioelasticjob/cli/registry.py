@@ -114,7 +114,9 @@ class RegistryOptions:
         registry = self.parsed()
         if registry.private:
             raise InvalidSetting(
-                "address", self.address, "a private registry lives and dies with its process: nothing to see"
+                "address",
+                self.address,
+                "a private registry exists only inside its own process, so a command cannot read it",
             )
         return registry
 

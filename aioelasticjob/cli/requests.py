@@ -226,13 +226,13 @@ def _ask(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Ask for runs, and say what came of it; if that is wished, follow them to their end."""
+    """Ask for runs and print the result; if ``wait`` is set, follow the runs to their end."""
 
     async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
         asked = await asking(session)
-        if not wait or not isinstance(asked, Asked):  # a plan is not asked for
+        if not wait or not isinstance(asked, Asked):  # the plan of a dry run: no request was made
             return asked, None
-        if not as_json:  # stdout then holds nothing but the JSON of the end
+        if not as_json:  # with --json, stdout holds only the JSON of the end
             print_result(asked, as_json=False)
         return asked, await operations.ended(session, job, asked.request, clock=SystemClock())
 

@@ -26,8 +26,8 @@ def run(
         str | None, typer.Option(metavar="[HOST:]PORT", help="Answer Prometheus there, under /metrics.")
     ] = None,
     progress: Annotated[bool, typer.Option("--progress", help="Show how fast dataflow jobs' records flow.")] = False,
-    log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
-    log_format: Annotated[logs.LogFormat, typer.Option(help="Lines for people, or for programs.")] = (
+    log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.INFO,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Text for people, or JSON for programs.")] = (
         logs.LogFormat.TEXT
     ),
 ) -> None:

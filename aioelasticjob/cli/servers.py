@@ -23,7 +23,7 @@ from aioelasticjob.plural import counted
 
 Address: TypeAlias = Annotated[str, typer.Argument(help="The server's address.", autocompletion=completion.servers)]
 SHOWN = 3
-"""Items and runs of one job that its row names."""
+"""How many items and runs of a job its row names at most."""
 
 
 @on_a_registry

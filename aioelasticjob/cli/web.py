@@ -80,7 +80,7 @@ def console(
     trusted_proxy: TrustedProxies = None,
     user_header: UserHeader = "",
     time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
-    log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.WARNING,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
     """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
     from aioelasticjob.console import Console, ConsoleSettings

@@ -1,4 +1,4 @@
-"""Ends acknowledgements: at their end, when their reason is gone, and when it is a new one."""
+"""Ends acknowledgements: when their time is over, when their reason is gone, or when the reason is a new one."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.state import ConsoleState
 
 CHECK_INTERVAL: Final = 2.0
-"""Seconds between two looks at the acknowledgements."""
+"""Seconds between two checks of the acknowledgements."""
 CONSOLE: Final = "(console)"
-"""Stands in the audit log for what nobody has done; no user can be called so."""
+"""The name in the audit log for what the console does by itself; no user can have this name."""
 
 log = logging.getLogger(__name__)
 
 
 async def watch(state: ConsoleState) -> None:
-    """End what is over, until cancelled."""
+    """End acknowledgements that are over, again and again until cancelled."""
     while True:
         try:
-            await end_what_is_over(state)
-        except sqlite3.Error as error:  # such as a full disk; it is tried again
+            await end_those_over(state)
+        except sqlite3.Error as error:  # such as a full disk; the next round tries again
             log.warning("cannot end acknowledgements", extra={"reason": str(error)})
         await anyio.sleep(CHECK_INTERVAL)
 
 
-async def end_what_is_over(state: ConsoleState) -> None:
-    """End the acknowledgements that do not hold any more, with an entry of the audit log each."""
+async def end_those_over(state: ConsoleState) -> None:
+    """End the acknowledgements that no longer hold, and write an entry of the audit log for each."""
     for one in list(state.storage.acknowledgements):
-        if (why := why_over(state, one)) is not None:
+        if (why := reason_for_end(state, one)) is not None:
             await state.storage.acknowledgements.remove(one)
             entry = AuditEntry(CONSOLE, "", "end acknowledgement", one.job, one.registry, before=facts(one))
             await state.storage.audit.note(entry, why)
-            show_anew(state, one)
+            render_again(state, one)
 
 
-def why_over(state: ConsoleState, one: Acknowledgement) -> str | None:
-    """Return why an acknowledgement is over; None while it holds, and while nobody knows the state of its job."""
+def reason_for_end(state: ConsoleState, one: Acknowledgement) -> str | None:
+    """Return why an acknowledgement is over; None if it still holds, or if the state of its job is not known."""
     if state.clock.now() >= one.until:
         return "its time is over"
     registry = state.registries.get(one.registry)
@@ -59,8 +59,8 @@ def why_over(state: ConsoleState, one: Acknowledgement) -> str | None:
     return None if all(map(one.covers, found)) else "the reason is a new one"
 
 
-def show_anew(state: ConsoleState, one: Acknowledgement) -> None:
-    """Let the pages show the job of an acknowledgement anew."""
+def render_again(state: ConsoleState, one: Acknowledgement) -> None:
+    """Let the pages render the job of an acknowledgement again."""
     if (registry := state.registries.get(one.registry)) is not None:
         registry.touch([one.job])
 

@@ -13,10 +13,10 @@ from aioelasticjob.console.attention import Reason
 from aioelasticjob.console.database import Database
 from aioelasticjob.errors import InvalidSetting
 
-LONGEST: Final = 90 * 86_400.0
-"""Seconds until the end of an acknowledgement at most."""
-NOTE: Final = 500
-"""Characters of a note at most."""
+MAX_SECONDS: Final = 90 * 86_400.0
+"""How long an acknowledgement may hold."""
+MAX_NOTE_CHARACTERS: Final = 500
+"""How long a note may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Acknowledgement:
     """When the acknowledgement ends."""
 
     def covers(self, reason: Reason) -> bool:
-        """Whether the reason is still the one that was acknowledged: it has no detail that has come since."""
+        """Whether the reason is still the one that was acknowledged: no detail was added since."""
         fresh = (first for detail, first in reason.details.items() if detail not in self.details)
         return reason.subject == self.subject and all(first is not None and first <= self.at for first in fresh)
 
@@ -64,16 +64,16 @@ class Acknowledgements:
         return iter([one for job in jobs for one in job.values()])
 
     async def add(self, registry: str, job: str, reason: Reason, who: str, note: str, until: float) -> Acknowledgement:
-        """Acknowledge a reason, in place of what was said about its subject before.
+        """Acknowledge a reason, in place of an earlier acknowledgement of the same subject.
 
         Raises:
             InvalidSetting: the note is empty or too long, or the end is past or too far away.
         """
         now, text = self._clock.now(), note.strip()
-        if not 0 < len(text) <= NOTE:
-            raise InvalidSetting("note", text[:40], f"1 to {NOTE} characters")
-        if not now < until <= now + LONGEST:
-            raise InvalidSetting("until", None, f"a moment within the next {LONGEST / 86_400:.0f} days")
+        if not 0 < len(text) <= MAX_NOTE_CHARACTERS:
+            raise InvalidSetting("note", text[:40], f"1 to {MAX_NOTE_CHARACTERS} characters")
+        if not now < until <= now + MAX_SECONDS:
+            raise InvalidSetting("until", None, f"a moment within the next {MAX_SECONDS / 86_400:.0f} days")
         one = Acknowledgement(registry, job, reason.subject, frozenset(reason.details), who, text, now, until)
         row = (registry, job, one.subject, json.dumps(sorted(one.details)), who, text, now, until)
         statement = "insert or replace into acknowledgements values (?, ?, ?, ?, ?, ?, ?, ?)"

@@ -43,11 +43,11 @@ class Reason:
     sentence: str
     values: Mapping[str, object] = field(default_factory=dict)
     since: float | None = None
-    """Since when, in seconds since the epoch; None where nobody knows."""
+    """Since when, in seconds since the epoch; None if that is not known."""
     details: Mapping[str, float | None] = field(default_factory=dict)
-    """What tells this reason from a later one of the same subject, with when it was first seen, where that is known."""
+    """What distinguishes this reason from a later one of the same subject: each detail, and when it was first seen."""
     errors: tuple[RepeatedError, ...] = ()
-    """The errors behind it, the most frequent first; empty where nobody knows them."""
+    """The errors behind it, the most frequent first; empty if they are not known."""
 
     @property
     def subject(self) -> str:
@@ -156,9 +156,9 @@ def _not_converging(unsettled_for: float) -> Iterator[Reason]:
 
 
 def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mapping[int, Sequence[int]]:
-    """Return when the failed runs began with which the runs of an item end, the newest first, by item.
+    """Return by item when its failed runs began since its last success, the newest first.
 
-    An item that runs now is judged by the runs before, so that a job that fails does not look well while it runs.
+    An item that runs now is judged by its earlier runs, so that a failing job does not look healthy while it runs.
     """
     by_item: dict[int, list[ObservedRun]] = {}
     for run in runs:
@@ -187,7 +187,7 @@ def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, Sequence[int]]
     for error in errors:
         counts = Counter(
             item for item, began in error.runs if item in streaks and began * 1000 >= streaks[item][-1] - 1000
-        )  # the registry notes the claim of an item, the event store the moment at which its run began
+        )  # the registry notes the claim of an item, the event store the slightly later beginning of its run
         found.append(RepeatedError(error, max(counts.values(), default=0)))
     return tuple(sorted(found, key=lambda one: -one.group.count))
 

@@ -15,7 +15,7 @@ _FRAME: Final = re.compile(r'File "([^"\n]+)", line \d+, in (\S+)')
 _NOT_OWN: Final = re.compile(
     r"[\\/](site-packages|dist-packages|lib[\\/]python\d|aioelasticjob[\\/](running|jobs))[\\/.]"
 )
-"""Files of libraries and of ourselves: an error is where the last function of the application was."""
+"""Files of libraries and of this package.  The place of an error is the last function in any other file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ErrorGroup:
     kind: str
     """The name of the exception; the run's outcome where there is none."""
     place: str
-    """File and function; empty where nobody knows."""
+    """File and function; empty if they are not known."""
     first: float
     """When the first run that failed so began, in seconds since the epoch."""
     newest: str
@@ -62,7 +62,7 @@ ErrorsByJob = Mapping[str, tuple[ErrorGroup, ...]]
 
 
 def grouped(failures: Iterable[Failure], before: ErrorsByJob) -> ErrorsByJob:
-    """Group failures, the newest first, by job, kind and place; what ``before`` has seen first is remembered."""
+    """Group failures, the newest first, by job, kind and place; ``before`` tells when each group was first seen."""
     found: dict[str, dict[tuple[str, str], list[Failure]]] = {}
     for one in failures:
         found.setdefault(one.job, {}).setdefault((one.kind, one.place), []).append(one)

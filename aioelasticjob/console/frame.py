@@ -17,7 +17,7 @@ def frame_pieces(request: PageRequest) -> list[Piece]:
 
 
 def gone_piece(request: PageRequest, target: str, text: str, back: str, label: str) -> Piece:
-    """Return what stands in place of a page's head when what it is about is no longer in the registry."""
+    """Return the piece that replaces a page's head when its job or server is no longer in the registry."""
     return Piece(
         target, request.render("gone.html", target=target, text=text, back=request.registry_url(back), label=label)
     )

@@ -85,7 +85,7 @@ class Action:
     label: str
     do: Do
     warning: str = ""
-    """What to think of before; asks for confirmation where there is one."""
+    """What an operator should know before; if there is such a text, the action must be confirmed."""
     typed: bool = False
     """Whether the job's name must be typed to confirm."""
     asks: Sequence[str] = field(default=())
@@ -93,7 +93,7 @@ class Action:
     inputs: Sequence[Input] = field(default=())
     """What the form asks for."""
     plan: Plan | None = None
-    """Says what would be done, when everything has been typed: then that is asked first."""
+    """Returns a text about what would be done, which is shown for confirmation when the form is complete."""
     role: Role = Role.OPERATOR
     """Who may do it."""
 

@@ -76,7 +76,7 @@ class JobQuery:
         return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "")
 
     def next_sort(self, column: str) -> str:
-        """Return what is sorted by when somebody chooses a column: chosen again, it is turned around."""
+        """Return the new order when somebody chooses a column; choosing the same column again reverses it."""
         if self.sorted_by(column):
             return column if self.sort.startswith("-") else f"-{column}"
         return f"-{column}" if COLUMNS[column] else column
@@ -121,10 +121,10 @@ class JobQuery:
         return any(text in f"{name}={value}".casefold() for name, value in config.labels.items())
 
     def _sorted(self, found: list[JobStatus], health: HealthGroups) -> list[JobStatus]:
-        """Return the jobs in order; those that have no such value come last, whichever way the others are sorted."""
+        """Return the jobs in order.  Jobs without a value in the column come last in both directions."""
         column, reverse = self.sort.removeprefix("-"), self.sort.startswith("-")
         if column == "name":
-            return found[::-1] if reverse else found  # a snapshot has them by name
+            return found[::-1] if reverse else found  # a snapshot has the jobs in order of their names
         values = [(_value_of(status, column, health), status) for status in found]
         known = [(value, status) for value, status in values if value is not None]
         known.sort(key=itemgetter(0), reverse=reverse)

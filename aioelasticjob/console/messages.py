@@ -1,8 +1,8 @@
 """Sentences that the library makes, such as errors and results of actions, in the languages of the console.
 
-The library speaks English, also in the console's audit log.  The catalogue has each sentence with named blanks for
-what was filled in; what stands there is taken over.  In blanks called ``text``, ``text2`` … stand sentences or parts of
-them, which are translated, too.  A sentence that the catalogue does not have stays as it is.
+The library speaks English, also in the console's audit log.  The catalogue has each sentence with named blanks
+for its values, which are copied.  Blanks called ``text``, ``text2`` … hold sentences or parts of them, which are
+translated, too.  A sentence that the catalogue does not have stays as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-LONGEST: Final = 500
+MAX_CHARACTERS: Final = 500
 """Characters of a sentence that is translated; a longer one holds what somebody has typed."""
 BLANK: Final = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]")
@@ -31,12 +31,14 @@ class Messages:
             english.format(): said.format() for english, said in phrases.items() if not BLANK.search(english)
         }
         blank = [english for english in phrases if BLANK.search(english)]
-        blank.sort(key=lambda english: -len(BLANK.sub("", english)))  # what says most is tried first
+        blank.sort(
+            key=lambda english: -len(BLANK.sub("", english))
+        )  # the sentence with the most text of its own is tried first
         self._patterns = [(_pattern(english), phrases[english]) for english in blank]
 
     def __call__(self, text: str, depth: int = 3) -> str:
         """Return a sentence in this language."""
-        if not text or len(text) > LONGEST or text.isdecimal():
+        if not text or len(text) > MAX_CHARACTERS or text.isdecimal():
             return text
         if text in self._exact:
             return self._exact[text]

@@ -219,7 +219,7 @@ class RegistryWatch:
                 runs.extend(sorted(fresh, key=lambda seen: seen.ended))
 
     def touch(self, jobs: Iterable[str]) -> None:
-        """Let the pages show some jobs anew: something has changed that the registry does not hold."""
+        """Let the pages render some jobs again, because something has changed that the registry does not hold."""
         old = self.snapshot.value
         version = old.version + 1
         touched = {name: version for name in jobs if name in old.jobs}

@@ -102,11 +102,11 @@ def _observed(
 
 def _is_near(total: int, window: Window) -> bool:
     rows = window.last - window.first + 1
-    return rows <= MAX_ROWS and total <= min(MAX_RUNS, 100 * rows)  # more would be drawn over each other
+    return rows <= MAX_ROWS and total <= min(MAX_RUNS, 100 * rows)  # more runs would overlap in the drawing
 
 
 def _observed_run(run: RunEntry) -> ObservedRun | None:
-    if run.began is None or run.outcome == "running":  # those are read from the registry
+    if run.began is None or run.outcome == "running":  # runs that are under way are read from the registry
         return None
     ended = run.ended if run.ended is not None else run.began
     return ObservedRun(run.item, _ms(run.began), _ms(ended), run.source, run.outcome, run.instance, run.id)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore
 
 CHECK_INTERVAL: Final = 5.0
-"""Seconds between two questions to the event store."""
+"""Seconds between two queries of the event store."""
 WINDOW: Final = timedelta(hours=1)
 """The time over which failures and misfires are counted."""
 ERROR_WINDOW: Final = timedelta(days=1)
 """The time over which errors are grouped."""
 ERROR_INTERVAL: Final = 60.0
-"""Seconds after which errors are grouped anew although the number of failures of the last hour is the same."""
-ERRORS: Final = 500
-"""Failures that are grouped at most: the newest ones."""
+"""Seconds after which errors are read again even if the number of failures in the last hour is the same."""
+MAX_FAILURES: Final = 500
+"""How many failures are grouped at most: the newest ones."""
 GOOD: Final = ("running", "completed", "handed over")
 """Outcomes that are no failure."""
 
@@ -94,11 +94,11 @@ class StoreWatch:
             self._on_errors(changed)
 
     async def _errors(self, now: float, failures: int) -> ErrorsByJob:
-        """Return the errors of the last day, asked for anew if something has failed since, or after a while."""
+        """Return the errors of the last day; they are read again if a run has failed since, or after a minute."""
         before = self.snapshot
         if failures == before.failures and now < self._grouped + ERROR_INTERVAL:
             return before.errors
-        found = await self.store.failures(Filter(since=moment(now) - ERROR_WINDOW), limit=ERRORS)
+        found = await self.store.failures(Filter(since=moment(now) - ERROR_WINDOW), limit=MAX_FAILURES)
         unknown = [one.id for one in found if one.id not in self._places]
         stacks = await self.store.stacks(unknown)
         places = {key: place_of(stack) for key, stack in stacks.items()} | self._places

@@ -157,7 +157,7 @@ class Coordinator:
             await note_refusals(member, view.tree)
         if due.counts:
             await self._run_counts.publish(member, view, time)
-        # while all are switched off there is no leader
+        # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
             pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
         unwanted = await _unwanted_records(member) if seek_unwanted else {}

@@ -102,14 +102,14 @@ def settings_without_credentials(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hosts_of_operators(tree: Tree, layout: Layout) -> set[str]:
-    """Return the hosts of those who have acted on the job or asked for runs, and are called ``user@host``."""
+    """Return the hosts in the names ``user@host`` of operators who acted on the job or asked for runs."""
     found = set[str]()
     for path in (layout.operator, *(layout.request(name) for name in tree.children(layout.requests))):
         try:
             user, _, host = json.loads(_text(tree.get(path)))["by"].rpartition("@")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
-        if user and is_host(host) and _canonical(host) is None:  # addresses are found wherever they are
+        if user and is_host(host) and _canonical(host) is None:  # addresses are masked by their form anyway
             found.add(host.lower())
     return found
 

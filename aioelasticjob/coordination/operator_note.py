@@ -1,7 +1,7 @@
 """Who has acted last on a job, or on servers in all jobs: each action of an operator notes it in its own transaction.
 
-The note is a node of its own, since what an action removes cannot hold a name, and other releases give the data of the
-flags a meaning.  A release that does not know the note ignores it.
+The note is a node of its own: a flag that an action removes cannot hold a name, and for other releases the data of a
+flag has a meaning.  A release that does not know the note ignores it.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
 def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int, Record]) -> list[Set]:
     """Return the operations with which a claim notes that it replaces runs for requests that were cut off.
 
-    Without failover nobody rescues them, and they would seem to go on for ever.
+    Without failover nobody rescues them, so their requests would seem to go on until they are forgotten.
     """
     operations, claimed = list[Set](), "" if fire.requested is None else fire.requested.id
     for item in items:
@@ -150,7 +150,7 @@ def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int,
         if lost is None or lost.id == claimed:
             continue
         progress, version = lost.progress[item]
-        if not progress.outcome:  # or an earlier claim has noted it, and was withdrawn
+        if not progress.outcome:  # an earlier claim may have noted it already, and then was withdrawn
             data = encode_progress(replace(progress, outcome=CUT_OFF))
             operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations

@@ -37,7 +37,11 @@ async def examine(address: Address, *, clock: Clock | None = None) -> Report:
     Raises: InvalidSetting if the address stands for a private registry, or a file of secrets cannot be used.
     """
     if address.private:
-        raise InvalidSetting("address", address.text, "a private registry lives and dies with its process")
+        raise InvalidSetting(
+            "address",
+            address.text,
+            "a private registry exists only inside its own process, so nobody else can examine it",
+        )
     clock, settings = clock or SystemClock(), address.settings
     facts = Facts(settings, moment(clock.now()), _client(), ())
     try:

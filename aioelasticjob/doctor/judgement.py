@@ -134,7 +134,7 @@ def clock(facts: Facts) -> Finding:
     advice = (
         "Set both clocks by NTP. Until then jobs use the registry's clock, and max_time_diff_seconds may refuse them."
     )
-    return Finding(topic, Verdict.BAD, f"{seen}; at most {ASTRAY:g} s is well.", advice)
+    return Finding(topic, Verdict.BAD, f"{seen}; it should be at most {ASTRAY:g} s.", advice)
 
 
 def write_latency(facts: Facts) -> Finding:

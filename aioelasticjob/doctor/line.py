@@ -1,4 +1,4 @@
-"""A line: one connection with a session of its own, which ends with the block, whatever happened to the connection."""
+"""A line is one connection with a session of its own.  The session ends with the block, even without a connection."""
 
 from __future__ import annotations
 

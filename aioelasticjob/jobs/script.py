@@ -282,8 +282,8 @@ async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
 async def _read(source: IO[bytes]) -> bytes:
     """Return what can be read from a pipe, as soon as there is something; nothing at its end.
 
-    The pipe is not given to the loop as a transport: uvloop closes its descriptor twice, and between the two another
-    thread may have been given the same number for a file of its own, which the second closing ends.
+    The pipe is not given to the loop as a transport: uvloop closes its descriptor twice.  Between the two, another
+    thread may have opened a file that got the same number, and the second close would close that file.
     """
     os.set_blocking(source.fileno(), False)
     while True:

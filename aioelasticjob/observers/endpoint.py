@@ -47,23 +47,23 @@ Render: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
 
 
 class Health(Protocol):
-    """How a process is, as ``ElasticJob.health`` says it."""
+    """The health of a process, such as ``ElasticJob.health``."""
 
     def status_code(self, asked: Literal["health", "live", "ready"]) -> int:
-        """Return the status of an answer by HTTP."""
+        """Return the status code of an answer by HTTP."""
         ...
 
     def as_json(self) -> Mapping[str, object]:
-        """Return what the answer says."""
+        """Return the body of the answer."""
         ...
 
 
 class HasHealth(Protocol):
-    """An application, as far as its health is asked for."""
+    """An application that can be asked for its health."""
 
     @property
     def health(self) -> Health:
-        """How it is now."""
+        """Its health at present."""
         ...
 
 
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from aioelasticjob.observers.metrics import Observed
 
     class ObservedWithHealth(Observed, HasHealth, Protocol):
-        """What an endpoint tells of: an ElasticJob."""
+        """What an endpoint serves: an ElasticJob."""
 
 
 log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ async def _answer(stream: SocketStream, head: bytes, render: Render, app: HasHea
             log.exception(
                 "metrics could not be rendered, because a collector failed", extra={"reason": "a collector failed"}
             )
-            status, body = 500, b"the log of the process says why there are none\n"
+            status, body = 500, b"the metrics could not be rendered: see the log of the process\n"
     answer = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
         f"Content-Type: {content_type}",

@@ -218,7 +218,7 @@ def requiring(view: JobView) -> list[Op]:
 
 
 def _already(view: JobView, wanted: Request, there: Request | None, is_delayed: bool) -> str:
-    """Return what holds if the id of a request is taken by the same request.
+    """Return the result if the id already belongs to the same request.
 
     Raises:
         NotPossible: it is taken by another one.

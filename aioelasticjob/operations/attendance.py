@@ -20,7 +20,7 @@ class Attendance:
     def __init__(self, after: float) -> None:
         self._after = after
         self._since: dict[str, float] = {}
-        """Since when no instance is up for a job, by its name, in seconds since the epoch."""
+        """By the name of a job, since when no instance has been up, in seconds since the epoch."""
         self._reported: set[str] = set()
 
     def look(self, jobs: Iterable[JobStatus], now: float) -> list[tuple[JobStatus, Failure]]:
@@ -33,7 +33,7 @@ class Attendance:
         return [(alone[name], _failure(alone[name], self._since[name], now)) for name in due]
 
     def forget(self) -> None:
-        """Count anew how long no instance is up: nobody knows what happened without a connection to the registry."""
+        """Begin to count again: it is not known whether an instance was up while the registry was not connected."""
         self._since = {name: since for name, since in self._since.items() if name in self._reported}
 
     def next_due(self, now: float) -> float:
@@ -50,7 +50,7 @@ def _is_alone(job: JobStatus, now: float) -> bool:
 
 
 def _failure(job: JobStatus, since: float, now: float) -> Failure:
-    assert job.config.schedule is not None  # else it misses nothing
+    assert job.config.schedule is not None  # a job without a schedule misses nothing
     following = job.config.schedule.next_after(moment(now))
     assert following is not None
     what = "every instance lacks a feature that the job requires" if job.instances else "no instance is up"

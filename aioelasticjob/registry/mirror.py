@@ -94,12 +94,12 @@ class Follower:
     async def catch_up(self) -> None:
         """Read until the tree is one that was true at one moment, then show it.
 
-        An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes
-        it is about, and all others are as they were unless noted since.  So the tree is true at the moment of the last
-        reply if the notes that came meanwhile are about the nodes of this reply alone: they are newer than the tree,
-        and wait for the next one.  (Several replies are of several moments: then there must be no notes.)  From the third
-        round on, what was read before is read again as long as one request can do that: else changes that alternate
-        between two nodes would keep the tree from being shown.
+        An event comes before any reply that is newer.  So a reply shows its nodes as they were at its own zxid, and
+        every other node is unchanged unless an event has noted it.  So the tree is true at the moment of the last reply
+        if all notes that came meanwhile are about the nodes of this reply: they are newer than the tree, and wait for
+        the next round.  (After several replies, which are of several moments, there must be no notes at all.)  From the
+        third round on, nodes that were read before are read again as long as one request can do that: otherwise changes
+        that alternate between two nodes would keep the tree from being shown.
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
         while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MAX_READ_ROUNDS:

@@ -340,7 +340,7 @@ class SessionKeeper:
 
 
 def _judge_watch(connection: Connection, reply: asyncio.Future[Reply]) -> None:
-    """See to a watch that the registry has refused: nobody awaits the answer to this request.
+    """Handle the answer to a watch, which no caller awaits: the registry may have refused it.
 
     If the registry is overloaded, all watches are set again on another connection, after a pause.
     """

@@ -46,7 +46,7 @@ class LimitedLog:
     ) -> None:
         """Write a warning; if its job or the process has written too many of its kind, count it instead.
 
-        With ``each``, only the process counts: every line of the job is about something else.
+        With ``each``, only the limit of the process applies, since each line of the job is about something else.
         """
         now = get_running_loop().time()
         seen = self._kinds.setdefault(kind, _Kind(log, now))

@@ -33,7 +33,7 @@ class MissedReports:
         first, slot, moments = report.passed.first, report.passed.last, report.passed.count
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
         message = f"{_items(items)} missed {_moments(report.passed)}: {why}{ran_on}"
-        # each request is asked for and expires by itself, so its line hides no other one
+        # each request expires by itself, so a line about one must not suppress a line about another
         each = why == EXPIRED
         self._log.warning(log, job, why, message, each=each, slot=slot, items=items, moments=moments)
         self._events.counts[job].misfired += moments * len(items)

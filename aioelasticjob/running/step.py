@@ -158,9 +158,9 @@ class JobState(Account):
         misfire, is_active, begun = view.config.misfire, self._me in view.active, self._begun(view)
         for item in gained:
             gain = self.items[item]
-            reported = 0 if misfire else gain.reported  # reported as missed, so never run
+            reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
             gain.floor = max(self._begin_holding(view, item, *begun), reported)
-            if not is_active:  # what came before it may run here is excused
+            if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]

@@ -86,4 +86,4 @@ def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
 def test_a_private_registry_has_nobody_to_follow(command: Command) -> None:
     result = command("alert", "--registry", "embedded://")
     assert result.exit_code == 2
-    assert "a private registry lives and dies with its process" in result.stderr
+    assert "a private registry exists only inside its own process" in result.stderr

@@ -103,7 +103,7 @@ def test_a_registry_goes_by_its_name(
         ('[a]\nregistry = "zk://h"\ntimeout = "secret"', (), "a.timeout: "),
         ('a = "secret"', (), "profiles = '{file}': a: "),
         ('[a]\nregistry = "nonsense"', ("-p", "a"), "address = 'nonsense'"),
-        ('[a]\nregistry = "embedded://"', ("-p", "a"), "lives and dies with its process"),
+        ('[a]\nregistry = "embedded://"', ("-p", "a"), "exists only inside its own process"),
         ('[a]\nregistry = "zk://h"', ("-p", "a", "-r", "zk://g"), "give either a profile or a registry"),
     ],
 )

@@ -125,8 +125,12 @@ def test_a_page_that_is_refused_says_that_it_is_not_live_and_goes_on_when_it_may
     limits, pages._limits = pages._limits, replace(pages._limits, per_session=1)
     try:
         first = open_page("/r/billing/jobs")
-        first.wait_for_function("() => document.querySelector('.live')?._htmx?.sse?.reader")  # it has the only place
-        first.evaluate("Object.defineProperty(document, 'hidden', {get: () => false})")  # or it frees its place
+        first.wait_for_function(
+            "() => document.querySelector('.live')?._htmx?.sse?.reader"
+        )  # it has taken the only place for a live page
+        first.evaluate(
+            "Object.defineProperty(document, 'hidden', {get: () => false})"
+        )  # a hidden page closes its stream, which would free the place
         with first.context.expect_page() as opened:
             first.evaluate("window.open(location.href)")
         second = opened.value

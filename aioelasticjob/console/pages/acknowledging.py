@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aioelasticjob.clock import moment
-from aioelasticjob.console.acknowledgement_ends import facts, show_anew
-from aioelasticjob.console.acknowledgements import NOTE, Acknowledgement
+from aioelasticjob.console.acknowledgement_ends import facts, render_again
+from aioelasticjob.console.acknowledgements import MAX_NOTE_CHARACTERS, Acknowledgement
 from aioelasticjob.console.attention import Reason
 from aioelasticjob.console.job_actions import Filled
 from aioelasticjob.console.request import PageRequest, job_name, registry_of
@@ -45,7 +45,7 @@ async def acknowledge(request: PageRequest) -> Response:
             result.after = facts(one)
     except InvalidSetting as error:
         return _ask(request, subject, request.form, request.translate.error(error))
-    show_anew(request.state, one)
+    render_again(request.state, one)
     notice = request.translate("Acknowledged: it needs no attention until then.")
     return request.redirect(request.registry_url("job", job), notice)
 
@@ -57,7 +57,7 @@ async def end(request: PageRequest) -> Response:
         raise HTTPException(404, request.translate("It is not acknowledged any more."))
     async with request.audited("end acknowledgement", job, before=facts(known)):
         await request.state.storage.acknowledgements.remove(known)
-    show_anew(request.state, known)
+    render_again(request.state, known)
     notice = request.translate("The acknowledgement has ended.")
     return request.redirect(request.registry_url("job", job), notice)
 
@@ -70,7 +70,7 @@ def _ask(request: PageRequest, subject: str, typed: Mapping[str, str], problem: 
         reason=_reason(request, subject),
         typed=typed,
         problem=problem,
-        note_limit=NOTE,
+        note_limit=MAX_NOTE_CHARACTERS,
         tab="jobs",
     )
 

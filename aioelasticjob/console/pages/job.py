@@ -17,8 +17,8 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible
 from aioelasticjob.registry.session import Session
 
-LONGEST_ANSWER: Final = 2000
-"""Characters of a question's answers that an address may carry."""
+MAX_VALUE_CHARACTERS: Final = 2000
+"""How much of each value of a form is taken from a page's address."""
 REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile)
 """Errors that say what is wrong with what was typed, or what has to be done first."""
 
@@ -50,10 +50,10 @@ async def dump(request: PageRequest) -> Response:
 
 
 async def confirm(request: PageRequest) -> Response:
-    """Ask what exactly is to be done, and whether that is really meant."""
+    """Show the form of an action; when it is complete, ask for confirmation of what would be done."""
     action, status = _action(request), _job(request)
     query = request.http.query_params
-    asked = {name: query[name][:LONGEST_ANSWER] for name in action.carries if query.get(name)}
+    asked = {name: query[name][:MAX_VALUE_CHARACTERS] for name in action.carries if query.get(name)}
     if action.plan is None or not all(asked.get(one.name) for one in action.inputs if one.required):
         return _ask(request, action, asked)
     session = registry_of(request).session
@@ -93,7 +93,7 @@ async def act(request: PageRequest) -> Response:
 def _ask(
     request: PageRequest, action: Action, asked: Mapping[str, str], error: ElasticJobError | None = None, plan: str = ""
 ) -> Response:
-    """Ask what exactly is to be done, after an error again; with a ``plan``, whether that is really meant."""
+    """Show the form of an action, with the error of an earlier attempt; with a ``plan``, ask for its confirmation."""
     name, status = request.http.path_params["action"], _job(request)
     code, problem = (200, "") if error is None else (409, request.translate.error(error))
     return request.page(
@@ -135,7 +135,7 @@ async def _request_facts(session: Session, job: str, wanted: str) -> Mapping[str
         return {}
     try:
         found = await operations.request(session, job, wanted)
-    except InvalidSetting:  # the action says so
+    except InvalidSetting:  # there is no such request, which the action itself reports
         return {}
     return {"request": wanted, "requestState": found.state, "outcomes": dict(found.outcomes)}
 

@@ -26,7 +26,7 @@ SQUARES: Final = 40
 
 
 async def page(request: PageRequest) -> Response:
-    """Show the jobs; to our script, while somebody types, only what is found."""
+    """Show the jobs; to a request that our script sends while somebody types, return only the jobs found."""
     query, snapshot = JobQuery.of(request), registry_of(request).snapshot.value
     feed = OverviewFeed(request, query)
     if request.is_fragment:
@@ -170,5 +170,5 @@ def _look(item: ItemStatus, palette: Palette) -> str:
 
 
 def _mark(groups: Sequence[JobGroup]) -> str:
-    """Return a digest of what the list consists of: of the same groups and jobs, single rows are sent."""
+    """Return a digest of the groups and jobs in the list; while it stays the same, single rows are sent."""
     return blake2s(repr(groups).encode(), digest_size=8).hexdigest()

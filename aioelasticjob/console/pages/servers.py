@@ -35,8 +35,10 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "enable": Action("Enable", operations.enable_server, "Items move there again where nothing else is off."),
     "remove": Action(
         "Remove",
-        lambda session, ip, by: operations.remove_server(session, ip),  # no worker is there that could log it
-        "It is forgotten, and what was said about it.",
+        lambda session, ip, by: operations.remove_server(
+            session, ip
+        ),  # no worker is left there that could log who did it
+        "All jobs forget this server and its flags.",
     ),
 }
 

@@ -295,7 +295,7 @@ def _place(after: str) -> tuple[datetime, str]:
     try:
         return _naive(datetime.fromisoformat(moment).replace(tzinfo=UTC)), key
     except ValueError:
-        raise InvalidSetting("after", after, "must be the key that the page before has told") from None
+        raise InvalidSetting("after", after, "must be the key that the previous page gave") from None
 
 
 def _seconds(row: RowMapping) -> float | None:
