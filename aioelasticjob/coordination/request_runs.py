@@ -141,7 +141,7 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
 def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int, Record]) -> list[Set]:
     """Return the operations with which a claim notes that it replaces runs for requests that were cut off.
 
-    Without failover nobody rescues them, so their requests would seem to go on until they are forgotten.
+    Without failover nobody rescues them, and their requests would seem to go on for a day.
     """
     operations, claimed = list[Set](), "" if fire.requested is None else fire.requested.id
     for item in items:
