@@ -226,7 +226,7 @@ class Counts:
     caught_up: int = 0
     """Fires for moments at which no instance was up."""
     alerts: Counter[str] = field(default_factory=Counter)
-    """Failures for error handlers that send messages, by their result: ``told``, ``failed``, ``dropped``."""
+    """Failures for error handlers that send messages, by their result: ``delivered``, ``failed``, ``dropped``."""
 
 
 @dataclass(eq=False, slots=True)

@@ -87,7 +87,7 @@ async def dingtalk(failure: Failure, options: Options) -> None:
     given = parse(DingTalk, options)
     url = given.webhook
     if given.secret is not None:
-        now = int(failure.told_at * 1000)
+        now = int(failure.reported_at * 1000)
         digest = hmac.new(given.secret.encode(), f"{now}\n{given.secret}".encode(), hashlib.sha256).digest()
         url += f"{'&' if '?' in url else '?'}timestamp={now}&sign={quote_plus(base64.b64encode(digest))}"
     text = f"{given.keyword} {failure.text}".strip()

@@ -162,9 +162,9 @@ class ErrorDispatcher:
         try:
             with move_on_after(DELIVERY_TIMEOUT) as limit:
                 async with UserCode("it"):
-                    await find(name)(replace(failure, told_at=self._clock.now()), dict(options))
+                    await find(name)(replace(failure, reported_at=self._clock.now()), dict(options))
             if not limit.cancelled_caught:
-                self._counts[failure.job].alerts["told"] += 1
+                self._counts[failure.job].alerts["delivered"] += 1
                 return
         except Escalated as escalated:
             self._end(escalated.failure)

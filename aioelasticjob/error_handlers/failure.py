@@ -29,14 +29,14 @@ class Failure:
     fire_time: str
     """The moment of the run, or the newest that was missed; empty if no instance is up."""
     error: Exception
-    told_at: float = 0.0
+    reported_at: float = 0.0
     """When the failure was given to its error handler, in seconds since the epoch; 0 before that."""
     attempts: int = 1
     """How many attempts the run has had."""
     what: Alert = "failed"
     """Which of the values of ``alert_on`` it is."""
     note: str = ""
-    """What an error handler is told about failures that are left out because there are too many."""
+    """A note for the error handler about failures that are left out because there are too many."""
 
     @property
     def subject(self) -> str:

@@ -9,11 +9,11 @@ import pytest
 from aioelasticjob.error_handlers import Failure, Options, find, lookup
 
 
-def failure(text: str = "no luck", *, job: str = "billing", told_at: float = 0.0) -> Failure:
+def failure(text: str = "no luck", *, job: str = "billing", reported_at: float = 0.0) -> Failure:
     try:
         raise ValueError(text)
     except ValueError as error:
-        return Failure(job, "me", (3,), "task-7", "2026-01-01T00:00:00+00:00", error, told_at)
+        return Failure(job, "me", (3,), "task-7", "2026-01-01T00:00:00+00:00", error, reported_at)
 
 
 def delivered_by(patch: pytest.MonkeyPatch, **handlers: Callable[[Failure, Options], Awaitable[None]]) -> None:

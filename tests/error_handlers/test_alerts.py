@@ -96,7 +96,7 @@ def test_dingtalk_is_signed_and_refusals_are_reported() -> None:
     async def main() -> None:
         async with receiving(answer) as url:
             options = {"webhook": f"{url}?access_token=x", "secret": "SEC", "keyword": "告警"}
-            await find("dingtalk")(failure(told_at=1.7), options)
+            await find("dingtalk")(failure(reported_at=1.7), options)
             with pytest.raises(Undelivered, match="310000 sign not match"):
                 await find("dingtalk")(failure(), options)
 

@@ -119,7 +119,7 @@ def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCap
     run(main)
     assert sorted(desk.handled) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
     assert "error handler hanging failed, so the failure is only in the log: was not done within 30 s" in caplog.text
-    assert desk.alerts() == {"failed": 3, "told": 6}
+    assert desk.alerts() == {"failed": 3, "delivered": 6}
 
 
 def test_jobs_take_turns_at_one_target(desk: Desk) -> None:
@@ -165,7 +165,7 @@ def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
 
     run(main)
     assert [text for _, text in desk.handled] == ["b", "a3", "a4"]
-    assert (desk.alerts("a"), desk.alerts("b")) == ({"dropped": 3, "told": 2}, {"told": 1})
+    assert (desk.alerts("a"), desk.alerts("b")) == ({"dropped": 3, "delivered": 2}, {"delivered": 1})
     assert stacks(caplog)[0] == (
         f"{failed('a0', 'a')}; the failure was not delivered: 3 failures wait already, and this is the oldest of the "
         "longest queue (1 dropped so far): a0"
@@ -381,5 +381,5 @@ def test_alerts_that_are_too_many_are_counted_and_the_log_is_not_filled(
             await mine.wait_until_delivered()
 
     run(main)
-    assert desk.alerts() == {"told": 1, "dropped": 999}
+    assert desk.alerts() == {"delivered": 1, "dropped": 999}
     assert len(caplog.records) == 1
