@@ -163,12 +163,12 @@ class Layout:
 
     @property
     def election(self) -> str:
-        """Parent of the seat and its epoch."""
+        """Parent of the leader's node and of the epoch."""
         return f"/{self.job}/leader/election"
 
     @property
     def host(self) -> str:
-        """The leader's seat, ephemeral; its data is an instance id."""
+        """The leader's node, ephemeral; its data is an instance id."""
         return f"/{self.job}/leader/election/host"
 
     @property

@@ -95,7 +95,7 @@ async def everything(session: Session) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "message"),
     [
         ({"sharding_item_parameters": {3: "x"}, "sharding_total_count": 3}, "item 3 is out of range.*0 to 2"),
         ({"sharding_item_parameters": "0=a,1"}, "'1' is no pair like 0=Beijing"),
@@ -116,9 +116,9 @@ async def everything(session: Session) -> Tree:
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value_and_what_would_be_right(
-    settings: dict[str, Any], complaint: str
+    settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InvalidSetting, match=complaint):
+    with pytest.raises(InvalidSetting, match=message):
         ElasticJob(NOWHERE).add(nothing, **{"name": "job", **settings})
 
 
@@ -573,11 +573,11 @@ def test_without_the_digest_nobody_gets_in(address: str) -> None:
 # What is there already
 
 
-async def refused(app: ElasticJob, address: str, error: type[InvalidSetting], complaint: str) -> None:
+async def refused(app: ElasticJob, address: str, error: type[InvalidSetting], message: str) -> None:
     """See an application refused, and nothing in the registry touched."""
     async with clerk(address) as session:
         before = await everything(session)
-        with pytest.raises(error, match=complaint):
+        with pytest.raises(error, match=message):
             async with app.running():
                 pass
         assert await everything(session) == before

@@ -123,11 +123,13 @@ async def leave(member: Member) -> None:
     for _ in range(MAX_CONFLICTS):
         requests = (layout.shutdown(member.id), layout.trigger(member.id))
         paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
-        mine, seat, mark, *asked = await member.session.get_many(paths)
+        mine, leader_node, mark, *asked = await member.session.get_many(paths)
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
-        if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
-            operations.append(Delete(layout.host, seat.stat.version))
-        led = seat is None or seat.stat.ephemeral_owner == member.incarnation  # another leader sees it by itself
+        if leader_node is not None and leader_node.stat.ephemeral_owner == member.incarnation:
+            operations.append(Delete(layout.host, leader_node.stat.version))
+        led = (
+            leader_node is None or leader_node.stat.ephemeral_owner == member.incarnation
+        )  # another leader sees it by itself
         if mine and asks and led:  # if the node was removed by hand, the whole job may be: make no mark in it
             operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
@@ -148,14 +150,14 @@ async def _announcement(member: Member) -> list[Op]:
     """Return the operations that announce the leaving, without those that are not needed any more."""
     layout, operations = member.layout, list[Op]()
     paths = (layout.epoch, layout.host, layout.instance(member.id))  # each election raises the epoch
-    epoch, seat, mine = await member.session.get_many(paths)
+    epoch, leader_node, mine = await member.session.get_many(paths)
     if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
         here = instance(member.id, mine)
         data = member.describe(here.up_since, leaving=True, before=mine.data)
         operations += [] if here.leaving else [Set(layout.instance(member.id), data, mine.stat.version)]
-    if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
+    if leader_node is not None and leader_node.stat.ephemeral_owner == member.incarnation:
         operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
-        operations.append(Delete(layout.host, seat.stat.version))
+        operations.append(Delete(layout.host, leader_node.stat.version))
     return operations
 
 

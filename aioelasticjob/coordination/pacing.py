@@ -114,6 +114,6 @@ def _is_damaged(before: JobView, now: JobView) -> bool:
     layout = now.layout
     lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
     parents = any(path in before.tree and path not in now.tree for path in lasting)
-    seat = before.leader in now.staying and now.leader is None  # other leaders step down themselves
+    stepped_down = before.leader in now.staying and now.leader is None  # other leaders step down themselves
     same = before.sharding_version == now.sharding_version  # an assignment, which may take items, would raise it
-    return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))
+    return parents or stepped_down or (same and bool(before.assignment.keys() - now.assignment.keys()))

@@ -71,16 +71,16 @@ class Line:
     timeout: float
     """The session timeout that was granted, in seconds."""
     read_only: bool
-    patience: float
+    time_limit: float
 
     async def call(self, opcode: int, body: bytes) -> Reply:
         """Send a request and return the answer.
 
         Raises: Unanswered.
         """
-        with anyio.move_on_after(self.patience):
+        with anyio.move_on_after(self.time_limit):
             return await self.connection.call(opcode, body)
-        raise Unanswered(f"no answer within {self.patience:g} s")
+        raise Unanswered(f"no answer within {self.time_limit:g} s")
 
 
 @asynccontextmanager
@@ -90,9 +90,9 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
     Raises: Unanswered or ElasticJobError, the reason for which there is no session.
     """
     connection, session, password = Connection(Lease(), _ignore, _ignore), 0, NO_PASSWORD
-    patience = target.settings.connection_timeout
+    time_limit = target.settings.connection_timeout
     try:
-        with anyio.fail_after(patience):
+        with anyio.fail_after(time_limit):
             await dial(connection, target.settings, target.host, target.address, target.access.tls)
             answer = await connection.greet(attach(0, NO_PASSWORD, timeout, 0, read_only=True))
         if error := attach_error(answer):
@@ -107,7 +107,7 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
         connection.abort("cancelled")
         raise
     try:
-        yield Line(connection, granted, is_read_only(answer), patience)
+        yield Line(connection, granted, is_read_only(answer), time_limit)
     finally:
         with anyio.move_on_after(2 * CLOSE_TIMEOUT, shield=True):
             if (await connection.call(CLOSE, b""))[0] == LOST:
@@ -121,10 +121,10 @@ async def prove_identity(line: Line, access: Access) -> None:
     Raises: AuthenticationFailed; OSError if the connection ends or the server takes too long.
     """
     if access.sasl is not None:
-        with anyio.move_on_after(line.patience) as waiting:
+        with anyio.move_on_after(line.time_limit) as waiting:
             await log_in(line.connection, access.sasl)
         if waiting.cancelled_caught:
-            raise Unanswered(f"no answer to the login within {line.patience:g} s")
+            raise Unanswered(f"no answer to the login within {line.time_limit:g} s")
     if access.digest is not None and (await line.call(AUTH, credentials(access.digest)))[0]:
         raise AuthenticationFailed("the registry refused the digest: check user and password")
 

@@ -26,7 +26,7 @@ async def trigger(
 
     Raises:
         InvalidSetting: no such job or instance, or the parameter is no text, or too large for a record.
-        Refusal: no instance is there to run it, all instances are switched off or hold no item that may run, or
+        NotPossible: no instance is there to run it, all instances are switched off or hold no item that may run, or
             a trigger with another parameter waits.
         ChangedMeanwhile: an instance has gone.
         RegistryError: the registry could not be read or written.
@@ -56,7 +56,7 @@ async def shut_down(session: Session, job: str, *, instance: str | None = None, 
 
     Raises:
         InvalidSetting: no such job or instance.
-        Refusal: nobody is there.
+        NotPossible: nobody is there.
         ChangedMeanwhile: an instance has gone.
         RegistryError: the registry could not be read or written.
     """

@@ -34,7 +34,7 @@ async def remove(session: Session, job: str, *, force: bool = False, by: str = "
 
     Raises:
         InvalidSetting: no such job.
-        Refusal: instances are there.
+        NotPossible: instances are there.
         ChangedMeanwhile: something was written meanwhile, or an instance has come.
         RegistryError: the registry could not be read or written.
     """
@@ -51,7 +51,7 @@ async def remove_server(session: Session, ip: str) -> OperationResult:
 
     Raises:
         InvalidSetting: no job knows such a server.
-        Refusal: instances are there.
+        NotPossible: instances are there.
         ChangedMeanwhile: something was written meanwhile, or an instance has come.
         RegistryError: the registry could not be read or written.
     """

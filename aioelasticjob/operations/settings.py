@@ -62,7 +62,7 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
 
     Raises:
         InvalidSetting: no such job, or a setting is wrong.
-        Refusal: what the registry holds now is no configuration.
+        NotPossible: what the registry holds now is no configuration.
         RegistryError: the registry could not be read.
     """
     view = await view_of(session, job, busy=True)
@@ -90,7 +90,7 @@ async def configure(
 
     Raises:
         InvalidSetting: no such job, or a setting is wrong.
-        Refusal: what the registry holds now is no configuration.
+        NotPossible: what the registry holds now is no configuration.
         ChangedMeanwhile: the configuration is no longer at that version.
         RegistryError: the registry could not be read or written.
     """

@@ -37,7 +37,7 @@ async def export_jobs(
 
     Raises:
         InvalidSetting: there is no such job, or no such form.
-        Refusal: what the registry holds of a job is no configuration.
+        NotPossible: what the registry holds of a job is no configuration.
         RegistryError: the registry could not be read.
     """
     if form not in ("json", "yaml"):
@@ -68,7 +68,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False, b
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
         JobConflict: the name belongs to another kind of job.
-        Refusal: jobs are there already with other settings.
+        NotPossible: jobs are there already with other settings.
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
     """

@@ -178,29 +178,29 @@ class SessionKeeper:
         """Return the addresses that a name has now, in any order; none if they are not known in time."""
         if is_ip(host[0]):
             return [host[0]]
-        patience = self._patience(len(self._hosts))
+        time_limit = self._attempt_time(len(self._hosts))
         try:
-            with anyio.fail_after(patience):
+            with anyio.fail_after(time_limit):
                 found = await addresses(*host)
         except OSError as error:
             late = isinstance(error, TimeoutError)
-            self.reason = f"no address of {host[0]} within {patience:g} s" if late else str(error)
+            self.reason = f"no address of {host[0]} within {time_limit:g} s" if late else str(error)
             return []
         return self._random.sample(found, len(found)) if len(found) > 1 else found
 
-    def _patience(self, count: int) -> float:
+    def _attempt_time(self, count: int) -> float:
         """Return how long one attempt of ``count`` may take: there must be time for another one before the session
         ends.
         """
-        patience = (self.lease.timeout or self.settings.session_timeout) / (3 if count == 1 else 6)
-        return min(patience, self.settings.connection_timeout / (count + 1))
+        time_limit = (self.lease.timeout or self.settings.session_timeout) / (3 if count == 1 else 6)
+        return min(time_limit, self.settings.connection_timeout / (count + 1))
 
     async def _attach(self, host: tuple[str, int], address: str, count: int) -> Connection | None:
         """Try one address of one server; ``count`` is how many addresses there are to be tried."""
-        patience = self._patience(count)
+        time_limit = self._attempt_time(count)
         connection = Connection(self.lease, self._event, self._lost)
         try:
-            with anyio.fail_after(patience):
+            with anyio.fail_after(time_limit):
                 access = await read_access(self.settings, self.clock.now())
                 await dial(connection, self.settings, host, address, access.tls)
                 asked, seen, sent = self.lease.incarnation, self._seen(), self.lease.now()
@@ -213,7 +213,7 @@ class SessionKeeper:
                     if access.sasl is not None:
                         await log_in(connection, access.sasl)
         except (OSError, Malformed, ElasticJobError) as error:  # a timeout and the end of a connection are OSErrors
-            self._failed(error, connection, host, patience)
+            self._failed(error, connection, host, time_limit)
             return None
         except BaseException:
             connection.abort("cancelled")
@@ -230,12 +230,12 @@ class SessionKeeper:
         # a server that knows the end of a session can begin the next one
         return await self._attach(host, address, count)
 
-    def _failed(self, error: Exception, connection: Connection, host: tuple[str, int], patience: float) -> None:
+    def _failed(self, error: Exception, connection: Connection, host: tuple[str, int], time_limit: float) -> None:
         """Note why an attempt has failed; if somebody has to see to it, log it once."""
         connection.abort(str(error))
         server, new = f"{host[0]}:{host[1]}", not self.status.value.incarnation
         found, guessed = why_failed(error, connection, self.settings.tls, server, new=new)
-        self.reason = f"no answer within {patience:g} s" if isinstance(found, TimeoutError) else str(found)
+        self.reason = f"no answer within {time_limit:g} s" if isinstance(found, TimeoutError) else str(found)
         if isinstance(found, ElasticJobError):
             self.failure, self._certain = found, not guessed
             if not new and str(found) != self._logged:

@@ -136,8 +136,8 @@ class Account:
     def _close(self, view: JobView) -> None:
         """Excuse the moments of items that are switched off."""
         closed = self.held & view.disabled_items if self._me in view.active else self.held
-        taken_off = self.blocked()  # they have missed what came before they were switched off
-        self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
+        switched_off = self.blocked()  # they have missed what came before they were switched off
+        self._account((number for number in closed & switched_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
         self._closed = bool(closed)
@@ -198,10 +198,10 @@ class Account:
 
         Its newest moment is run again if misfire is on; otherwise it is reported as missed.
         """
-        freed = self.items[item]
-        freed.elsewhere = False
-        if freed.seen is not None:
-            freed.rescued = freed.rescued and item in self._in_rescue()  # a rescue blocks it further
+        account = self.items[item]
+        account.elsewhere = False
+        if account.seen is not None:
+            account.rescued = account.rescued and item in self._in_rescue()  # a rescue blocks it further
             self._account([item], Came.ELSEWHERE)
 
     def _account(self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf) -> None:

@@ -21,12 +21,18 @@ LOOK_AGAIN_AFTER = 1.0
 
 
 class ItemReleases:
-    """Waits until items run nowhere.  For each such item it calls ``released`` of the state, and then ``freed``."""
+    """Waits until items run nowhere.  For each such item it tells the state, and then calls ``after_release``."""
 
     def __init__(
-        self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, freed: Callable[[], None]
+        self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, after_release: Callable[[], None]
     ) -> None:
-        self._member, self._state, self._claims, self.tasks, self._freed = member, state, claims, tasks, freed
+        self._member, self._state, self._claims, self.tasks, self._after_release = (
+            member,
+            state,
+            claims,
+            tasks,
+            after_release,
+        )
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""
@@ -51,7 +57,7 @@ class ItemReleases:
             await self._claims.mark_misfired(view, item, slot)
         if await self._steadily(lambda: self._ended(item)):
             self._state.released(item)
-            self._freed()
+            self._after_release()
 
     async def _ended(self, item: int) -> None:
         await self._claims.release(item, hand_over=self._state.view.config.failover)

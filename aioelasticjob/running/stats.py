@@ -54,7 +54,7 @@ class ExecutionStats:
         execution.report_attempt = self._attempt_failed
         if self._events.heard:
             execution.trace = Trace.of(execution.claim, execution.config, self._events, self._clock)
-            execution.report_error = execution.trace.complaining(execution.report_error)
+            execution.report_error = execution.trace.noting_errors(execution.report_error)
         return execution
 
     def began(self, execution: Execution, *, catch_up: bool) -> None:

@@ -91,7 +91,7 @@ class Trace:
             if item in items:
                 self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
 
-    def complaining(self, report_error: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
+    def noting_errors(self, report_error: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
         """Return a function that calls ``report_error``, and keeps the error for the ``Ended`` events of its items."""
 
         def report(context: Context, error: Exception) -> None:

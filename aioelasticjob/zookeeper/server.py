@@ -163,7 +163,7 @@ class Client(asyncio.Protocol):
         self._server = server
         self._paused = False  # the transport takes no more
         self._waiting = False  # requests are not read on
-        self._patience: asyncio.TimerHandle
+        self._timer: asyncio.TimerHandle
         self.transport: asyncio.Transport
         self.connection: Connection
 
@@ -180,7 +180,7 @@ class Client(asyncio.Protocol):
                 f"{host} has more than {limit} connections (maxClientCnxns): closed the newest; no more are accepted"
             )
             self.transport.abort()
-        self._patience = self._server.loop.call_later(
+        self._timer = self._server.loop.call_later(
             processor.settings.sessionless_timeout / 1000, self._close_sessionless
         )
 
@@ -198,7 +198,7 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._patience.cancel()
+        self._timer.cancel()
         self._server.clients.pop(self.connection, None)
         self._server.unfinished.forget(self.connection)
         self._server.processor.end_connection(self.connection)

@@ -58,9 +58,9 @@ def slept(start: float, end: float, process: str = "a") -> list[Entry]:
 def verdict(config: JobConfig, *parts: list[Entry] | Entry, stop: float = 9, excuses: Sequence[Excuse] = ()) -> Verdict:
     """Judge what is to be run at 3, 6 and 9 seconds, or until ``stop``."""
     entries = [entry for part in parts for entry in (part if isinstance(part, list) else [part])]
-    deeds = [entry for entry in entries if isinstance(entry, Stopped | Held)]
-    written = [entry for entry in entries if entry not in deeds]
-    arranged = arrange(written, [Phase(T, "chaos"), *deeds, Phase(T + stop + 1, "end")])
+    faults = [entry for entry in entries if isinstance(entry, Stopped | Held)]
+    written = [entry for entry in entries if entry not in faults]
+    arranged = arrange(written, [Phase(T, "chaos"), *faults, Phase(T + stop + 1, "end")])
     return judge(arranged.entries, [config], Span(T, T + stop), excuses)
 
 

@@ -25,7 +25,7 @@ ROOT = f"{NAMESPACE}/{QUICK.job_name}"
 
 
 class Dice(Random):
-    """Waits for nothing; looks at what was done where the deed would have waited."""
+    """Waits for nothing; looks at what was done where the action would have waited."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         super().__init__(3)
@@ -45,8 +45,8 @@ def nodes(client: KazooClient, path: str = NAMESPACE) -> dict[str, tuple[bytes, 
     return found
 
 
-def carried_out(deed: OnJob, embedded: EmbeddedServer, directory: Path, look: Callable[[KazooClient], None]) -> Stage:
-    """Carry a deed out on a job that nobody runs, with a look at it while it lasts; return the stage."""
+def carried_out(action: OnJob, embedded: EmbeddedServer, directory: Path, look: Callable[[KazooClient], None]) -> Stage:
+    """Carry a action out on a job that nobody runs, with a look at it while it lasts; return the stage."""
     stage = Stage(cast("Any", None), cast("Any", None), directory / "journal")
     client = KazooClient(embedded.address)
     client.start(60)
@@ -58,10 +58,10 @@ def carried_out(deed: OnJob, embedded: EmbeddedServer, directory: Path, look: Ca
 
         async def play() -> None:
             async with operating(embedded.address) as operator:
-                await deed(stage, operator, QUICK, Dice(lambda: look(client)))
+                await action(stage, operator, QUICK, Dice(lambda: look(client)))
 
         asyncio.run(play())
-        if name_of(deed) != "remove-job":
+        if name_of(action) != "remove-job":
             after = nodes(client)
             config = after.pop(f"{ROOT}/config")
             assert json.loads(config[0]) == CONFIG
@@ -74,8 +74,8 @@ def carried_out(deed: OnJob, embedded: EmbeddedServer, directory: Path, look: Ca
     return stage
 
 
-def deed_called(name: str) -> OnJob:
-    return next(deed for deed in ON_JOBS if name_of(deed) == name)
+def action_called(name: str) -> OnJob:
+    return next(action for action in ON_JOBS if name_of(action) == name)
 
 
 def refuses(client: KazooClient) -> None:
@@ -128,14 +128,14 @@ def test_a_deed_takes_effect_and_is_mended(
         look(client)
         looked += 1
 
-    stage = carried_out(deed_called(name), embedded, tmp_path, look_once_more)
+    stage = carried_out(action_called(name), embedded, tmp_path, look_once_more)
     assert looked
     assert [excuse.kind for excuse in stage.excuses] == [name] * excused
     assert all(excuse.job == QUICK.job_name for excuse in stage.excuses)
 
 
 def test_a_job_is_removed_and_excused_as_a_whole(embedded: EmbeddedServer, tmp_path: Path) -> None:
-    stage = carried_out(deed_called("remove-job"), embedded, tmp_path, lambda client: None)
+    stage = carried_out(action_called("remove-job"), embedded, tmp_path, lambda client: None)
     (excuse,) = stage.excuses
     assert excuse.item is None
     assert "fences grow" not in excuse.rules
@@ -145,7 +145,7 @@ def test_handlers_raise_while_a_file_is_there(embedded: EmbeddedServer, tmp_path
     def look(client: KazooClient) -> None:
         assert (tmp_path / PANIC).exists()
 
-    carried_out(deed_called("raise-base-exceptions"), embedded, tmp_path, look)
+    carried_out(action_called("raise-base-exceptions"), embedded, tmp_path, look)
     assert not (tmp_path / PANIC).exists()
 
 
@@ -178,17 +178,17 @@ def test_older_workers_are_spared_what_they_do_not_survive(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (["--kinds", "kill-worker,kill-everybody"], "--kinds: no such kind: kill-everybody; there are kill-worker"),
         (["--beside", "/nowhere"], "--beside: /nowhere is no checkout"),
     ],
 )
 def test_what_cannot_be_done_is_refused(
-    options: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["chaos", *options])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
+    assert message in capsys.readouterr().err

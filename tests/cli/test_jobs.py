@@ -189,8 +189,8 @@ def test_jobs_and_a_job_show_labels_and_jobs_are_listed_by_them(address: str, co
     ]
     code, said, _ = observed(address, command, "jobs", "--label", "team=sales")
     assert said == f"no jobs with the label team=sales in {address}\n"
-    code, _, complaint = observed(address, command, "jobs", "--label", "=x")
-    assert (code, complaint) == (
+    code, _, message = observed(address, command, "jobs", "--label", "=x")
+    assert (code, message) == (
         2,
         "error: label = '=x': write NAME=VALUE, such as team=billing, or NAME for any value\n",
     )
@@ -249,10 +249,10 @@ def test_an_instance_that_finishes_before_it_leaves_is_shown_as_leaving(address:
 
 
 def test_a_job_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:
-    code, said, complaint = observed(address, command, "job", "repot")
+    code, said, message = observed(address, command, "job", "repot")
     assert (code, said) == (2, "")
-    assert complaint.startswith("error: job = 'repot': there is no such job in zk://")
-    assert complaint.endswith("there are: idle, report\n")
+    assert message.startswith("error: job = 'repot': there is no such job in zk://")
+    assert message.endswith("there are: idle, report\n")
 
 
 def test_the_registry_can_come_from_the_environment(

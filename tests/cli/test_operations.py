@@ -199,7 +199,7 @@ def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command],
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "complaint"),
+    ("words", "code", "message"),
     [
         (("pause", "repot"), 2, "job = 'repot': there is no such job in zk://"),
         (("trigger", "../report"), 2, "there are: report"),
@@ -224,12 +224,12 @@ def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_what_makes_no_sense_is_one_line_and_an_exit_code(
-    desk: Callable[[Callable[[Command], None]], JobStatus], words: tuple[str, ...], code: int, complaint: str
+    desk: Callable[[Callable[[Command], None]], JobStatus], words: tuple[str, ...], code: int, message: str
 ) -> None:
     def scene(typed: Command) -> None:
         result = typed(*words)
         assert (result.exit_code, result.stdout) == (code, "")
-        assert complaint in result.stderr
+        assert message in result.stderr
         assert result.stderr.count("\n") == 1 or result.stderr.startswith("Usage:")
 
     status = desk(scene)

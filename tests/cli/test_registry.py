@@ -211,8 +211,8 @@ def test_a_process_watches_until_it_is_interrupted(
     (report,) = json.loads(process.stdout.readline())
     assert (report["cron"], report["configVersion"]) == ("0 0 3 * * ?", 1)
     process.send_signal(signal.SIGINT)
-    rest, complaints = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, rest, complaints) == (0, "", "")
+    rest, errors = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, rest, errors) == (0, "", "")
 
 
 @pytest.mark.process
@@ -222,8 +222,8 @@ def test_watching_one_job_ends_when_it_is_removed(watching: Callable[..., subpro
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["jobName"] == "report"
     act(address, lambda session: operations.remove(session, "report"))
-    rest, complaints = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, rest, complaints) == (0, "", "")
+    rest, errors = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, rest, errors) == (0, "", "")
 
 
 @pytest.mark.process

@@ -30,7 +30,7 @@ def jobs(address: str, **options: object) -> str:
     return JOBS.format(address=address, options=options)
 
 
-def complaint(command: Command) -> tuple[int, str]:
+def message(command: Command) -> tuple[int, str]:
     """Return exit code and last line of ``run``, before which there may be log lines but no traceback."""
     result = command("run", "user_jobs:app")
     assert "Traceback" not in result.stderr
@@ -40,7 +40,7 @@ def complaint(command: Command) -> tuple[int, str]:
 @pytest.mark.usefixtures("root_log")
 def test_a_registry_that_is_down(command: Command, write: Write) -> None:
     write("user_jobs", jobs("zk://127.0.0.1:1/shop"))
-    code, said = complaint(command)
+    code, said = message(command)
     assert code == 1
     assert said.startswith("error: no registry at 127.0.0.1:1 within 2 s")
     assert said.endswith("check the address, or start one")
@@ -51,7 +51,7 @@ def test_a_wrong_password(command: Command, write: Write, embedded: EmbeddedServ
     address = f"zk://{embedded.address}/shop"
     asyncio.run(make(address, digest="alice:right"))
     write("user_jobs", jobs(address, digest="alice:wrong"))
-    code, said = complaint(command)
+    code, said = message(command)
     assert code == 1
     assert said == "error: the digest does not open /shop: check user and password"
 
@@ -62,7 +62,7 @@ def test_a_name_used_by_another_kind_of_job(command: Command, write: Write, embe
     script = b'{"jobName": "report", "jobType": "SCRIPT", "cron": "0 0 2 * * ?", "options": {"command": "true"}}'
     asyncio.run(make(address, config=script))
     write("user_jobs", jobs(address))
-    code, said = complaint(command)
+    code, said = message(command)
     assert code == 2
     assert said.endswith("'report': is already a SCRIPT job in this namespace: choose another name")
 

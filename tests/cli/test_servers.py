@@ -81,6 +81,6 @@ def test_server_as_json_has_its_jobs_with_flags_and_since_when(address: str, com
 
 
 def test_a_server_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:
-    code, said, complaint = observed(address, command, "server", "10.0.0.9")
+    code, said, message = observed(address, command, "server", "10.0.0.9")
     assert (code, said) == (2, "")
-    assert complaint == f"error: server = '10.0.0.9': no job knows such a server; there are: {HOST}\n"
+    assert message == f"error: server = '10.0.0.9': no job knows such a server; there are: {HOST}\n"

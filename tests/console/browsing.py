@@ -26,7 +26,7 @@ QUIETLY = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 90_000
+PAGE_TIMEOUT = 90_000
 """Milliseconds until something that should be on a page has not come."""
 
 in_a_browser = [
@@ -38,7 +38,7 @@ in_a_browser = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=PAGE_TIMEOUT)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIETLY)
         yield browser
@@ -69,7 +69,7 @@ def open_page(chromium: Browser, there: Site, ada: None) -> Iterator[Callable[..
         )
         opened.append(context)
         page = context.new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(PAGE_TIMEOUT)
         page.on("pageerror", lambda error: _messages.append(str(error)))
         page.on("console", lambda said: _messages.append(said.text) if said.type == "error" else None)
         if name is None:

@@ -142,9 +142,9 @@ def test_what_is_done_to_a_server_in_all_jobs_is_asked_first_and_leaves_on_its_o
         await operations.pause(scene.registry.session, "report", server=ip)
         await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
         listed = (await browser.get("/r/billing/servers")).text
-        for deed, said in (("disable", "Its items move to other servers."), ("pause", "Its items stay there")):
-            assert f'href="/r/billing/servers/{ip}/{deed}"' in listed
-            question = (await browser.get(f"/r/billing/servers/{ip}/{deed}")).text
+        for action, said in (("disable", "Its items move to other servers."), ("pause", "Its items stay there")):
+            assert f'href="/r/billing/servers/{ip}/{action}"' in listed
+            question = (await browser.get(f"/r/billing/servers/{ip}/{action}")).text
             assert said in question
             assert "report" in question
         await browser.submit(f"/r/billing/servers/{ip}/disable", {})

@@ -146,7 +146,7 @@ class Desk:
         self.registry.commit([*begin, *lock], THEIRS)
 
     def orphaned(self, item: int) -> None:
-        """Let another instance die in the midst of an item, and the leader mourn it."""
+        """Let another instance die in the midst of an item, and the leader mark its orphan."""
         self.elsewhere(item, Record(SLOT, "CRON", "other", 1, 0, 0, completed=False), running=False)
         self.write(Create(LAYOUT.item(item).orphan))
         self.learn()

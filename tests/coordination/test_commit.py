@@ -227,14 +227,14 @@ def test_a_lock_of_ours_that_is_older_is_no_evidence() -> None:
 
 # Every kind of write.
 
-Deed = Callable[[Bureau], Awaitable[object]]
+Action = Callable[[Bureau], Awaitable[object]]
 
 
-def _effect(effect: Effect) -> Deed:
-    async def carry_out(bureau: Bureau) -> None:
+def _effect(effect: Effect) -> Action:
+    async def commit_effect(bureau: Bureau) -> None:
         await coordinator._commit(bureau.member, bureau.view(), [effect])
 
-    return carry_out
+    return commit_effect
 
 
 async def save(bureau: Bureau) -> None:
@@ -275,7 +275,7 @@ async def mark_missed(bureau: Bureau) -> None:
     await mark_missed_moments(bureau.member, bureau.cache, bureau.view(), dict.fromkeys((0, 1), MissedMark(SLOT + 5)))
 
 
-DEEDS: dict[str, Deed] = {
+ACTIONS: dict[str, Action] = {
     "dismiss": lambda bureau: bureau.claims.remove_orphan_mark(0),
     "mark misfired": lambda bureau: bureau.claims.mark_misfired(bureau.view(), 0, SLOT),
     "mark missed": mark_missed,
@@ -292,7 +292,7 @@ DEEDS: dict[str, Deed] = {
     "ask": _effect(RequireAssignment("why")),
     "assign": _effect(Assign({0: ME, 1: ME})),
     "prune": _effect(RemoveItems(frozenset({2}))),
-    "mourn": _effect(MarkOrphan(0, 0)),
+    "mark orphan": _effect(MarkOrphan(0, 0)),
     "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
     "refresh": _effect(RefreshServer("10.0.0.1", 0)),
@@ -301,7 +301,7 @@ DEEDS: dict[str, Deed] = {
 }
 
 
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize("name", ACTIONS)
 @given(faults=WRONG, reads=WRONG, ends=ENDS)
 @settings(max_examples=25, deadline=None)
 def test_whatever_the_registry_answers_nothing_is_raised_but_its_errors(
@@ -312,7 +312,7 @@ def test_whatever_the_registry_answers_nothing_is_raised_but_its_errors(
     bureau.learn()
     bureau.line.arm(faults, reads, ends)
     with suppress(RegistryError):
-        done(DEEDS[name](bureau))  # type: ignore[arg-type]
+        done(ACTIONS[name](bureau))  # type: ignore[arg-type]
     assert bureau.locked() == set()
 
 

@@ -49,7 +49,7 @@ def test_a_killed_and_a_stopped_run_are_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "fates", "complaint"),
+    ("lines", "fates", "message"),
     [
         ([GOOD[0], line("begin", B, 1.2, 2, 12)], WorkerEvents(), "two runners"),
         ([GOOD[0], line("begin", B, 1.2, 2, 12)], WorkerEvents(killed={A: 1.3}), "two runners"),
@@ -67,8 +67,8 @@ def test_a_killed_and_a_stopped_run_are_over() -> None:
         ([GOOD[0], line("begin", B, 5, 5, 9), line("end", A, 9, 1, 10)], WorkerEvents(stopped={A: (1.2, 8)}), "fence"),
     ],
 )
-def test_a_broken_promise_is_found(lines: list[Line], fates: WorkerEvents, complaint: str) -> None:
-    with pytest.raises(AssertionError, match=complaint):
+def test_a_broken_promise_is_found(lines: list[Line], fates: WorkerEvents, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         check(lines, fates)
 
 

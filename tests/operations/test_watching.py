@@ -219,23 +219,23 @@ def test_on_either_registry_a_change_comes_by_itself(registry_address: str) -> N
         settings = ConnectionSettings.parse(registry_address)
         async with (
             open_session(settings) as looking,
-            open_session(settings) as acting,
+            open_session(settings) as operator,
             asyncio.timeout(90),
             operations.watch_all(looking) as lists,
         ):
             assert await anext(lists) == ()
             config = JobConfig(job_name="job", cron="@daily")
             made = [Create(path) for path in LAYOUT.skeleton]
-            await acting.commit([*made, Create(LAYOUT.config, config.to_json())], incarnation=acting.incarnation)
+            await operator.commit([*made, Create(LAYOUT.config, config.to_json())], incarnation=operator.incarnation)
             (job,) = await anext(lists)
             assert (job.name, job.state) == ("job", "nobody there")
             me = Create(LAYOUT.instance("me"), b'{"ip": "10.0.0.5"}', ephemeral=True)
-            await acting.commit([Create(LAYOUT.server("10.0.0.5")), me], incarnation=acting.incarnation)
+            await operator.commit([Create(LAYOUT.server("10.0.0.5")), me], incarnation=operator.incarnation)
             (job,) = await anext(lists)
             assert [one.id for one in job.instances] == ["me"]
-            await acting.commit([Delete(LAYOUT.instance("me"))], incarnation=acting.incarnation)
+            await operator.commit([Delete(LAYOUT.instance("me"))], incarnation=operator.incarnation)
             assert (await anext(lists))[0].instances == ()
-            assert (await operations.remove(acting, "job")).changed
+            assert (await operations.remove(operator, "job")).changed
             while await anext(lists):
                 pass
 

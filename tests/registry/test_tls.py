@@ -34,7 +34,7 @@ from tests.support.certificates import Authority, Certificate, authority, encryp
 from tests.support.loops import LoopKind, run_async
 from tests.support.real_zookeeper import Access, RealServer
 
-PATIENCE = 60.0
+CONNECTION_TIMEOUT = 60.0
 """Seconds until a session that cannot be opened gives up; what is known to be amiss is said long before."""
 
 
@@ -66,7 +66,9 @@ async def encrypting(certificate: Certificate, client_ca: Path | None = None) ->
 
 
 def settings(port: int | None, tls: dict[str, Any], **options: Any) -> ConnectionSettings:
-    return ConnectionSettings.parse(f"zks://localhost:{port}/test", tls=tls, connection_timeout=PATIENCE, **options)
+    return ConnectionSettings.parse(
+        f"zks://localhost:{port}/test", tls=tls, connection_timeout=CONNECTION_TIMEOUT, **options
+    )
 
 
 async def write_and_read(session: Session) -> None:

@@ -27,7 +27,7 @@ from tests.support.real_zookeeper import Access, RealServer
 
 pytestmark = pytest.mark.zookeeper
 
-PATIENCE = 60.0
+CONNECTION_TIMEOUT = 60.0
 USERS = {"bob": "bob's secret", "carol": "x:y"}
 
 
@@ -57,7 +57,9 @@ def zookeeper(ours: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def settings(addresses: str, name: str, tls: dict[str, Any], **options: Any) -> ConnectionSettings:
-    return ConnectionSettings.parse(f"zks://{addresses}/{name}", tls=tls, connection_timeout=PATIENCE, **options)
+    return ConnectionSettings.parse(
+        f"zks://{addresses}/{name}", tls=tls, connection_timeout=CONNECTION_TIMEOUT, **options
+    )
 
 
 def refusal(server: RealServer, tls: dict[str, Any]) -> TlsFailed:
@@ -135,12 +137,12 @@ def test_certificates_are_renewed_without_a_restart_of_ours(
             install(theirs, "renewed server", keystore, of_server)
             with caplog.at_level(logging.WARNING, "aioelasticjob.registry"):
                 await asyncio.to_thread(restart, server)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(CONNECTION_TIMEOUT):
                     while not any(str(ca) in line for line in caplog.messages):
                         await asyncio.sleep(0.01)
             assert session.status.value.state is not SessionState.CONNECTED
             install(theirs, "renewed client", own, ca)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(CONNECTION_TIMEOUT):
                 await session.status.until(lambda status: status.state is SessionState.CONNECTED)
             assert await session.exists("/mine") is not None
             assert session.incarnation == incarnation
@@ -173,7 +175,7 @@ def test_an_encrypted_ensemble_with_users_keeps_a_session_when_a_member_dies(our
             served = next(one for one in members.members if connection.peer.endswith(f":{one.secure_port}"))
             served.kill()
             await session.status.until(lambda status: status.state is not SessionState.CONNECTED)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(CONNECTION_TIMEOUT):
                 await session.connected()
             await until_written(session)
             assert await session.exists("/mine") is not None
@@ -195,7 +197,7 @@ def test_an_encrypted_ensemble_with_users_keeps_a_session_when_a_member_dies(our
 
 async def until_written(session: Session) -> None:
     """Write, as soon as there is a leader again: the member that died may have been it."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(CONNECTION_TIMEOUT):
         while True:
             try:
                 await session.commit([Create("/written")], incarnation=session.incarnation)

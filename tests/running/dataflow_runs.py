@@ -1,4 +1,4 @@
-"""A dataflow's engine alone, in virtual time: a flight without a registry, and what it did."""
+"""A dataflow's engine alone, in virtual time: an execution without a registry, and what it did."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SavedOffsets:
 
 @dataclass
 class DataflowRun:
-    """A flight, and whatever it complained of."""
+    """An execution, and the errors that it reported."""
 
     config: JobConfig
     fetch: Handler
@@ -63,7 +63,7 @@ class DataflowRun:
     retry: RetryStrategy | None = None
     saved: SavedOffsets = field(default_factory=SavedOffsets)
     events: Events = field(default_factory=Events)
-    complaints: list[BaseException] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
     executors: Executors = field(default_factory=Executors)
     stream_control: StreamControl = field(init=False)
     execution: Execution = field(init=False)
@@ -76,18 +76,18 @@ class DataflowRun:
         engine = DataflowEngine(flow)
         self._job = Job(self.config, self.fetch, engine.check(), engine=engine)
 
-    async def fly(self) -> None:
+    async def run(self) -> None:
         seen = {item: VersionedRecord(Record(), 0) for item in self.items}
         claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(self.items, 1), seen, {})
         view = JobView(Layout("flow"), Tree(), self.config)
         self.stream_control = StreamControl(view, Latest(view), RunCounts(), self.events)
         self.execution = Execution(
-            self._job, self.config, claim, self.saved, self.executors, self._complain, self.stream_control
+            self._job, self.config, claim, self.saved, self.executors, self._report_error, self.stream_control
         )
         await execute(self.execution)
 
-    def _complain(self, context: Context, error: BaseException) -> None:
-        self.complaints.append(error)
+    def _report_error(self, context: Context, error: BaseException) -> None:
+        self.errors.append(error)
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
@@ -109,7 +109,7 @@ def run_dataflow(execution: DataflowRun, *beside: Callable[[], Coroutine[Any, An
         async with anyio.create_task_group() as tasks:
             for other in beside:
                 tasks.start_soon(other)
-            await execution.fly()
+            await execution.run()
             tasks.cancel_scope.cancel()
 
     run(main)

@@ -54,7 +54,7 @@ def test_whatever_a_handler_raises_is_its_own(raised: BaseException) -> None:
         raise raised
 
     done = run_dataflow(DataflowRun(dataflow(), fetch, process))
-    assert (done.outcomes, len(done.complaints)) == ({0: Outcome.FAILED}, 1)
+    assert (done.outcomes, len(done.errors)) == ({0: Outcome.FAILED}, 1)
 
 
 def test_a_run_that_takes_too_long_is_cut_off_and_keeps_the_offset_behind_what_is_through() -> None:
@@ -69,7 +69,7 @@ def test_a_run_that_takes_too_long_is_cut_off_and_keeps_the_offset_behind_what_i
         DataflowRun(dataflow(streaming=True, concurrency=4, timeout=8), fetch, source.process, saved=saved)
     )
     assert done.outcomes == {0: Outcome.TIMED_OUT}
-    assert "longer than 8 s" in str(done.complaints[0])
+    assert "longer than 8 s" in str(done.errors[0])
     assert 0 < int(saved.offsets[0]) <= len(source.ended) == done.counted[0]
 
 

@@ -41,7 +41,7 @@ def test_plain_functions_run_in_threads_side_by_side_up_to_the_concurrency(real_
         seen.append(record)
 
     execution = DataflowRun(dataflow(concurrency=5), five, process, dead)
-    run_async(real_loop_kind, execution.fly)
+    run_async(real_loop_kind, execution.run)
     assert len(threads) == 5
     assert threading.get_ident() not in {*threads, *seen}
     assert seen[1:] == [3]
@@ -63,10 +63,10 @@ def test_plain_functions_run_in_processes_if_the_job_wants_it() -> None:
 
     async def main() -> None:
         async with execution.executors.processes.open():
-            await execution.fly()
+            await execution.run()
 
     run_async("asyncio", main)
-    assert (execution.counted, execution.complaints) == ((2, 0), [])
+    assert (execution.counted, execution.errors) == ((2, 0), [])
 
 
 @pytest.mark.process
@@ -140,7 +140,7 @@ def test_a_provider_that_fails_fails_the_run() -> None:
 
     done = run_dataflow(DataflowRun(dataflow(), fetching, lambda context, record: None))
     assert done.outcomes == {0: Outcome.FAILED}
-    (error,) = done.complaints
+    (error,) = done.errors
     assert isinstance(error, ProviderFailed)
     assert "no database" in str(error)
 

@@ -32,13 +32,13 @@ async def test_items_go_on_though_the_leader_is_dead_and(
     async def till(context: ItemContext) -> None:
         ran.append((context.fire_time.timestamp(), context.item))
 
-    crew = [await virtual_cluster.start(app) for _ in range(5)]
+    workers = [await virtual_cluster.start(app) for _ in range(5)]
     await virtual_cluster.settled("till")
     status = await virtual_cluster.status("till")
     (leads,) = (one.id for one in status.instances if one.leads)
-    (leader,) = (one for one in crew if leads.startswith(f"{one.host}@"))
+    (leader,) = (one for one in workers if leads.startswith(f"{one.host}@"))
     leader.kill()
-    await happens(virtual_cluster, app, [one for one in crew if one is not leader])
+    await happens(virtual_cluster, app, [one for one in workers if one is not leader])
     before = len(ran)
     await anyio.sleep(20)
     assert len(ran) - before >= 19 * survivors

@@ -1,4 +1,4 @@
-"""Handlers in threads: the only part of a flight that needs a real loop."""
+"""Handlers in threads: the only part of a execution_of that needs a real loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoCheckpoints:
         raise NotImplementedError
 
 
-def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Execution:
+def execution_of(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Execution:
     seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
     claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen, {})
     return Execution(
@@ -53,9 +53,9 @@ def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -
     async def main() -> dict[int, Outcome]:
         REQUEST.set("seen")
         config = JobConfig.build(job_name="job", sharding_total_count=3)
-        flown = flight(config, handler, 0, 1, 2)
-        await execute(flown)
-        return flown.outcomes
+        execution = execution_of(config, handler, 0, 1, 2)
+        await execute(execution)
+        return execution.outcomes
 
     assert run_async(real_loop_kind, main) == dict.fromkeys(range(3), Outcome.COMPLETED)
     assert len(threads) == 3
@@ -70,7 +70,7 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
         ended.append("thread")
 
     async def main() -> dict[int, Outcome]:
-        flown = flight(JobConfig.build(job_name="job", timeout=0.01), handler, 0)
+        execution = execution_of(JobConfig.build(job_name="job", timeout=0.01), handler, 0)
         async with anyio.create_task_group() as tasks:
 
             async def let_it_end() -> None:
@@ -79,12 +79,12 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
                 finish.set()
 
             tasks.start_soon(let_it_end)
-            await execute(flown)
-            ended.append("flight")
-        return flown.outcomes
+            await execute(execution)
+            ended.append("execution_of")
+        return execution.outcomes
 
     assert run_async(real_loop_kind, main) == {0: Outcome.TIMED_OUT}
-    assert ended == ["thread", "flight"]
+    assert ended == ["thread", "execution_of"]
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -97,18 +97,18 @@ def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_
         ended.append("thread")
 
     async def main() -> dict[int, Outcome]:
-        flown = flight(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
+        execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
         if early:
-            flown.stop({0, 1})
+            execution.stop({0, 1})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(execute, flown)
+            tasks.start_soon(execute, execution)
             if not early:
                 await anyio.to_thread.run_sync(begun.wait, 90)
-                flown.stop({0, 1})
+                execution.stop({0, 1})
                 await anyio.sleep(0)
-                assert (ended, flown.outcomes) == ([], {})
+                assert (ended, execution.outcomes) == ([], {})
                 finish.set()
-        return flown.outcomes
+        return execution.outcomes
 
     assert run_async(real_loop_kind, main) == {0: Outcome.STOPPED, 1: Outcome.STOPPED}
     assert ended == ([] if early else ["thread"] * 2)
@@ -121,8 +121,8 @@ def test_what_a_thread_raises_is_the_outcome_of_its_item(real_loop_kind: LoopKin
             raise raised
 
     async def main() -> dict[int, Outcome]:
-        flown = flight(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
-        await execute(flown)
-        return flown.outcomes
+        execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
+        await execute(execution)
+        return execution.outcomes
 
     assert run_async(real_loop_kind, main) == {0: Outcome.FAILED, 1: Outcome.COMPLETED}

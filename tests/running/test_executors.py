@@ -146,7 +146,7 @@ def test_a_daemonic_process_says_that_it_may_not_start_others(monkeypatch: pytes
 # As a job
 
 
-def flight(executors: Executors, handler: Callable[..., object], **settings: Any) -> Execution:
+def execution_of(executors: Executors, handler: Callable[..., object], **settings: Any) -> Execution:
     config = JobConfig.build(job_name="job", **settings)
     return Execution(Job.declare(config, handler), config, claim(0), Checkpoints(), executors, lambda *_: None)
 
@@ -156,9 +156,11 @@ def test_a_run_in_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> Non
 
     async def main(executors: Executors) -> None:
         await executors.processes.call(process_functions.pid)  # started already: the timeout is the function's
-        flown = flight(executors, process_functions.hang_at, executor="process", timeout=1, job_parameter=str(path))
-        await execute(flown)
-        assert flown.outcomes == {0: Outcome.TIMED_OUT}
+        execution = execution_of(
+            executors, process_functions.hang_at, executor="process", timeout=1, job_parameter=str(path)
+        )
+        await execute(execution)
+        assert execution.outcomes == {0: Outcome.TIMED_OUT}
         own, started = await appears(path)
         assert not lives(own)
         assert ends(started)
@@ -174,13 +176,13 @@ def test_a_thread_that_looks_gives_way_when_its_time_is_up(real_loop_kind: LoopK
             time.sleep(0.01)
 
     async def main(executors: Executors) -> None:
-        flown = flight(executors, handler, timeout=0.05)
-        await execute(flown)
-        assert flown.outcomes == {0: Outcome.TIMED_OUT}
+        execution = execution_of(executors, handler, timeout=0.05)
+        await execute(execution)
+        assert execution.outcomes == {0: Outcome.TIMED_OUT}
         with anyio.move_on_after(0.05) as cut:
-            await execute(flown := flight(executors, handler))
+            await execute(execution := execution_of(executors, handler))
         assert cut.cancelled_caught
-        assert flown.outcomes == {}
+        assert execution.outcomes == {}
 
     with_processes(main, 1, real_loop_kind)
 
@@ -240,9 +242,9 @@ def test_an_application_runs_its_handler_in_processes_and_leaves_none(embedded: 
 def test_what_is_provided_goes_along_into_a_process(tmp_path: Path) -> None:
     async def main(executors: Executors) -> None:
         job = JobConfig.build(job_name="job", executor="process", job_parameter=str(tmp_path / "written"))
-        flown = Execution(Job.declare(job, write), job, claim(0), Checkpoints(), executors, lambda *_: None)
-        await execute(flown)
-        assert flown.outcomes == {0: Outcome.COMPLETED}
+        execution = Execution(Job.declare(job, write), job, claim(0), Checkpoints(), executors, lambda *_: None)
+        await execute(execution)
+        assert execution.outcomes == {0: Outcome.COMPLETED}
 
     with_processes(main)
     assert (tmp_path / "written").read_text().endswith(" provided\n")

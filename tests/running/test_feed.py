@@ -55,7 +55,7 @@ def test_an_offset_is_saved_only_when_all_before_it_has_been_seen(
 
     async def main() -> None:
         with anyio.move_on_after(crash):
-            await execution.fly()
+            await execution.run()
         assert {number for _, number in source.ended} >= set(range(int(saved.offsets.get(0, "0"))))
 
     run(main)
@@ -83,7 +83,7 @@ def test_fetching_overlaps_processing_once_fetch_says_offsets_and_not_before() -
 
         async def main() -> float:
             began = anyio.current_time()
-            await execution.fly()
+            await execution.run()
             return ended[-1] - began
 
         return run(main)
@@ -112,7 +112,7 @@ def test_a_failing_record_stops_no_other_and_is_shown_to_dead() -> None:
     assert dead == [(1, repr(RecordFailed())), (3, "ValueError('three')")]
     assert done.counted == (3, 2)
     assert done.outcomes == {0: Outcome.COMPLETED}
-    assert [str(error) for error in done.complaints] == ["three"]
+    assert [str(error) for error in done.errors] == ["three"]
     (rate,) = done.events.rates["flow"]
     assert (rate.succeeded, rate.failed, rate.dead) == (3, 2, 2)
 
@@ -123,7 +123,7 @@ def test_complaints_are_one_for_each_batch_however_many_fail() -> None:
 
     source = Source([50, 50, 50])
     done = run_dataflow(DataflowRun(dataflow(streaming=True), source.batch, process))
-    assert (done.counted, len(done.complaints)) == ((0, 150), 3)
+    assert (done.counted, len(done.errors)) == ((0, 150), 3)
 
 
 def test_a_dead_that_fails_is_complained_of_once_for_each_batch_too() -> None:
@@ -135,7 +135,7 @@ def test_a_dead_that_fails_is_complained_of_once_for_each_batch_too() -> None:
 
     source = Source([50, 50, 50])
     done = run_dataflow(DataflowRun(dataflow(streaming=True), source.batch, process, dead))
-    assert (done.counted, [type(one) for one in done.complaints]) == ((0, 150), [OSError] * 3)
+    assert (done.counted, [type(one) for one in done.errors]) == ((0, 150), [OSError] * 3)
 
 
 def test_too_many_failures_end_the_fetching_and_fail_the_run() -> None:
@@ -147,7 +147,7 @@ def test_too_many_failures_end_the_fetching_and_fail_the_run() -> None:
     assert source.handed[0] == 2
     assert done.counted == (10, 10)
     assert done.outcomes == {0: Outcome.FAILED}
-    (error,) = done.complaints
+    (error,) = done.errors
     assert isinstance(error, TooManyFailures)
     assert (error.failed, error.allowed) == (10, 7)
     source = Source([10] * 9)
@@ -169,7 +169,7 @@ def test_a_generator_that_raises_midway_has_what_it_yielded_processed_and_saved(
     done = run_dataflow(DataflowRun(dataflow(), fetch, ignore, saved=saved))
     assert (done.counted, saved.saves) == ((3, 0), [(0, "3")])
     assert done.outcomes == {0: Outcome.FAILED}
-    assert [str(error) for error in done.complaints] == ["the source is gone"]
+    assert [str(error) for error in done.errors] == ["the source is gone"]
 
 
 def test_an_offset_that_can_no_longer_be_saved_fails_the_run() -> None:
@@ -179,7 +179,7 @@ def test_an_offset_that_can_no_longer_be_saved_fails_the_run() -> None:
 
     done = run_dataflow(DataflowRun(dataflow(), fetch, ignore, saved=SavedOffsets(failure=Fenced(0))))
     assert done.outcomes == {0: Outcome.FAILED}
-    assert isinstance(done.complaints[0], Fenced)
+    assert isinstance(done.errors[0], Fenced)
 
 
 def test_an_offset_that_makes_no_sense_is_refused_where_it_is_said() -> None:
@@ -188,7 +188,7 @@ def test_an_offset_that_makes_no_sense_is_refused_where_it_is_said() -> None:
         return [1]
 
     done = run_dataflow(DataflowRun(dataflow(), fetch, ignore))
-    assert "must be text" in str(done.complaints[0])
+    assert "must be text" in str(done.errors[0])
 
 
 def test_a_fetch_that_outlives_its_run_can_save_nothing() -> None:
@@ -201,7 +201,7 @@ def test_a_fetch_that_outlives_its_run_can_save_nothing() -> None:
     execution = DataflowRun(dataflow(), fetch, ignore)
 
     async def main() -> None:
-        await execution.fly()
+        await execution.run()
         execution.saved.failure = Fenced(0)
         with pytest.raises(Fenced):
             await contexts[0].save_offset("late")

@@ -31,7 +31,7 @@ def test_an_empty_batch_ends_the_run(last: object) -> None:
         raise AssertionError("asked again")
 
     done = run_dataflow(DataflowRun(dataflow(streaming=True), fetch, ignore))
-    assert (done.counted, done.complaints) == ((1, 0), [])
+    assert (done.counted, done.errors) == ((1, 0), [])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
 
     done = run_dataflow(DataflowRun(dataflow(record_timeout=1), three, process, retry=Retry(2, 0.0)))
     assert (done.counted, tries) == ((2, 1), {1: 1, 2: 2, 3: 1})
-    assert isinstance(done.complaints[0], TimeoutError)
+    assert isinstance(done.errors[0], TimeoutError)
 
 
 @pytest.mark.parametrize("found", [(1, 2), "text", b"bytes", 7, {"a": 1}, {1}, iter([1])])
@@ -141,7 +141,7 @@ def test_what_is_no_batch_fails_the_run_and_says_what_would_be_one(found: Any) -
         done = run_dataflow(DataflowRun(dataflow(), one, ignore))
         assert done.outcomes == {0: Outcome.FAILED}
         assert done.counted == (counted, 0)
-        assert "must hand out lists of records" in str(done.complaints[0])
+        assert "must hand out lists of records" in str(done.errors[0])
 
 
 @pytest.mark.parametrize("streaming", [False, True])

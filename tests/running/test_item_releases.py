@@ -14,7 +14,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Op
 from tests.running.test_refused_writes import EVERY_TEN, locked, slots
-from tests.running.test_rescues import Crew, crew
+from tests.running.test_rescues import Workers, workers
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 
@@ -51,7 +51,7 @@ def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
     """Nothing in the mirrored part tells of it: the next tick, which looks at everything, is a minute away."""
 
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
+        them = workers(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
         await them.hire("a")
         await here.until(5.5)
         await them.hire("b")
@@ -77,15 +77,15 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
         return await commit.write(member, ops, what)
 
     async def scene(here: SimulatedJobs) -> None:
-        crew = Crew(here, settings, 20, here.faults)
-        people = {name: await crew.hire(name) for name in "abcde"}
+        workers = Workers(here, settings, 20, here.faults)
+        people = {name: await workers.hire(name) for name in "abcde"}
         for second in (61, 72):
             await here.until(second)
-            here.faults.crash(people[crew.runs[-1][1]])
+            here.faults.crash(people[workers.runs[-1][1]])
         await here.until(81)
         assert (await here.record(0)).outcome == "given up"
         await here.until(181)
-        assert [(at, source) for at, _, _, source in crew.runs[2:]] == [(120, "CRON"), (180, "CRON")]
+        assert [(at, source) for at, _, _, source in workers.runs[2:]] == [(120, "CRON"), (180, "CRON")]
 
     settings: dict[str, object] = {"cron": "0 * * * * ?", "failover": True, "sharding_total_count": 1, "max_rescues": 1}
     monkeypatch.setattr(coordinator, "write", refusing)

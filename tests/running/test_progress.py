@@ -12,7 +12,7 @@ from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
 from aioelasticjob.events import Began, Ended, Refused
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
-from tests.running.test_rescues import crew
+from tests.running.test_rescues import workers_of
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 
@@ -250,7 +250,7 @@ def test_a_listener_that_fails_before_the_run_fails_the_run() -> None:
 
 def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_twice() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=1, cron="0/5 * * * * ?", sharding_total_count=6)
+        them = workers_of(here, work=1, cron="0/5 * * * * ?", sharding_total_count=6)
         people = {name: await them.hire(name) for name in "abc"}
         await here.until(9.7)
         for name in "abc" * 2:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Crew:
+class Workers:
     """Instances of one job, each a process on a host of its own."""
 
     here: SimulatedJobs
@@ -65,13 +65,13 @@ class Crew:
         return [(at, name, item) for at, name, item, source in self.runs if source == "FAILOVER"]
 
 
-def crew(here: SimulatedJobs, *, work: float = 8, **settings: object) -> Crew:
-    return Crew(here, {"cron": "0/30 * * * * ?", "failover": True, **settings}, work, here.faults)
+def workers_of(here: SimulatedJobs, *, work: float = 8, **settings: object) -> Workers:
+    return Workers(here, {"cron": "0/30 * * * * ?", "failover": True, **settings}, work, here.faults)
 
 
 def test_every_orphan_is_rescued_by_the_others_side_by_side() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, sharding_total_count=6)
+        them = workers_of(here, sharding_total_count=6)
         victim, *_ = [await them.hire(name) for name in "abc"]
         await here.until(32)
         lost = {item for _, name, item, _ in them.runs if name == "a"}
@@ -91,7 +91,7 @@ def test_every_orphan_is_rescued_by_the_others_side_by_side() -> None:
 
 def test_a_rescuer_that_dies_is_itself_replaced() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
+        them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
         people = {name: await them.hire(name) for name in "abc"}
         await here.until(62)
         (owner,) = {name for _, name, _, _ in them.runs}
@@ -109,7 +109,7 @@ def test_a_rescuer_that_dies_is_itself_replaced() -> None:
 
 def test_when_everybody_is_busy_orphans_wait_until_somebody_is_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=20, sharding_total_count=4, cron="0 * * * * ?")
+        them = workers_of(here, work=20, sharding_total_count=4, cron="0 * * * * ?")
         people = {name: await them.hire(name) for name in "ab"}
         await here.until(61)
         them.faults.crash(people["a"])
@@ -124,7 +124,7 @@ def test_when_everybody_is_busy_orphans_wait_until_somebody_is_not() -> None:
 
 def test_the_owner_returns_while_its_item_is_being_rescued() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=25, sharding_total_count=1, cron="0/20 * * * * ?", sharding_strategy="sticky")
+        them = workers_of(here, work=25, sharding_total_count=1, cron="0/20 * * * * ?", sharding_strategy="sticky")
         people = {name: await them.hire(name) for name in "ab"}
         await here.until(21)
         (owner,) = {name for _, name, _, _ in them.runs}
@@ -143,7 +143,7 @@ def test_the_owner_returns_while_its_item_is_being_rescued() -> None:
 @pytest.mark.parametrize("how", ["leader", "other"])
 def test_it_does_not_matter_whether_the_leader_died(how: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, sharding_total_count=3)
+        them = workers_of(here, sharding_total_count=3)
         people = {name: await them.hire(name) for name in "abc"}
         await here.until(31)
         leader = (await here.observer.get(LAYOUT.host)).data.decode().partition("@")[0]
@@ -161,7 +161,7 @@ def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_o
     cron: str, work: float, moment: float
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=work, sharding_total_count=2, cron=cron)
+        them = workers_of(here, work=work, sharding_total_count=2, cron=cron)
         people = {name: await them.hire(name) for name in "ab"}
         await here.until(moment)
         lost = [item for _, name, item, _ in them.runs if name == "a"][-1]
@@ -177,7 +177,7 @@ def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_o
 
 def test_a_graceful_leaver_hands_over_what_it_could_not_finish() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=20, sharding_total_count=2, shutdown_timeout=2)
+        them = workers_of(here, work=20, sharding_total_count=2, shutdown_timeout=2)
         people = {name: await them.hire(name) for name in "ab"}
         await here.until(31)
         people["a"].terminate()
@@ -189,7 +189,7 @@ def test_a_graceful_leaver_hands_over_what_it_could_not_finish() -> None:
 
 def test_without_failover_an_orphan_waits_for_its_next_moment() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, sharding_total_count=2, failover=False)
+        them = workers_of(here, sharding_total_count=2, failover=False)
         people = {name: await them.hire(name) for name in "ab"}
         await here.until(31)
         them.faults.crash(people["a"])
@@ -203,7 +203,7 @@ def test_without_failover_an_orphan_waits_for_its_next_moment() -> None:
 
 def test_marks_are_cleared_when_failover_is_switched_off_and_when_the_item_goes() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=25, sharding_total_count=3, cron="0 * * * * ?")
+        them = workers_of(here, work=25, sharding_total_count=3, cron="0 * * * * ?")
         await them.hire("a")
         await here.until(61)
         for item in (1, 2):
@@ -222,7 +222,7 @@ def test_marks_are_cleared_when_failover_is_switched_off_and_when_the_item_goes(
 
 def test_an_orphans_mark_by_mistake_is_removed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=1, sharding_total_count=1)
+        them = workers_of(here, work=1, sharding_total_count=1)
         await them.hire("a")
         await here.until(35)
         await here.write(Create(LAYOUT.item(0).orphan))
@@ -235,7 +235,7 @@ def test_an_orphans_mark_by_mistake_is_removed() -> None:
 
 def test_a_disabled_item_is_not_rescued_until_it_is_enabled() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
+        them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
         people = {name: await them.hire(name) for name in "ab"}
         await here.until(61)
         (owner,) = {name for _, name, _, _ in them.runs}

@@ -1,4 +1,4 @@
-"""What is noted of a job's flights: counts, events, and failures for its error handler."""
+"""What is noted of a job's executions: counts, events, and failures for its error handler."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def claim(*items: int, source: FireSource = FireSource.CRON) -> Claim:
     return Claim(Fire(60_000, source), ME, 1, dict.fromkeys(items, 1), seen, {})
 
 
-def flight(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.CRON) -> Execution:
-    """Return a flight of three items, of which the first have ended so."""
-    flown = claim(0, 1, 2, source=source)
+def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.CRON) -> Execution:
+    """Return a execution_of of three items, of which the first have ended so."""
+    execution = claim(0, 1, 2, source=source)
     job, ended = job or Job.declare(CONFIG, lambda context: None), dict(enumerate(outcomes))
-    return Execution(job, CONFIG, flown, SavedOffsets(), Executors(), lambda *_: None, outcomes=ended)
+    return Execution(job, CONFIG, execution, SavedOffsets(), Executors(), lambda *_: None, outcomes=ended)
 
 
-def test_a_flight_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
-    books, flown = Books(), flight(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
-    books.stats.began(flown, catch_up=False)
+def test_an_execution_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
+    books, execution = Books(), execution_of(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
+    books.stats.began(execution, catch_up=False)
     during = books.stats.under_way
-    books.stats.ended(flown, 3.0)
-    assert (during, books.stats.under_way) == (flown.claim, None)
+    books.stats.ended(execution, 3.0)
+    assert (during, books.stats.under_way) == (execution.claim, None)
     counts = books.events.counts["job"]
     assert counts.fires == {FireSource.CRON: 1}
     assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}
@@ -75,14 +75,14 @@ def test_a_flight_is_under_way_from_its_moment_to_its_end_and_each_item_counts_b
 
 def test_a_dataflow_counts_its_records_itself() -> None:
     books = Books()
-    books.stats.ended(flight(*EVERY, job=DataflowRun(dataflow(), three, ignore)._job), 3.0)
+    books.stats.ended(execution_of(*EVERY, job=DataflowRun(dataflow(), three, ignore)._job), 3.0)
     assert books.stats.run_counts == RunCounts()
     assert books.events.counts["job"].runs == dict.fromkeys(EVERY, 1)
 
 
 def test_a_moment_that_nobody_was_up_for_is_reported_as_caught_up() -> None:
     books = Books()
-    books.stats.began(flight(source=FireSource.MISFIRE), catch_up=True)
+    books.stats.began(execution_of(source=FireSource.MISFIRE), catch_up=True)
     assert books.published == [CaughtUp("job", ME, 60_000, (0, 1, 2))]
     assert books.events.counts["job"].caught_up == 1
 

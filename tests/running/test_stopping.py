@@ -132,9 +132,9 @@ async def test_what_a_dead_instance_held_is_not_given_to_one_that_leaves(virtual
         ran.append((context.item, round(context.fire_time.timestamp() - START)))
         await anyio.sleep(60 if ran[-1] == (0, 10) else 0)
 
-    crew = [await virtual_cluster.start(app) for _ in range(3)]
+    workers = [await virtual_cluster.start(app) for _ in range(3)]
     await virtual_cluster.settled("till")
-    held = {item: one for one in crew for item in await one.holds()}
+    held = {item: one for one in workers for item in await one.holds()}
     await anyio.sleep(12 - VirtualClock().now() + START)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(held[0].stop)

@@ -34,7 +34,7 @@ from aioelasticjob.jobs.kinds import Options as KindOptions
 from aioelasticjob.testing import VirtualCluster, run, simulated
 from tests.error_handlers.failures import delivered_by
 from tests.running.dataflow_runs import DataflowRun, dataflow, run_dataflow
-from tests.running.test_execution import flight
+from tests.running.test_execution import execution_of
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 Raise = Callable[[], None]
@@ -472,10 +472,10 @@ def test_an_engine_that_fails_has_failed_its_items(error: str) -> None:
         from aioelasticjob.running.execution import execute
 
         config = JobConfig.build(job_name="job", sharding_total_count=2)
-        flown = flight(config, lambda _: None, 0, 1)
-        flown.job = Job(config, nothing, False, engine=Bad())
-        await execute(flown)
-        return flown.outcomes
+        execution = execution_of(config, lambda _: None, 0, 1)
+        execution.job = Job(config, nothing, False, engine=Bad())
+        await execute(execution)
+        return execution.outcomes
 
     assert run(main) == {0: Outcome.COMPLETED, 1: Outcome.FAILED}
 

@@ -133,7 +133,7 @@ def forget_orphans() -> AbstractContextManager[object]:
     return mock.patch.object(StateDriver, "_in_rescue", return_value=frozenset())
 
 
-def mourn_on_ticks_only() -> AbstractContextManager[object]:
+def mark_on_ticks_only() -> AbstractContextManager[object]:
     """Look for orphans on ticks only."""
 
     def never(_rest: Pacing, member: Member, view: JobView, tick: bool) -> bool:
@@ -157,8 +157,8 @@ def hear_no_orphans() -> AbstractContextManager[object]:
     """Take no orphan but after a wait."""
     original: Any = Rescues.answer
 
-    async def answer(self: Rescues, view: JobView, fly: RunClaimed) -> bool:
-        return bool(int(get_running_loop().time()) % 8 == 0 and await original(self, view, fly))
+    async def answer(self: Rescues, view: JobView, run_claimed: RunClaimed) -> bool:
+        return bool(int(get_running_loop().time()) % 8 == 0 and await original(self, view, run_claimed))
 
     return mock.patch.object(Rescues, "answer", answer)
 
@@ -181,13 +181,13 @@ def trigger_twice() -> AbstractContextManager[object]:
     """Run twice what was asked for once."""
     original: Any = JobScheduler._run_claimed
 
-    async def fly(self: JobScheduler, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
+    async def run_claimed(self: JobScheduler, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         ran = bool(await original(self, view, fire, items))
         if fire.source is FireSource.TRIGGER:
             await original(self, view, Fire(self._state.now(), fire.source), items)
         return ran
 
-    return mock.patch.object(JobScheduler, "_run_claimed", fly)
+    return mock.patch.object(JobScheduler, "_run_claimed", run_claimed)
 
 
 def run_what_is_switched_off() -> AbstractContextManager[object]:
@@ -219,9 +219,9 @@ def ignore_timeouts() -> AbstractContextManager[object]:
     """Let handlers take as long as they like."""
     original: Any = execution._run_handler
 
-    async def run(flight: Execution, context: Context) -> Outcome:
-        flight.config = flight.config.model_copy(update={"timeout": None})
-        outcome: Outcome = await original(flight, context)
+    async def run(execution: Execution, context: Context) -> Outcome:
+        execution.config = execution.config.model_copy(update={"timeout": None})
+        outcome: Outcome = await original(execution, context)
         return outcome
 
     return mock.patch.object(execution, "_run_handler", run)

@@ -37,7 +37,7 @@ from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.world import World
 
-_margin, _assign, _mourn, _to_transactions = (
+_margin, _assign, _mark_orphan, _to_transactions = (
     lease.margin,
     effects._assign,
     effects._mark_orphan,
@@ -49,8 +49,8 @@ def leave_unsettled() -> AbstractContextManager[object]:
     """Let whoever leaves drop what it runs."""
     original: Any = JobScheduler._settle
 
-    async def settle(self: JobScheduler, flight: Execution) -> bool:
-        return True if self.left else bool(await original(self, flight))
+    async def settle(self: JobScheduler, execution: Execution) -> bool:
+        return True if self.left else bool(await original(self, execution))
 
     return mock.patch.object(JobScheduler, "_settle", settle)
 
@@ -152,10 +152,10 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
-    async def take(self: Rescues, view: JobView, item: int, fly: RunClaimed) -> bool:
+    async def take(self: Rescues, view: JobView, item: int, run_claimed: RunClaimed) -> bool:
         await self._state.cache.learn([item])
         record = self._state.cache.record(item)
-        taken = await fly(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
+        taken = await run_claimed(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
         if item not in self._state.held:
             self._state.cache.forget([item])
         return taken
@@ -167,16 +167,16 @@ def rescue_twice() -> AbstractContextManager[object]:
     """Call a rescue's handlers twice."""
     original: Any = execution._call
 
-    async def call(flight: Execution, context: Context) -> None:
-        await original(flight, context)
-        if flight.claim.fire.source is FireSource.FAILOVER:
-            await original(flight, context)
+    async def call(execution: Execution, context: Context) -> None:
+        await original(execution, context)
+        if execution.claim.fire.source is FireSource.FAILOVER:
+            await original(execution, context)
 
     return mock.patch.object(execution, "_call", call)
 
 
 @contextmanager
-def mourn_what_runs() -> Any:
+def mark_what_runs() -> Any:
     """Put up for rescue whatever has no end, without looking whether it runs."""
     original: Any = coordinator._cut_off
 
@@ -184,11 +184,11 @@ def mourn_what_runs() -> Any:
         with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
             return dict(await original(member, view, *rest))
 
-    def mourning(view: JobView, lost: MarkOrphan) -> Transaction:
+    def mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
-        return [op for op in _mourn(view, lost) if op.path != running]
+        return [op for op in _mark_orphan(view, lost) if op.path != running]
 
-    with mock.patch.object(effects, "_mark_orphan", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
+    with mock.patch.object(effects, "_mark_orphan", mark_orphan), mock.patch.object(coordinator, "_cut_off", cut_off):
         yield
 
 
@@ -201,14 +201,14 @@ def _without_locks(read: Callable[..., Any]) -> Callable[..., Any]:
     return get_many
 
 
-def mourn_unversioned() -> AbstractContextManager[object]:
+def mark_unversioned() -> AbstractContextManager[object]:
     """Put up for rescue what had no end when it was looked up, though it may have one by now."""
 
-    def mourning(view: JobView, lost: MarkOrphan) -> Transaction:
+    def mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
         record = view.layout.item(lost.item).execution
-        return [Check(record) if op.path == record else op for op in _mourn(view, lost)]
+        return [Check(record) if op.path == record else op for op in _mark_orphan(view, lost)]
 
-    return mock.patch.object(effects, "_mark_orphan", mourning)
+    return mock.patch.object(effects, "_mark_orphan", mark_orphan)
 
 
 def lease_without_margin() -> AbstractContextManager[object]:

@@ -101,7 +101,7 @@ PLANTED = (
     Planted(defects.save_unfenced, "fenced checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.forget_orphans, "orphans are rescued", "crash,pause", failover=True, seeds=3),
-    Planted(defects.mourn_on_ticks_only, "orphans are found", "crash,reset", failover=True),
+    Planted(defects.mark_on_ticks_only, "orphans are found", "crash,reset", failover=True),
     Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True, seeds=2),
     Planted(defects.bury_the_cut_off, "cut off untold", "crash,pause"),
     Planted(defects.require_on_ticks_only, "assigned soon", "crash,leave,reconfigure"),
@@ -124,7 +124,7 @@ PLANTED = (
     Planted(omissions.lead_unfenced, "leaders assign", "coup", in_parts),
     Planted(omissions.settle_without_hand_over, "handed over", "leave,dismiss", dragging, failover=True),
     Planted(omissions.rescue_twice, "one rescue", "crash,pause", failover=True),
-    Planted(omissions.mourn_what_runs, "only orphans wait", "crash,leave", dragging, failover=True),
+    Planted(omissions.mark_what_runs, "only orphans wait", "crash,leave", dragging, failover=True),
     Planted(omissions.lease_without_margin, "lease", "drop", dragging),
     Planted(omissions.lease_too_late, "lease", "drop", dragging, seeds=3),
     Planted(omissions.epoch_not_raised, "epochs rise", "coup"),
@@ -192,7 +192,7 @@ BEHIND = (
         bare,
         seeds=12,
     ),
-    Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare, seeds=18),
+    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=18),
     Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=6),
 )
 

@@ -61,7 +61,7 @@ def test_rules_and_claims_keep_their_promises(first: int) -> None:
         survives(seed)
 
 
-def test_an_orphan_beyond_the_count_is_not_mourned_and_forgotten_for_ever() -> None:
+def test_an_orphan_beyond_the_count_is_not_marked_and_forgotten_for_ever() -> None:
     survives(15278)  # all servers were closed, so the item stayed assigned and could not be pruned
 
 
@@ -157,8 +157,8 @@ def test_one_that_removes_a_newer_mark_is_not_excused_whatever_else_was_done_by_
 
 # What is broken on purpose.
 
-_claiming, _entitled, _assign, _mourn = claims._claiming, claims._entitled, effects._assign, effects._mark_orphan
-_settle, _settle_flight = Claims.settle, JobScheduler._settle
+_claiming, _entitled, _assign, _mark_orphan = claims._claiming, claims._entitled, effects._assign, effects._mark_orphan
+_settle, _settle_execution = Claims.settle, JobScheduler._settle
 
 
 def lead_without_epoch() -> AbstractContextManager[object]:
@@ -235,14 +235,14 @@ def settle_in_any_session() -> AbstractContextManager[object]:
 def leave_without_settling() -> AbstractContextManager[object]:
     """Let whoever is asked to leave drop what he runs."""
 
-    async def settle(self: JobScheduler, flight: Execution) -> bool:
-        return True if self.left else await _settle_flight(self, flight)
+    async def settle(self: JobScheduler, execution: Execution) -> bool:
+        return True if self.left else await _settle_execution(self, execution)
 
     return mock.patch.object(JobScheduler, "_settle", settle)
 
 
 @contextmanager
-def mourn_the_living() -> Iterator[None]:
+def mark_the_living() -> Iterator[None]:
     """Put items up for rescue that were begun and are not completed, though they run.
 
     That they do is asked twice, when they are looked up and in the transaction; either alone is enough as long as no
@@ -255,11 +255,11 @@ def mourn_the_living() -> Iterator[None]:
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
         return {item: node.stat.version for item, (node, record) in found.items() if record and not record.completed}
 
-    def mourning(view: JobView, lost: effects.MarkOrphan) -> Transaction:
+    def mark_orphan(view: JobView, lost: effects.MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
-        return [op for op in _mourn(view, lost) if op.path != running]
+        return [op for op in _mark_orphan(view, lost) if op.path != running]
 
-    with mock.patch.object(effects, "_mark_orphan", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
+    with mock.patch.object(effects, "_mark_orphan", mark_orphan), mock.patch.object(coordinator, "_cut_off", cut_off):
         yield
 
 
@@ -308,7 +308,7 @@ def prune_blindly() -> AbstractContextManager[object]:
         (no_incarnation, {"claims are of their session", "instances are of their session"}),
         (settle_in_any_session, {"records are their runner's"}),
         (leave_without_settling, {"a graceful stop is no crash"}),
-        (mourn_the_living, {"only the dead are mourned"}),
+        (mark_the_living, {"only orphans are marked"}),
         (assign_whatever_is_asked, {"assignments answer the newest question"}),
         (rescue_beside_the_mark, {"a rescue takes the mark"}),
         (prune_blindly, {"nothing that runs is pruned"}),

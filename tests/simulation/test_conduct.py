@@ -218,13 +218,13 @@ def test_an_assignment_is_not_left_to_a_tick() -> None:
 
 DEATH = [claimed(12, B, session=2, slot=int(T + 10) * 1000, begun=7, completed=False)]
 DEATH += [written(20, 2, gone(f"instances/{B}"), gone("execution/0/running"), ending=True)]
-MOURNED = made("leader/failover/items/0")
+ORPHAN_MARK = made("leader/failover/items/0")
 RESCUE = claimed(21, A, 2, slot=int(T + 10) * 1000, begun=9, completed=False, source="FAILOVER")
 
 
 def test_an_orphan_is_not_left_to_a_tick() -> None:
     assert broken(orphans.orphans_are_found, history_of(*DEATH, failover=True))
-    assert not broken(orphans.orphans_are_found, history_of(*DEATH, written(20.1, 1, MOURNED), failover=True))
+    assert not broken(orphans.orphans_are_found, history_of(*DEATH, written(20.1, 1, ORPHAN_MARK), failover=True))
     assert not broken(orphans.orphans_are_found, history_of(*DEATH))
     assert not broken(
         orphans.orphans_are_found, history_of(Fault(T + 19, "drop", ("10.0.1.1",)), *DEATH, failover=True)
@@ -233,11 +233,11 @@ def test_an_orphan_is_not_left_to_a_tick() -> None:
 
 @pytest.mark.parametrize("excuse", [begun(3, 20), Fault(T + 19, "pause", ("10.0.1.1",)), written(16, 9, made(FLAG))])
 def test_an_orphan_does_not_wait_for_who_is_idle(excuse: Entry) -> None:
-    mourned = [*DEATH, written(20.1, 1, MOURNED)]
+    marked = [*DEATH, written(20.1, 1, ORPHAN_MARK)]
     taken = replace(RESCUE, changes=(*RESCUE.changes, Change("/job/leader/failover/items/0", None)))
-    assert broken(orphans.orphans_are_taken, history_of(*mourned, failover=True))
-    assert not broken(orphans.orphans_are_taken, history_of(*mourned, taken, failover=True))
-    assert not broken(orphans.orphans_are_taken, history_of(excuse, *mourned, failover=True))
+    assert broken(orphans.orphans_are_taken, history_of(*marked, failover=True))
+    assert not broken(orphans.orphans_are_taken, history_of(*marked, taken, failover=True))
+    assert not broken(orphans.orphans_are_taken, history_of(excuse, *marked, failover=True))
 
 
 def test_the_next_run_of_an_orphan_is_its_rescue() -> None:

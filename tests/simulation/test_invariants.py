@@ -529,7 +529,7 @@ def test_a_settled_cluster_is_converged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
         (made("leader/sharding/necessary"), "still there"),
         (made("leader/sharding/processing"), "still there"),
@@ -546,9 +546,9 @@ def test_a_settled_cluster_is_converged() -> None:
         (made("instances/10.0.1.1@-@1-c", '{"ip": "10.0.1.1"}'), "instances at"),
     ],
 )
-def test_convergence_notices_what_is_left(change: Change, complaint: str) -> None:
+def test_convergence_notices_what_is_left(change: Change, message: str) -> None:
     found = broken(invariants.converged, [*UP, *calm(written(30, 9, change))])
-    assert any(complaint in text for text in found), found
+    assert any(message in text for text in found), found
 
 
 def test_a_mark_of_missed_moments_stays_while_its_holder_runs_nothing_for_its_clock() -> None:

@@ -37,11 +37,11 @@ class RuleInput:
         return self.me in self.view.instances
 
     @property
-    def holds_seat(self) -> bool:
+    def is_named_leader(self) -> bool:
         """Whether the registry names this instance as the leader."""
         return self.view.leader == self.me and self.present
 
     @property
     def leading(self) -> bool:
         """Whether this instance leads: the registry names it, and it knows all features that the job requires."""
-        return self.holds_seat and self.me not in self.view.lacking
+        return self.is_named_leader and self.me not in self.view.lacking

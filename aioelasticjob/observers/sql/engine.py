@@ -17,18 +17,18 @@ RECYCLE_AFTER = 1800
 
 def engine_for(settings: EventStoreSettings) -> AsyncEngine:
     """Return the engine; it connects when it is first used."""
-    url, patience = database(settings.url), settings.write_timeout
+    url, timeout = database(settings.url), settings.write_timeout
     match url.get_backend_name():
         case "sqlite":
             from aioelasticjob.observers.sql.sqlite import sqlite_engine
 
-            return sqlite_engine(url, patience)
+            return sqlite_engine(url, timeout)
         case "postgresql":
-            options: dict[str, Any] = {"timeout": patience}
+            options: dict[str, Any] = {"timeout": timeout}
             ways: dict[str, Any] = {}
         case _:
             zone = "SET time_zone = '+00:00'"
-            options = {"connect_timeout": max(1, int(patience)), "init_command": zone, "charset": "utf8mb4"}
+            options = {"connect_timeout": max(1, int(timeout)), "init_command": zone, "charset": "utf8mb4"}
             # a process that has waited for another one's upgrade has to see its result
             ways = {"isolation_level": "READ COMMITTED"}
     return create_async_engine(

@@ -140,7 +140,7 @@ class Writer:
                 if isinstance(error, EventStoreUnreachable) and error.refused:
                     await self._write_in_parts(batch)
                     return
-                self._complain(error)
+                self._report_error(error)
             else:
                 self._count(batch)
                 return
@@ -171,7 +171,7 @@ class Writer:
     def _drop(self, batch: Batch) -> None:
         self._counts.dropped += batch.events
 
-    def _complain(self, error: Exception) -> None:
+    def _report_error(self, error: Exception) -> None:
         """Log once for each reason that nothing can be written, not at every attempt."""
         trouble = str(error) if isinstance(error, ElasticJobError) else f"{type(error).__name__}: {error}"
         if not self._counts.trouble:

@@ -154,7 +154,7 @@ class Judge:
         if changed and not (owns or unused or given_up):
             yield "records are their runner's", "it wrote the record without holding the item"
         if was[paths.orphan] is None and paths.orphan in now:
-            yield from self._judge_mourning(session, paths, was)
+            yield from self._judge_mark(session, paths, was)
         if paths.orphan in now and paths.failover in now:
             yield "a rescue takes the mark", "the item waits for a rescuer and has one"
         if paths.sharding not in now and (runner is not None or ran is not None):
@@ -182,22 +182,20 @@ class Judge:
         if view is not None and view.config.failover and last.begun and not last.completed:
             yield "every orphan is rescued", f"its run of {last.slot} was cut off and forgotten"
 
-    def _judge_mourning(
-        self, session: int, paths: ItemPaths, was: Mapping[str, Node | None]
-    ) -> Iterator[tuple[str, str]]:
+    def _judge_mark(self, session: int, paths: ItemPaths, was: Mapping[str, Node | None]) -> Iterator[tuple[str, str]]:
         ran, record = was[paths.running], _record(self.registry.nodes.get(paths.execution))
         if record.completed:
-            yield "only the dead are mourned", "its run is completed"
+            yield "only orphans are marked", "its run is completed"
         if ran is not None and ran.stat.ephemeral_owner == session:
             if self._ended.get(int(paths.sharding.rpartition("/")[2])) == ran.stat.czxid:
                 yield "a graceful stop is no crash", "its handler had ended, and it was handed over"
             return
         if ran is not None:
-            yield "only the dead are mourned", "it runs"
+            yield "only orphans are marked", "it runs"
         if session != self._leader:
-            yield "a deposed leader writes nothing", "it was mourned"
+            yield "a deposed leader writes nothing", "an orphan was marked"
         if record.instance in self._graceful and not record.outcome:
-            yield "a graceful stop is no crash", f"{record.instance} left and was mourned"
+            yield "a graceful stop is no crash", f"{record.instance} left and was marked"
 
     def _judge_assignment(self, mark: Node | None) -> None:
         """An assignment that removes the mark answers the job as it was at some time since the mark was last made.

@@ -22,22 +22,22 @@ V = TypeVar("V")
 
 def assigned_soon(facts: Facts) -> Iterator[Violation]:
     """An assignment that is due is written once membership has rested, by a leader whom nothing keeps from it."""
-    boards = {name: _Board(name) for name in facts.jobs}
+    states = {name: _State(name) for name in facts.jobs}
     for written in of_kind(facts.entries, Written):
-        for name, board in boards.items():
+        for name, state in states.items():
             changes = [change for change in written.changes if change.path.startswith((f"/{name}/", f"{SWITCHES}/"))]
             if changes:
-                yield from _judged(board, facts, written.at)
-                board.take(changes, written.at)
-    for board in boards.values():
-        yield from _judged(board, facts, facts.end)
+                yield from _judged(state, facts, written.at)
+                state.take(changes, written.at)
+    for state in states.values():
+        yield from _judged(state, facts, facts.end)
 
 
 RULES = (assigned_soon,)
 
 
 @dataclass(slots=True)
-class _Board:
+class _State:
     """Who is there and who holds what, as the registry has it while a history is gone through."""
 
     job: str
@@ -103,18 +103,18 @@ class _Board:
         return bool(self.marks) or find(self.config.sharding_strategy)(given) != self.assigned
 
 
-def _judged(board: _Board, facts: Facts, now: float) -> Iterator[Violation]:
+def _judged(state: _State, facts: Facts, now: float) -> Iterator[Violation]:
     """Yield an assignment that is overdue, once."""
-    quiet = board.config.sharding_quiet if board.config else 0.0
-    late = board.due + quiet + PROMPT
-    if board.reported or now <= late:
+    quiet = state.config.sharding_quiet if state.config else 0.0
+    late = state.due + quiet + PROMPT
+    if state.reported or now <= late:
         return
-    board.reported = True
-    who = board.deciding()
+    state.reported = True
+    who = state.deciding()
     if who and all(
-        facts.undisturbed(one.ip, board.due - RESENT, late, but="flag") and facts.alive(one.id, late) for one in who
+        facts.undisturbed(one.ip, state.due - RESENT, late, but="flag") and facts.alive(one.id, late) for one in who
     ):
-        yield Violation("assigned soon", late, f"{board.job}: an assignment is due since {board.due:.3f}")
+        yield Violation("assigned soon", late, f"{state.job}: an assignment is due since {state.due:.3f}")
 
 
 def _put(known: dict[K, V], key: K, value: V | None) -> None:
