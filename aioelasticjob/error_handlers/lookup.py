@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
@@ -11,8 +10,8 @@ from typing import cast
 from aioelasticjob.error_handlers import alerts
 from aioelasticjob.error_handlers.failure import ErrorHandler, Options, escalate, ignore, to_log
 from aioelasticjob.error_handlers.options import AlertOptions, DingTalk, Email, Robot, Webhook, parse
-from aioelasticjob.errors import InvalidSetting, error_text
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.plugins import load
 
 _BUILT_IN: Mapping[str, ErrorHandler] = {
     "log": to_log,
@@ -35,15 +34,7 @@ def find(name: str) -> ErrorHandler:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    if name not in _others():
-        near = get_close_matches(name, known := sorted({*_BUILT_IN, *_others()}), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidSetting("error_handler", name, f"must be one of {', '.join(known)}{hint}")
-    try:
-        with UserCode("it"):
-            found = _others()[name].load()
-    except Exception as error:  # the package's own code runs here: whatever it raises becomes one clear line
-        raise InvalidSetting("error_handler", name, f"cannot be loaded: {error_text(error)}") from error
+    found = load("error_handler", name, _others().get(name), sorted({*_BUILT_IN, *_others()}))
     if not callable(found):
         raise InvalidSetting("error_handler", name, f"its entry point leads to a {type(found).__name__}, no function")
     return cast(ErrorHandler, found)

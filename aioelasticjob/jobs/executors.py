@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeAlias, cast
 
-from aioelasticjob.errors import InvalidSetting, error_text
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.plugins import load
 
 BUILT_IN = ("thread", "process")
 """The executors that every application has."""
@@ -44,15 +43,7 @@ def find(name: str) -> MakeExecutor:
     Raises:
         InvalidSetting: there is none, or its package cannot be used.
     """
-    if name not in _others():
-        near = get_close_matches(name, known := names(), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidSetting("executor", name, f"must be one of {', '.join(known)}{hint}")
-    try:
-        with UserCode("it"):
-            found = _others()[name].load()
-    except Exception as error:  # the package's own code runs here: whatever it raises becomes one clear line
-        raise InvalidSetting("executor", name, f"cannot be loaded: {error_text(error)}") from error
+    found = load("executor", name, _others().get(name), names())
     if not callable(found):
         raise InvalidSetting("executor", name, f"its entry point leads to a {type(found).__name__}, not to a function")
     return cast(MakeExecutor, found)

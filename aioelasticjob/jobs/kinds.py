@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -21,6 +20,7 @@ from aioelasticjob.credentials import Secret, hide_all, hide_in_json
 from aioelasticjob.errors import InvalidSetting, error_text
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.plugins import load
 from aioelasticjob.setting_errors import mistakes, unknown_setting
 from aioelasticjob.user_code import UserCode
 
@@ -124,15 +124,7 @@ def find(name: str) -> Kind[Any]:
         found: object = import_module(_BUILT_IN[wanted]).KIND
     else:
         points = {point.name.lower(): point for point in entry_points(group="aioelasticjob.kinds")}
-        if wanted not in points:
-            near = get_close_matches(wanted, known := names(), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InvalidSetting("kind", name, f"must be one of {', '.join(known)}{hint}")
-        try:
-            with UserCode("it"):
-                found = points[wanted].load()
-        except Exception as error:  # the package's own code runs here: whatever it raises becomes one clear line
-            raise InvalidSetting("kind", name, f"cannot be loaded: {error_text(error)}") from error
+        found = load("kind", name, points.get(wanted), names())
     if not isinstance(found, Kind):
         raise InvalidSetting("kind", name, f"its entry point leads to a {type(found).__name__}, not to a Kind")
     return found
