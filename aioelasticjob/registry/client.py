@@ -36,8 +36,8 @@ class Client:
     def compare_clocks(self, host: float) -> tuple[float, float, float, Outages]:
         """Return the lease's clock, the host's less the registry's, the registry's gap, and the last outages.
 
-        The gap is how long ago the last but one answer told the registry's time: if its clock jumped, it was since
-        then.  ``host`` is what the host's clock shows now.  All are in seconds; 0 for what no answer has told yet.
+        The gap is how long ago the last answer but one gave the registry's time: if its clock jumped, it was since
+        then.  ``host`` is what the host's clock shows now.  All are in seconds; 0 for what no answer has given yet.
         Of each outage, oldest first, it is how long ago it began and ended; 0 if it goes on.  There is none before the
         first connection.
         """

@@ -194,7 +194,7 @@ class Session:
     def watching(self, roots: Sequence[str], watcher: Watcher, *, shallow: bool = False) -> Iterator[None]:
         """Tell ``watcher`` of all changes at and below ``roots`` while the block runs; the roots need not exist.
 
-        The watch precedes any read inside.  ``shallow``: below the roots, only children that come or go need be told.
+        The watch precedes any read inside.  ``shallow``: below the roots, only children that come or go are needed.
         """
         self.watch(roots, watcher, shallow=shallow)
         try:

@@ -38,7 +38,7 @@ def start(workers: Workers, *options: str) -> ChildProcess:
 
 
 def children(said: str) -> list[int]:
-    """Return the process ids of the workers that the demonstration has told of."""
+    """Return the process ids of the workers that the demonstration has printed."""
     return [int(pid) for pid in re.findall(r"started, process (\d+)", said)]
 
 

@@ -88,7 +88,7 @@ _messages: list[str] = []
 
 @pytest.fixture
 def nothing_goes_wrong_unseen() -> Iterator[None]:
-    """Scripts that fail and contents that the policy refuses are told on the browser's console."""
+    """Scripts that fail and contents that the policy refuses are shown on the browser's console."""
     _messages.clear()
     yield
     refused = re.compile(

@@ -1,4 +1,4 @@
-"""Who has acted is told only of the action that was noted, and what others write there harms nothing."""
+"""Who has acted is known only of the action that was noted, and what others write there harms nothing."""
 
 from __future__ import annotations
 

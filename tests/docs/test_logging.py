@@ -1,4 +1,4 @@
-"""Every log record has fields, and every field is told of."""
+"""Every log record has fields, and every field is documented."""
 
 from __future__ import annotations
 

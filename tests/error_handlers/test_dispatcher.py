@@ -24,7 +24,7 @@ from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
 class Desk:
-    """An error dispatcher in a virtual loop, and who was told of what, when."""
+    """An error dispatcher in a virtual loop, and which failures were handled, and when."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         delivered_by(patch, hanging=self.hang, quick=self.take, broken=self.fail)

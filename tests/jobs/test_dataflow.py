@@ -1,4 +1,4 @@
-"""Dataflows as they are declared: what makes no sense is told at once, and by name."""
+"""Dataflows as they are declared: what makes no sense is refused at once, and named."""
 
 from __future__ import annotations
 

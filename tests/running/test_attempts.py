@@ -1,4 +1,4 @@
-"""A run that fails is tried again under its lock: what its attempts see, what is told of them, and what ends them."""
+"""A run that fails is tried again under its lock: what its attempts see, what is reported, and what ends them."""
 
 from __future__ import annotations
 

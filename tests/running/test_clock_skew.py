@@ -64,7 +64,7 @@ class Setting:
         await operator.commit([write], incarnation=operator.incarnation)
 
     def reported(self) -> dict[int, list[str]]:
-        """Return why each scheduled second was told of as missed."""
+        """Return why each scheduled second was reported as missed."""
         reported: dict[int, list[str]] = {}
         for event in self.cluster.events:
             if isinstance(event, Misfired):
@@ -93,7 +93,7 @@ def test_what_a_clock_that_was_ahead_has_kept_from_running_is_reported_once(moni
     test()
 
 
-@pytest.mark.parametrize("killed", [6.5, 20], ids=["before it has told", "after it has told"])
+@pytest.mark.parametrize("killed", [6.5, 20], ids=["before it has reported", "after it has reported"])
 def test_whoever_takes_an_item_over_tells_what_its_last_holder_has_not(killed: float) -> None:
     @simulated
     async def test() -> None:
@@ -279,7 +279,7 @@ def test_moments_reported_while_the_clock_was_ahead_are_run_as_reruns_if_at_all(
     async def test() -> None:
         here = Setting(
             max_time_diff_seconds=3, sharding_total_count=2
-        )  # refused, what is to come is told of, not claimed
+        )  # refused, what is to come is reported, not claimed
         await here.open()
         await here.until(10.5)
         here.off = 50

@@ -1,4 +1,4 @@
-"""What is commanded is performed: records are read, and what was missed is told of."""
+"""What is commanded is performed: records are read, and what was missed is reported."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_what_is_provided_goes_along_into_a_process(tmp_path: Path) -> None:
     assert (tmp_path / "written").read_text().endswith(" provided\n")
 
 
-# Told before it runs
+# Refused before it runs
 
 
 async def asynchronous(context: object) -> None: ...

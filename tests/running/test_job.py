@@ -93,7 +93,7 @@ def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytes
 def test_a_life_that_begins_in_the_moment_in_which_its_session_ends_is_ended_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """That the session is over is told a first time while it begins, and again while it ends."""
+    """That the session is over is reported a first time while it begins, and again while it ends."""
     start, end, begun = Life._live, Life.end, list[str]()
 
     async def starts(self: Life, *args: Any) -> None:

@@ -43,7 +43,7 @@ def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_reporte
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(work=5, cron=EVERY_TWO, misfire=False)
         async with listening(here, app), app.running():
-            await here.until(7.5)  # it has run for 2 until 7, and told of 4 and 6
+            await here.until(7.5)  # it has run for 2 until 7, and has reported 4 and 6
             (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
             runner._releases.tasks.start_soon(_fails)
             await here.until(14.5)

@@ -190,7 +190,7 @@ def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_reporte
         await here.until(began + 7)
         await hire(here, "b", cron="0/2 * * * * ?")
         await here.until(began + 7.5)
-        here.faults.partition([REGISTRY], ["10.0.0.2"])  # it has told of what had passed, and tells of nothing more
+        here.faults.partition([REGISTRY], ["10.0.0.2"])  # it has reported what had passed, and reports nothing more
         await here.until(began + 11)
         stored = json.loads((await here.observer.get(LAYOUT.config)).data)
         await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "59 59 23 * * ?"}).encode(), -1))

@@ -36,7 +36,7 @@ class Inbox:
 
 
 class Books:
-    """The books of one job, and all that observers were told."""
+    """The books of one job, and all events that observers got."""
 
     def __init__(self) -> None:
         self.events, self.failures, self.published = Events(), Inbox(), list[JobEvent]()

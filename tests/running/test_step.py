@@ -136,7 +136,7 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
 
 
 def test_items_that_are_taken_back_one_by_one_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of a thousand items is told of by itself: to go through all of them each time would hold up the loop."""
+    """Each of a thousand items is reported by itself: to go through all of them each time would hold up the loop."""
     case, asked, owes = Case.of(items=200), list[int](), Item.owes
     state = case.state()
     case.see(state)

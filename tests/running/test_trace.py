@@ -1,4 +1,4 @@
-"""What observers are told of each run: every item that began ends, once, whatever comes between."""
+"""Which events observers get of each run: every item that began ends, once, whatever comes between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simul
 
 
 def of(here: SimulatedJobs, item: int) -> list[str]:
-    """Return what was told of an item, in order."""
+    """Return the events of an item, in order."""
     names = []
     for event in here.events:
         items = getattr(event, "items", (getattr(event, "item", -1),))
@@ -22,7 +22,7 @@ def of(here: SimulatedJobs, item: int) -> list[str]:
 
 
 def tasks(events: list[JobEvent]) -> dict[str, list[str]]:
-    """Return what was told under each run's name."""
+    """Return the names of the events by the run's name."""
     found: dict[str, list[str]] = defaultdict(list)
     for event in events:
         for task in event.task_ids if isinstance(event, Began) else [getattr(event, "task_id", "")]:

@@ -1,4 +1,4 @@
-"""What is owed and what is told of moments that came while nobody was up, or while the configuration was written."""
+"""What is owed and reported of moments that came while nobody was up, or while the configuration was written."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def ran_until(here: SimulatedJobs, second: float, name: str = "a", **setti
 
 
 def reported(here: SimulatedJobs, item: int = 0) -> list[SPAN]:
-    """First, last and number of the moments told of, in seconds after the start."""
+    """First, last and number of the moments reported, in seconds after the start."""
     start = here.start
     return [
         (round(one.first / 1000 - start), round(one.slot / 1000 - start), one.moments)

@@ -320,7 +320,7 @@ class JobFacts:
 
     @cached_property
     def reports(self) -> Mapping[tuple[int, int], list[Reported]]:
-        """Who has told of each moment (item, slot) that it passed without a run."""
+        """By moment (item, slot), the reports that it passed without a run."""
         found: dict[tuple[int, int], list[Reported]] = {}
         for report in of_kind(self.facts.entries, Reported):
             event = report.event

@@ -126,7 +126,7 @@ class AttemptOver:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A job told about itself."""
+    """A job reported an event."""
 
     at: float
     process: str

@@ -23,7 +23,7 @@ class BareRegistry:
         self.zxid = 0
         self.nodes: dict[str, Node] = {"/": self._node(b"", 0)}
         self.observers: list[Observer] = []
-        """Told of every transaction, the session that wrote it (0: by hand) and what was there before."""
+        """Called with every transaction, the session that wrote it (0: by hand) and what was there before."""
         self._before: dict[str, Node | None] = {}
 
     def tree(self) -> Tree:

@@ -100,7 +100,7 @@ def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
 
 
 def triggers_are_not_forgotten(facts: Facts) -> Iterator[Violation]:
-    """An item that could not be had when it was asked for by hand is run so before anything else runs it, or told of.
+    """An item that could not be had when it was asked for by hand is run so before anything else runs it, or reported.
 
     A run that failed before its handler was called is one, too.  It is still to be run as long as its instance lives;
     so whatever was broken meanwhile is no excuse.
@@ -158,7 +158,7 @@ def _is_refused(job: JobFacts, instance: str, at: float) -> bool:
 
 
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
-    """Return when triggered runs of an item were told of as failed, perhaps before their handler was called."""
+    """Return when triggered runs of an item were reported as failed, perhaps before their handler was called."""
     wanted = (job.name, instance, item, FireSource.TRIGGER, Outcome.FAILED)
     events = ((one.at, one.event) for one in of_kind(job.facts.entries, Reported))  # an event is dated by its host
     ends = ((at, event) for at, event in events if isinstance(event, Ended))

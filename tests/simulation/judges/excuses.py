@@ -91,7 +91,7 @@ def clocks(facts: Facts) -> Clocks:
 
 
 def failed_unheard(job: JobFacts) -> Mapping[tuple[int, int], list[Ended]]:
-    """Return the runs (item, slot) that were told of as failed, though their handlers may never have been called."""
+    """Return the runs (item, slot) that were reported as failed, though their handlers may never have been called."""
     found: dict[tuple[int, int], list[Ended]] = {}
     for entry in of_kind(job.facts.entries, Reported):
         event = entry.event
@@ -107,7 +107,7 @@ def owes_nothing(job: JobFacts, slot: int) -> bool:
 
 
 def may_be_repeated(facts: Facts, slot: int) -> bool:
-    """Say whether a moment came twice by the registry's clock, so that it may be run and also be told of."""
+    """Say whether a moment came twice by the registry's clock, so that it may be run and also be reported."""
     return any(start - SETTLED <= slot / 1000 <= end + SETTLED for start, end in clocks(facts).repeated)
 
 

@@ -82,7 +82,7 @@ def attempts_keep_their_limit(facts: Facts) -> Iterator[Violation]:
 
 
 def failed_attempts_are_reported(facts: Facts) -> Iterator[Violation]:
-    """An attempt that is followed by another one has failed, and its process has told so."""
+    """An attempt that is followed by another one has failed, and its process has reported that."""
     reported = {
         (one.process, one.event.job, item, one.event.slot, one.event.attempt)
         for one in of_kind(facts.entries, Reported)

@@ -23,7 +23,7 @@ FUZZ = 4.0
 ASTRAY = 2.0
 """Seconds by which the time that an instance goes by may differ from the true one, or from another instance's."""
 RECENT = 10.0
-"""Seconds of peace before a moment after which nothing that is told of it is owed to what was before."""
+"""Seconds of peace before a moment after which nothing that is reported of it is owed to what was before."""
 LAST = 8.0
 """Seconds at the end of a history whose moments may still be on their way."""
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -72,9 +72,9 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
 
 
 def reports_are_true(facts: Facts) -> Iterator[Violation]:
-    """What is told of as missed is told of once, and not run on time.
+    """What is reported as missed is reported once, and not run on time.
 
-    By one instance, whatever happens; in the whole cluster in peace, for who cannot be heard may be told of twice.
+    By one instance, whatever happens; in the whole cluster in peace, for an unreachable process may report again.
     """
     for name in facts.jobs:
         for (item, slot), reports in facts.job(name).reports.items():
@@ -91,7 +91,7 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
                     if peaceful
                     else [two for two in own[:number] if two.event.instance == one.event.instance]
                 )
-                for what, found in (("run on time", others), ("told of before", earlier)):
+                for what, found in (("run on time", others), ("reported before", earlier)):
                     if found:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 
