@@ -376,7 +376,7 @@ def _shut_down(loop: VirtualLoop) -> None:
         warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
         if loop.unwind_killed():
             del tasks[:]
-            gc.collect()  # now, while nobody hears what their last frames complain of
+            gc.collect()  # now, while nobody gets the warnings of their last frames
     for task in living:
         if task.process and task.process.paused:
             wake(loop, task.process)

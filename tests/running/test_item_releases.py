@@ -14,7 +14,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Op
 from tests.running.test_refused_writes import EVERY_TEN, locked, slots
-from tests.running.test_rescues import Workers, workers
+from tests.running.test_rescues import Workers, workers_of
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 
@@ -51,7 +51,7 @@ def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
     """Nothing in the mirrored part tells of it: the next tick, which looks at everything, is a minute away."""
 
     async def scene(here: SimulatedJobs) -> None:
-        them = workers(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
+        them = workers_of(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
         await them.hire("a")
         await here.until(5.5)
         await them.hire("b")

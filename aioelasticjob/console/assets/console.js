@@ -111,7 +111,7 @@
     stream.reader?.cancel();
   }, 1000);
 
-  document.addEventListener("submit", (event) => { // before htmx: a deed must not wait for a console that is not there
+  document.addEventListener("submit", (event) => { // before htmx: an action must not wait for a console that does not answer
     if (gone !== words.lost || event.target.method !== "post") return;
     event.preventDefault();
     event.stopImmediatePropagation();
