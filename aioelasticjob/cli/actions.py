@@ -30,7 +30,9 @@ Server: TypeAlias = Annotated[
 Item: TypeAlias = Annotated[int | None, typer.Option(help="Only this sharding item.", min=0)]
 JobOrNone: TypeAlias = Annotated[
     str | None,
-    typer.Argument(help="The job's name; without it --server is meant in all jobs.", autocompletion=completion.jobs),
+    typer.Argument(
+        help="The job's name; without it, --server means that server in all jobs.", autocompletion=completion.jobs
+    ),
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -116,7 +118,7 @@ def remove(
     where: RegistryOptions,
     name: JobOrNone = None,
     server: Server = None,
-    force: Annotated[bool, typer.Option(help="Also while instances are there.")] = False,
+    force: Annotated[bool, typer.Option(help="Remove the job even while instances are there.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:

@@ -33,7 +33,7 @@ def check(
     elsewhere: Annotated[
         bool, typer.Option("--elsewhere", help="The jobs run on other hosts: do not look for their scripts here.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Explain every mistake in a settings file, and in the environment, with its line; the exit code is 1 then."""
     from aioelasticjob.cli.target import load

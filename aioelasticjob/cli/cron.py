@@ -23,12 +23,12 @@ class Dst(StrEnum):
 
 def cron(
     expression: Annotated[str, typer.Argument(help="Quartz (6 or 7 fields) or crontab (5 fields, @daily), quoted.")],
-    time_zone: Annotated[str, typer.Option("--time-zone", "-z", help="As Europe/Berlin.")] = "UTC",
+    time_zone: Annotated[str, typer.Option("--time-zone", "-z", help="Such as Europe/Berlin.")] = "UTC",
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many fires to show.")] = 5,
     dst: Annotated[Dst, typer.Option(help="What happens when the clocks change: as in cron, or as in Quartz.")] = (
         Dst.CRON
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Show when a schedule fires next, and describe it in words: "0 0 2 ? * MON-FRI"."""
     schedule = Cron.parse(expression, time_zone, dst.value)

@@ -27,10 +27,10 @@ T = TypeVar("T")
 Store: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--store", "-s", envvar="AIOELASTICJOB_EVENT_STORE", help="Where it is: sqlite:///events.db, postgresql://…"
+        "--store", "-s", envvar="AIOELASTICJOB_EVENT_STORE", help="The database: sqlite:///events.db, postgresql://…"
     ),
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 events = typer.Typer(name="events", help="The history of runs, from an event store.", no_args_is_help=True)
 
@@ -42,17 +42,24 @@ _STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "stop
 @events.command("list")
 def list_(
     store: Store,
-    job: Annotated[str | None, typer.Option(help="Of this job only.")] = None,
-    item: Annotated[int | None, typer.Option(help="Of this item only.")] = None,
-    instance: Annotated[str | None, typer.Option(help="On this instance, or this server's address.")] = None,
-    outcome: Annotated[
-        str | None, typer.Option(help="That ended so: completed, failed, timed out, …, or running.")
+    job: Annotated[str | None, typer.Option(help="Only runs of this job.")] = None,
+    item: Annotated[int | None, typer.Option(help="Only runs of this item.")] = None,
+    instance: Annotated[
+        str | None, typer.Option(help="Only runs on this instance, or on the server with this address.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help="CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL.")] = None,
-    since: Annotated[str | None, typer.Option(help="As 90s, 30m, 2h, 7d, or a time in ISO 8601 with its zone.")] = None,
-    until: Annotated[str | None, typer.Option(help="The same.")] = None,
-    text: Annotated[str | None, typer.Option(help="What the failure or its stack contains.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 20,
+    outcome: Annotated[
+        str | None, typer.Option(help="Only runs with this outcome: completed, failed, timed out, …, or running.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only runs with this source: CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only runs since then: 90s, 30m, 2h or 7d ago, or a time in ISO 8601 with its zone."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only runs whose failure or stack contains this text.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs are shown, the newest ones.")] = 20,
     after: Annotated[
         str | None, typer.Option(help="Show the page after this key, which the previous page gave.")
     ] = None,
@@ -100,8 +107,8 @@ def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")]
 @events.command()
 def prune(
     store: Store,
-    days: Annotated[float | None, typer.Option(min=0.001, help="Remove what is older.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Keep the newest so many of each table.")] = None,
+    days: Annotated[float | None, typer.Option(min=0.001, help="Remove rows that are older.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="How many of the newest rows of each table are kept.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove old events."""

@@ -23,9 +23,9 @@ from aioelasticjob.plural import counted
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
 AnyName: TypeAlias = Annotated[
-    str | None, typer.Argument(help="The job's name; all jobs without.", autocompletion=completion.jobs)
+    str | None, typer.Argument(help="The job's name; without it, all jobs.", autocompletion=completion.jobs)
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 WithLabels: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--label", "-l", help="Only jobs with this label: NAME=VALUE, or NAME; may be given again."),

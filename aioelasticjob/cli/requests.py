@@ -48,9 +48,13 @@ def trigger(
     instance: Instance = None,
     parameter: Parameter = None,
     items: Items = None,
-    at: Annotated[str | None, typer.Option(help="When, in ISO 8601 with its zone; at once without.")] = None,
-    in_: Annotated[str | None, typer.Option("--in", help="After so long: 90s, 10m, 2h, 1d.")] = None,
-    expires: Annotated[str | None, typer.Option(help="Not if it cannot begin by then: a time, or 10m after.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When to run it, in ISO 8601 with its zone; without it, at once.")
+    ] = None,
+    in_: Annotated[str | None, typer.Option("--in", help="Run after this delay: 90s, 10m, 2h, 1d.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Do not run it if it cannot begin by then: a time, or 10m after it is due.")
+    ] = None,
     id: NewId = None,
     wait: Wait = False,
     as_json: AsJson = False,

@@ -17,13 +17,14 @@ if TYPE_CHECKING:  # imported here, so that other commands do not wait for the i
 
 def run(
     app: Annotated[
-        str | None, typer.Argument(metavar="[MODULE:APP]", help="Where the ElasticJob is, as jobs:app.")
+        str | None, typer.Argument(metavar="[MODULE:APP]", help="Where the ElasticJob is, such as jobs:app.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A YAML or TOML file with settings, and with script and HTTP jobs.")
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(metavar="[HOST:]PORT", help="Answer Prometheus there, under /metrics.")
+        str | None,
+        typer.Option(metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address, under /metrics."),
     ] = None,
     progress: Annotated[bool, typer.Option("--progress", help="Show how fast dataflow jobs' records flow.")] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.INFO,

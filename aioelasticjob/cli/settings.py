@@ -45,7 +45,9 @@ def set_(
     name: Name,
     settings: Annotated[
         list[str],
-        typer.Argument(metavar="SETTING=VALUE…", help="As cron='0 0 3 * * ?'.", autocompletion=completion.settings),
+        typer.Argument(
+            metavar="SETTING=VALUE…", help="Such as cron='0 0 3 * * ?'.", autocompletion=completion.settings
+        ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")] = False,
     as_json: AsJson = False,
@@ -74,10 +76,10 @@ def set_(
 def export(
     where: RegistryOptions,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Jobs; all of them without.", autocompletion=completion.jobs)
+        list[str] | None, typer.Argument(help="The jobs; without any, all jobs.", autocompletion=completion.jobs)
     ] = None,
-    form: Annotated[Form, typer.Option(help="How it is spelt.")] = Form.JSON,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file in place of stdout.")] = None,
+    form: Annotated[Form, typer.Option(help="The format: JSON or YAML.")] = Form.JSON,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file, not to stdout.")] = None,
 ) -> None:
     """Print the configurations of jobs, to keep or to import elsewhere."""
     text = where.look(lambda session: operations.export_jobs(session, names or None, form=form.value))

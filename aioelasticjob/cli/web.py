@@ -31,7 +31,7 @@ Registries: TypeAlias = Annotated[
         "--registry",
         "-r",
         envvar="AIOELASTICJOB_REGISTRY",
-        help="zk://host:port/namespace, or NAME=zk://… to call it something; several times for several.",
+        help="zk://host:port/namespace, or NAME=zk://… to give it a name; may be given again.",
     ),
 ]
 Profiles: TypeAlias = Annotated[
@@ -39,7 +39,7 @@ Profiles: TypeAlias = Annotated[
     typer.Option(
         "--profile",
         "-p",
-        help="A registry of profiles.toml; several times for several.  All of them if nothing is named.",
+        help="A registry of profiles.toml; may be given again.  All of them if none is given.",
         autocompletion=lambda: sorted(profiles.load().by_name),
     ),
 ]
@@ -48,11 +48,13 @@ PublicUrl: TypeAlias = Annotated[
 ]
 AllowedAddresses: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="A registry or database that admins may add, such as zk://zk*.example.org; several."),
+    typer.Option(help="A registry or database that admins may add, such as zk://zk*.example.org; may be given again."),
 ]
 TrustedProxies: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="Address or network of a proxy whose X-Forwarded-For and -Proto are believed; several."),
+    typer.Option(
+        help="Address or network of a proxy whose X-Forwarded-For and -Proto are believed; may be given again."
+    ),
 ]
 UserHeader: TypeAlias = Annotated[
     str, typer.Option(help="The header by which a trusted proxy signs users in, such as X-Forwarded-User.")
@@ -70,11 +72,11 @@ def console(
     host: Annotated[str, typer.Option(help="The address to listen at; beyond this machine only if you say so.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8899,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at; 0 picks a free one.")] = 8899,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may change anything.")] = False,
     public_url: PublicUrl = "",
     allow_address: AllowedAddresses = None,
     trusted_proxy: TrustedProxies = None,

@@ -11,32 +11,37 @@ import typer
 TlsPort: TypeAlias = Annotated[int | None, typer.Option(min=0, max=65535, help="A second port, with TLS.")]
 TlsCert: TypeAlias = Annotated[Path | None, typer.Option(help="The server's certificate (PEM).")]
 TlsKey: TypeAlias = Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")]
-TlsClientCa: TypeAlias = Annotated[Path | None, typer.Option(help="Clients need a certificate issued by this one.")]
+TlsClientCa: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Clients need a certificate that this CA has issued.")
+]
 SaslUsers: TypeAlias = Annotated[Path | None, typer.Option(help="Lines of user:password, for SASL DIGEST-MD5.")]
 MaxConnections: TypeAlias = Annotated[
     int, typer.Option(metavar="COUNT", help="Connections from one address; 0: any number.")
 ]
 MaxUnfinished: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="BYTES", help="Kept for all unfinished requests together.")
+    int | None, typer.Option(metavar="BYTES", help="Memory for all unfinished requests together.")
 ]
 SessionlessTimeout: TypeAlias = Annotated[
-    int, typer.Option(metavar="MS", help="A client has so long to ask for a session.")
+    int, typer.Option(metavar="MS", help="How long a client may take to ask for a session.")
 ]
 Linger: TypeAlias = Annotated[
-    float | None, typer.Option(min=0.001, help="End so many seconds after the last client; without it, never.")
+    float | None,
+    typer.Option(min=0.001, help="End this many seconds after the last client has gone; without it, never."),
 ]
 
 
 def zookeeper(
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 2181,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at; 0 picks a free one.")] = 2181,
     data_dir: Annotated[Path | None, typer.Option(help="Where to keep everything; without it, in memory only.")] = None,
-    tick_time: Annotated[int, typer.Option(min=1, max=3_600_000, help="In ms; sessions last 2 to 20 ticks.")] = 2000,
+    tick_time: Annotated[
+        int, typer.Option(min=1, max=3_600_000, help="The tick in milliseconds; sessions last 2 to 20 ticks.")
+    ] = 2000,
     container_check: Annotated[
-        int, typer.Option(min=1, max=86_400_000, help="Every so many ms, emptied containers are removed.")
+        int, typer.Option(min=1, max=86_400_000, help="Milliseconds between two removals of emptied containers.")
     ] = 60_000,
     max_client_cnxns: MaxConnections = 500,
-    jute_maxbuffer: Annotated[int, typer.Option(metavar="BYTES", help="The largest request.")] = 1_048_575,
+    jute_maxbuffer: Annotated[int, typer.Option(metavar="BYTES", help="The size of the largest request.")] = 1_048_575,
     max_unfinished: MaxUnfinished = None,
     sessionless_timeout: SessionlessTimeout = 10_000,
     tls_port: TlsPort = None,
