@@ -37,6 +37,8 @@ class HandlerScope:
         self._unheeded, self._after, self._threads = unheeded, after, threads
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
+        self._turns = MAX_REPEATED_CANCELS
+        """Turns of the event loop in which the code is still cancelled again."""
         self._warned = self._over = False
 
     @property
@@ -52,7 +54,7 @@ class HandlerScope:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
         self._asking.cancel(reason)
-        self._turn(MAX_REPEATED_CANCELS)
+        self._turn()
 
     def __enter__(self) -> HandlerScope:
         self._asking.__enter__()
@@ -70,14 +72,17 @@ class HandlerScope:
         self._held.__exit__(kind, error, trace)
         return self._asking.__exit__(kind, error, trace)
 
-    def _turn(self, left: int) -> None:
-        if left and not self._over:
-            asyncio.get_running_loop().call_soon(self._turn, left - 1)
+    def _turn(self) -> None:
+        if self._turns and not self._over:
+            self._turns -= 1
+            asyncio.get_running_loop().call_soon(self._turn)
         elif not self._threads:
             self._held.shield = True  # hold further cancellations back
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
+        if self._turns:  # the loop was blocked meanwhile, so the code could not end yet
+            return
         if not self._warned:
             self._warned = True
             self._unheeded()

@@ -14,6 +14,7 @@ import pytest
 from aioelasticjob import ItemContext
 from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS, UNHEEDED_AFTER, HandlerScope, stack
 from aioelasticjob.testing import run
+from aioelasticjob.testing.loop import VirtualLoop
 from tests.support.loops import LoopKind, run_async
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
@@ -67,6 +68,26 @@ def test_what_heeds_ends_at_once_and_nothing_is_left_behind() -> None:
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
+
+    run(main)
+
+
+def test_what_could_not_heed_because_the_loop_was_blocked_is_not_told() -> None:
+    async def main() -> None:
+        told = list[str]()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        with HandlerScope(lambda: told.append("unheeded")) as cut:
+            cut.cancel()
+            loop._now += 3 * UNHEEDED_AFTER  # time passes, and the loop does not turn
+            try:
+                await anyio.sleep(60)
+            finally:
+                with anyio.CancelScope(shield=True):  # some cleanup, without a wait
+                    for _ in range(MAX_REPEATED_CANCELS // 2):
+                        await anyio.lowlevel.checkpoint()
+        assert told == []
+        assert loop.time() == 3 * UNHEEDED_AFTER
 
     run(main)
 
