@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import GIVEN_UP, FireSource
+from benchmarks.chaos_history import GAVE_WAY
 from tests.simulation.facts import Facts, ObservedRun, Violation
 from tests.simulation.history import Entry, Reported, of_kind
 from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
@@ -175,8 +176,12 @@ class _Course:
     def _truly_reported(
         self, item: int, runs: Sequence[ObservedRun], reports: Sequence[_Report]
     ) -> Iterator[Violation]:
-        """What an instance reports as missed it has not run on time, nor reported before."""
-        on_time = {(one.instance, one.slot) for one in (run.begun for run in runs) if one.source is FireSource.CRON}
+        """What an instance reports as missed it has not run on time, nor reported before.
+
+        A run that gave way has left its moment open: if nobody goes on with it before the next one, it is missed.
+        """
+        begun = [run.begun for run in runs if not self._gave_way(run)]
+        on_time = {(one.instance, one.slot) for one in begun if one.source is FireSource.CRON}
         reported = set[tuple[str, int]]()
         for report in reports:
             mine = {(report.event.instance, slot) for slot in self._moments if report.names(slot)}
@@ -190,7 +195,10 @@ class _Course:
     def _brought_to_an_end(
         self, item: int, targets: Sequence[int], runs: Sequence[ObservedRun], reports: Sequence[_Report]
     ) -> Iterator[Violation]:
-        """What was begun comes to its end in some run of that moment, or is told of as cut off."""
+        """What was begun comes to its end in some run of that moment, or is told of as cut off.
+
+        A stream that gave way goes on later: with the moment that it has left open, or with a newer one.
+        """
         wanted = set(targets)
         by_slot: dict[int, list[ObservedRun]] = {}
         for run in runs:
@@ -199,7 +207,14 @@ class _Course:
             last = attempts[-1]
             if slot not in wanted or any(run.how in SETTLED for run in attempts):
                 continue
-            reported = any(one.event.slot == slot and one.at > last.begun.at for one in reports)
+            if self._gave_way(last):
+                if not any(one.names(slot) and one.at > last.end for one in reports) and runs[-1] is last:
+                    yield self._violation("rescued", last.begun.at, item, slot, f"{last} gave way, and nobody went on")
+                continue
+            told = [one.event.why for one in reports if one.event.slot == slot and one.at > last.begun.at]
+            reported, given_up = bool(told), any(why.startswith(GIVEN_UP) for why in told)
+            if given_up and len(attempts) > self._config.max_rescues:
+                continue
             if self._config.failover and reported:
                 yield self._violation("reported, not rescued", last.begun.at, item, slot, f"was cut off: {last}")
             elif self._config.failover:
@@ -208,6 +223,9 @@ class _Course:
                 )
             elif last.how != "cut off" and not reported:
                 yield self._violation("rescued", last.begun.at, item, slot, f"{last} {last.how}, and nobody said so")
+
+    def _gave_way(self, run: ObservedRun) -> bool:
+        return self._config.streaming and run.how == GAVE_WAY
 
     def _violation(self, rule: str, at: float, item: int, slot: int, text: str) -> Violation:
         return Violation(rule, at, f"{self._config.job_name}/{item} {slot} {text}")

@@ -15,13 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from aioelasticjob import ItemContext
-from aioelasticjob.events import Misfired
-from aioelasticjob.model import FireSource
+from aioelasticjob.events import Ended, Misfired, fence_of
+from aioelasticjob.model import FireSource, Outcome
 from tests.simulation.history import Attempted, Begun, Entry, Finished, Held, Reported, Stopped, of_kind
 
 HOST = "127.0.0.1"
+CUT_OFF = "cut off"
 GAVE_WAY = "gave way"
-"""How the run of a stream ends that was asked for no more records, because somebody else goes on."""
+"""How the run of a stream ends that was asked for no more records, and left its moment open to whoever goes on."""
+ENDS = {
+    Outcome.COMPLETED: "completed",
+    Outcome.FAILED: "failed",
+    Outcome.TIMED_OUT: "failed",
+    Outcome.STOPPED: "failed",
+    Outcome.CANCELLED: CUT_OFF,
+}
+"""How a run ends by its outcome, if its handler has not noted its end."""
 WAKING = 0.5
 """Seconds a handler may need, once its process goes on, to learn that it was cut off while it slept."""
 
@@ -79,6 +88,13 @@ class Pen:
         }
         self._write("misfire", job=event.job, instance=event.instance, cut_off=event.cut_off, **facts)
 
+    def outcome(self, ended: Ended) -> None:
+        """Note how the instance says that a run ended, at the time of its event: it is read some time later."""
+        at = self._clock.now() - (time.time() - ended.at)
+        facts = {"job": ended.job, "instance": ended.instance, "item": ended.item, "slot": ended.slot}
+        facts |= {"source": ended.source.value, "fence": fence_of(ended.task_id)}
+        self._write("outcome", at=at, outcome=ended.outcome.value, **facts)
+
     def _write(self, what: str, **facts: object) -> None:
         line = {"what": what, "at": self._clock.now(), "process": self._process, **facts}
         os.write(self._file, json.dumps(line).encode() + b"\n")
@@ -87,38 +103,83 @@ class Pen:
 def read(path: Path) -> list[Entry]:
     """Return what the workers wrote, in the order of time; runs are numbered over all processes.
 
+    Handlers say when a run begins and ends.  The instance says what came of it, and that counts where the handler
+    cannot know it: a run was cut off before its handler noted anything, or together with the process of its handler; or
+    a generator was closed, because its run was cut off or because the stream gave way.
+    """
+    lines = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+    history = _History({_claim(line): Outcome(line["outcome"]) for line in lines if line["what"] == "outcome"})
+    for line in lines:
+        history.take(line)
+    return history.entries()
+
+
+class _History:
+    """The entries that follow from lines.
+
     A further attempt of a run belongs to the run, which ends with its last attempt.  A stream that gave way goes on in
     another run of the same moment, which counts as the rescue of the first one.
     """
-    entries: list[Entry] = []
-    runs: dict[tuple[object, ...], int] = {}
-    numbers: dict[tuple[str, int | str], int] = {}
-    finished: dict[int, Finished] = {}
-    moments: dict[int, tuple[object, ...]] = {}
-    open_moments: set[tuple[object, ...]] = set()
-    for text in path.read_text().splitlines() if path.exists() else ():
-        line = json.loads(text)
-        what, at, process = line["what"], line["at"], line["process"]
-        if what == "begin":
-            claim = line["job"], line["item"], line["fence"], line["instance"]
-            attempt = line.get("attempt", 1)
-            if attempt > 1 and claim in runs:
-                numbers[process, line["run"]] = runs[claim]
-                finished.pop(runs[claim], None)
-                entries.append(Attempted(at, runs[claim], attempt))
-                continue
-            number = runs[claim] = numbers[process, line["run"]] = len(numbers) + 1
-            moment = moments[number] = line["job"], line["item"], line["slot"]
-            begun = _begun(line, number)
-            entries.append(replace(begun, source=FireSource.FAILOVER) if moment in open_moments else begun)
-        elif what == "end":
-            number = numbers[process, line["run"]]
-            finished[number] = Finished(at, number, line["how"])
-            if line["how"] == GAVE_WAY:
-                open_moments.add(moments[number])
-        else:
-            entries.append(Reported(at, process, HOST, _misfired(line)))
-    return sorted([*entries, *finished.values()], key=lambda entry: entry.at)
+
+    def __init__(self, outcomes: Mapping[tuple[object, ...], Outcome]) -> None:
+        self._outcomes = outcomes
+        self._entries: list[Entry] = []
+        self._runs: dict[tuple[object, ...], int] = {}
+        """The number of the newest run of each claim."""
+        self._calls: dict[tuple[str, int | str], int] = {}
+        """The number of the run of each call of a handler, by its process and the number or name that it has there."""
+        self._first: dict[int, dict[str, Any]] = {}
+        """The first line of each run."""
+        self._finished: dict[int, Finished] = {}
+        self._open: set[tuple[str, int, int]] = set()
+        """Moments of items that a stream has left open."""
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Take the next line."""
+        match line["what"]:
+            case "begin":
+                self._calls[line["process"], line["run"]] = self._begin(line)
+            case "end":
+                self._end(self._calls[line["process"], line["run"]], line["at"], line["how"])
+            case "outcome":
+                run = self._runs[_claim(line)] if _claim(line) in self._runs else self._begin(line)
+                if run not in self._finished:
+                    self._end(run, line["at"], ENDS[Outcome(line["outcome"])])
+            case "misfire":
+                self._entries.append(Reported(line["at"], line["process"], HOST, _misfired(line)))
+
+    def entries(self) -> list[Entry]:
+        """Return the entries in the order of time."""
+        return sorted([*self._entries, *self._finished.values()], key=lambda entry: entry.at)
+
+    def _begin(self, line: dict[str, Any]) -> int:
+        claim, attempt = _claim(line), line.get("attempt", 1)
+        if attempt > 1 and claim in self._runs:
+            self._finished.pop(self._runs[claim], None)
+            self._entries.append(Attempted(line["at"], self._runs[claim], attempt))
+            return self._runs[claim]
+        run = self._runs[claim] = len(self._first) + 1
+        self._first[run], begun = line, _begun(line, run)
+        self._entries.append(replace(begun, source=FireSource.FAILOVER) if _moment(line) in self._open else begun)
+        self._open.discard(_moment(line))
+        return run
+
+    def _end(self, run: int, at: float, how: str) -> None:
+        outcome = self._outcomes.get(_claim(self._first[run]))
+        if how in (GAVE_WAY, CUT_OFF) and outcome is not None:
+            # a stream that fetches nothing for long is cut off, and has given way all the same
+            how = GAVE_WAY if outcome is Outcome.COMPLETED else ENDS[outcome]
+        self._finished[run] = Finished(at, run, how)
+        if how == GAVE_WAY:
+            self._open.add(_moment(self._first[run]))
+
+
+def _moment(line: dict[str, Any]) -> tuple[str, int, int]:
+    return line["job"], line["item"], line["slot"]
+
+
+def _claim(line: dict[str, Any]) -> tuple[object, ...]:
+    return line["job"], line["item"], line["fence"], line["instance"]
 
 
 def _begun(line: dict[str, Any], number: int) -> Begun:

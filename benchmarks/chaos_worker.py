@@ -18,7 +18,7 @@ from anyio import create_task_group, open_signal_receiver, sleep
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.errors import RegistryError
-from aioelasticjob.events import EventReader, Misfired
+from aioelasticjob.events import Ended, EventReader, JobEvent, Misfired
 from benchmarks.chaos_history import Pen, TrueTime
 
 QUICK: Final = JobConfig.build(
@@ -123,6 +123,8 @@ async def work(order: Order, declare: Declare = declare_jobs) -> None:
                     raise
                 refused = error
             tasks.cancel_scope.cancel()
+        for event in events.take(len(events)):  # of the end
+            _write(event, pen)
     if refused is not None:  # raised here, because the task group would wrap it
         raise DidNotStart(str(refused)) from refused
 
@@ -144,8 +146,14 @@ def _handler(pen: Pen, mean: float, panic: Path) -> Callable[[ItemContext], Awai
 
 async def _note(events: EventReader, pen: Pen) -> None:
     async for event in events:
-        if isinstance(event, Misfired):
-            pen.misfire(event)
+        _write(event, pen)
+
+
+def _write(event: JobEvent, pen: Pen) -> None:
+    if isinstance(event, Misfired):
+        pen.misfire(event)
+    elif isinstance(event, Ended):
+        pen.outcome(event)
 
 
 def run(declare: Declare) -> None:

@@ -44,7 +44,8 @@ class SoakJob:
     @property
     def config(self) -> JobConfig:
         """What the judges have to know of it."""
-        return JobConfig.build(job_name=self.name, **self.settings)
+        flow = {"job_type": "DATAFLOW", "streaming": True} if self.kind == "stream" else {}
+        return JobConfig.build(job_name=self.name, **flow, **self.settings)
 
 
 Declare = Callable[[ElasticJob, SoakJob, Order], object]

@@ -13,7 +13,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.base import item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from benchmarks.chaos_checker import Excuse, Span, Verdict, judge
-from benchmarks.chaos_history import HOST, WAKING, Pen, TrueTime, arrange, read
+from benchmarks.chaos_history import GAVE_WAY, HOST, WAKING, Pen, TrueTime, arrange, read
 from tests.simulation.history import Begun, Entry, Finished, Held, Phase, Reported, Stopped
 
 T = 1_800_000_000.0
@@ -157,6 +157,40 @@ def test_a_broken_promise_is_found(config: JobConfig, parts: list[list[Entry] | 
 
 def test_a_handler_that_failed_has_come_to_its_end() -> None:
     assert not verdict(RESCUED, run(1, 3, 4, how="failed"), PEACE[2:]).violations
+
+
+STREAM = JobConfig.build(
+    job_name="job", cron="0/3 * * * * ?", failover=True, job_type="DATAFLOW", streaming=True, max_rescues=1
+)
+LATER = [*run(3, 6, 7, process="b"), *run(4, 9, 9.5, process="b")]
+OPEN = run(1, 3, 4, how=GAVE_WAY)
+"""A stream has left its moment open."""
+
+
+def test_a_stream_that_gave_way_goes_on_with_its_moment_or_a_newer_one_or_its_moment_is_reported() -> None:
+    for goes_on in (run(2, 4.5, 5, slot=3, source=FAILOVER, process="b"), [], misfire(6.5, 3, 1, "b")):
+        assert not verdict(STREAM, OPEN, goes_on, LATER).violations
+    assert not verdict(STREAM, OPEN, misfire(6, 9, 3)).violations
+
+
+def test_a_stream_that_gave_way_and_does_not_go_on_is_lost() -> None:
+    assert rules(verdict(STREAM, OPEN, stop=5)) == {"rescued"}
+    assert rules(verdict(STREAM, misfire(3.5, 3, 1, "b"), OPEN, stop=5)) == {"rescued"}
+
+
+def test_only_streams_give_way() -> None:
+    assert rules(verdict(RESCUED, OPEN, PEACE[2:])) == {"rescued"}
+    assert rules(verdict(RESCUED, OPEN, misfire(6.5, 3, 1, "b"), PEACE[2:])) == {"reported, not rescued"}
+
+
+def test_a_run_is_given_up_after_so_many_rescues_and_no_earlier() -> None:
+    rescue = run(2, 4.5, 5, slot=3, source=FAILOVER, process="b", how="cut off")
+    told = Misfired("job", "b", round((T + 3) * 1000), round((T + 3) * 1000), (0,), 1, "given up: its run and 1 rescue")
+    given_up = Reported(T + 5.5, "b", HOST, told)
+    first = run(1, 3, 4, how="cut off")
+    assert not verdict(STREAM, first, rescue, given_up, LATER).violations
+    assert rules(verdict(STREAM, first, given_up, LATER)) == {"reported, not rescued"}
+    assert rules(verdict(STREAM, first, rescue, misfire(5.5, 3, 1, "b"), LATER)) == {"reported, not rescued"}
 
 
 LOST: list[list[Entry] | Entry] = [run(1, 3, 4), run(3, 9, 9.5)]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -17,10 +18,11 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from aioelasticjob import ElasticJob
+from aioelasticjob.events import Ended
 from aioelasticjob.jobs.context import described
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import FireSource, Outcome
 from benchmarks.chaos_checker import Verdict
-from benchmarks.chaos_history import GAVE_WAY, read
+from benchmarks.chaos_history import GAVE_WAY, Pen, TrueTime, read
 from benchmarks.chaos_worker import Order
 from benchmarks.soak import Soak
 from benchmarks.soak_jobs import EACH, KINDS, SOAK_JOBS, batches, declare
@@ -102,6 +104,46 @@ def test_a_stream_that_gave_way_is_gone_on_with(journal: Path) -> None:
     assert [one.how for one in entries if isinstance(one, Finished)] == [GAVE_WAY, "completed"]
     first, second = (one for one in entries if isinstance(one, Begun))
     assert (first.source, second.source) == (of_item().source, FireSource.FAILOVER)
+
+
+def ended(outcome: Outcome) -> Ended:
+    """Return the event of the run that ``told`` tells of."""
+    slot, source = round(of_item().fire_time.timestamp() * 1000), of_item().source
+    of = told()["jobName"], told()["instance"], slot, source, told()["shardingItem"]
+    return Ended(*of, outcome, 1.0, f"@-@.{told()['fence']:x}", TrueTime.of_this_machine().now())
+
+
+@pytest.mark.parametrize(
+    ("handler", "outcome", "how"),
+    [
+        (GeneratorExit, Outcome.COMPLETED, GAVE_WAY),
+        (GeneratorExit, Outcome.CANCELLED, "cut off"),  # a generator is closed then, too
+        (GeneratorExit, Outcome.FAILED, "failed"),
+        (asyncio.CancelledError, Outcome.COMPLETED, GAVE_WAY),  # it fetched for too long
+        (asyncio.CancelledError, Outcome.CANCELLED, "cut off"),
+        (asyncio.CancelledError, Outcome.TIMED_OUT, "failed"),
+        (ValueError, Outcome.CANCELLED, "failed"),
+        (None, Outcome.CANCELLED, "completed"),
+    ],
+)
+def test_the_instance_says_what_came_of_a_run_whose_handler_was_ended(
+    journal: Path, handler: type[BaseException] | None, outcome: Outcome, how: str
+) -> None:
+    with suppress(BaseException), noted(told()):
+        if handler is not None:
+            raise handler
+    Pen(journal, "worker-0.1", TrueTime.of_this_machine()).outcome(ended(outcome))
+    assert [one.how for one in read(journal) if isinstance(one, Finished)] == [how]
+
+
+def test_a_run_that_was_cut_off_before_its_handler_noted_anything_is_known_from_the_instance(journal: Path) -> None:
+    event = ended(Outcome.CANCELLED)
+    Pen(journal, "worker-0.1", TrueTime.of_this_machine()).outcome(event)
+    begun, finished = read(journal)
+    assert isinstance(begun, Begun)
+    assert (begun.job, begun.slot, begun.fence, begun.process) == (event.job, event.slot, 7, "worker-0.1")
+    assert begun.at == pytest.approx(event.at, abs=0.05)
+    assert finished == Finished(begun.at, begun.run, "cut off")
 
 
 def test_a_script_writes_its_run_down(journal: Path) -> None:
