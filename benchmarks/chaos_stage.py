@@ -29,6 +29,8 @@ RECOVERED: Final = SESSION_TIMEOUT + 2
 LOOK_EVERY: Final = 0.1
 ERRORS: Final = ("Traceback (most recent call last)", " ERROR ", " CRITICAL ")
 WATCHDOG: Final = watchdog.__name__
+LEAVE: Final = "leave"
+"""The kind of fault that lasts from when a worker is asked to leave until it has left."""
 LEAVING: Final = 25.0
 """Seconds that a worker may take to leave when it is asked to."""
 ROOT: Final = Path(__file__).parents[1]
@@ -78,6 +80,8 @@ class Stage:
     """What else an ``Order`` says: its fields and their values."""
     clock: TrueTime = field(default_factory=TrueTime.of_this_machine)
     seats: list[Seat] = field(default_factory=list)
+    processes: dict[str, ChildProcess] = field(default_factory=dict)
+    """All workers that there have been, by their names in the history."""
     deeds: list[Entry] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     """How often each kind of thing was done."""
@@ -111,7 +115,8 @@ class Stage:
         package = ROOT if self.beside is None or number % 2 == 0 else self.beside
         self.elsewhere += package is self.beside
         command = ("-P", "-c", START, order.to_json(), self.program)
-        return self.starter.start(*command, environment={"PYTHONPATH": str(package)})
+        found = self.processes[process] = self.starter.start(*command, environment={"PYTHONPATH": str(package)})
+        return found
 
     def replace(self, seat: Seat) -> None:
         """Start a worker in the place of one that has ended."""
@@ -140,6 +145,11 @@ class Stage:
 
     async def leave(self, seat: Seat) -> None:
         """Ask a worker to leave and wait until it has."""
+        self.fault(LEAVE, detail=seat.process)
+        await self._left(seat)
+        self.fault(LEAVE, over=True, detail=seat.process)
+
+    async def _left(self, seat: Seat) -> None:
         if seat.child.exit_code is None:
             os.kill(seat.child.pid, signal.SIGTERM)
         try:

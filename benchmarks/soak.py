@@ -22,6 +22,7 @@ from typing import Final
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from benchmarks.chaos import trace
 from benchmarks.chaos_actions import kill_worker, restart_worker, to_worker
 from benchmarks.chaos_acts import act, judged
 from benchmarks.chaos_checker import Span
@@ -30,10 +31,11 @@ from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
 from benchmarks.chaos_worker import Order
 from benchmarks.soak_causes import CAUSES, MEMBER
 from benchmarks.soak_jobs import SOAK_JOBS
-from benchmarks.soak_log import BUSY, LogLine, complaints, deed_spans, examine
+from benchmarks.soak_log import BUSY, START, STARTING, LogLine, complaints, deed_spans, examine
 from benchmarks.soak_memory import Memory, waited_for_processor
 from benchmarks.soak_report import Soaked, page
 from tests.simulation.facts import Violation
+from tests.simulation.history import Fault
 from tests.support.ports import reserved_ports
 from tests.support.processes import ChildProcess, Workers, workers
 from tests.support.real_zookeeper import Ensemble, RealServer, ensemble
@@ -54,8 +56,8 @@ ANSWER: Final = 10.0
 BETWEEN_VISITS: Final = 2.0
 SERVER_ERROR: Final = 500
 LOOK_EVERY: Final = 0.5
-WAITED: Final = 0.1
-"""Seconds of these that a process may wait for a processor without being noted."""
+WAITED: Final = 0.2
+"""The part of the time that a process may wait for a processor without being noted."""
 KILLED: Final = 0.3
 """The part of the workers that is killed; the others are asked to leave."""
 
@@ -72,6 +74,9 @@ def play(directory: Path, *, seconds: float, seed: int) -> Soaked:
             "server of HTTP jobs": starter.start("-m", "benchmarks.soak_server", str(http), order.to_json()),
             "console": _console(starter, members, console, store, directory),
         }
+        now = stage.clock.now()
+        for name in attached:
+            stage.deeds += [Fault(now, START, (name,)), Fault(now + STARTING, START, (name,), over=True)]
         soak = Soak(stage, attached, f"http://127.0.0.1:{console}/", seconds, random.Random(seed))
         span, unserved = asyncio.run(soak.play())
         arranged, verdict = judged(stage, span, unserved)
@@ -93,7 +98,7 @@ class Soak:
     """What is done and watched while the workers run."""
 
     stage: Stage
-    attached: Mapping[str, ChildProcess]
+    attached: dict[str, ChildProcess]
     console: str
     """The console's address."""
     seconds: float
@@ -163,20 +168,24 @@ class Soak:
 
     async def _watch_processors(self) -> None:
         """Note when a process had to wait for a processor: then its loop stands still, and that is not its fault."""
-        waited: dict[int, float] = {}
+        looked: dict[int, tuple[float, Mapping[int, float]]] = {}
         while True:
             for name, pid in self._processes().items():
-                before, waited[pid] = waited.get(pid), waited_for_processor(pid)
-                if before is not None and waited[pid] - before > WAITED:
-                    self.stage.fault(BUSY, detail=name)
-                    self.stage.fault(BUSY, over=True, detail=name)
+                now, waited = self.stage.clock.now(), waited_for_processor(pid)
+                since, before = looked.get(pid, (now, waited))
+                looked[pid] = now, waited
+                longest = max((seconds - before.get(thread, 0.0) for thread, seconds in waited.items()), default=0.0)
+                if longest > WAITED * (now - since):
+                    self.stage.deeds += [Fault(since, BUSY, (name,)), Fault(now, BUSY, (name,), over=True)]
             await asyncio.sleep(LOOK_EVERY)
 
     def _processes(self) -> Mapping[str, int]:
         """Return the processes that run now, by name."""
-        found = {f"member-{one.number} of {one.process.pid}": one.process.pid for one in self.stage.ensemble.members}
-        found |= {seat.process: seat.child.pid for seat in self.stage.seats}
-        return found | {name: child.pid for name, child in self.attached.items()}
+        found = self._members() | {seat.process: seat.child for seat in self.stage.seats} | self.attached
+        return {name: child.pid for name, child in found.items()}
+
+    def _members(self) -> dict[str, ChildProcess]:
+        return {f"member-{one.number} of {one.process.pid}": one.process for one in self.stage.ensemble.members}
 
     def ended(self) -> list[str]:
         """Return what attached processes did wrong: they ended, or did not answer."""
@@ -186,13 +195,9 @@ class Soak:
     def complaints(self) -> list[LogLine]:
         """Return the lines at WARNING or above of all processes, the oldest first."""
         start = self.stage.deeds[0].at
-        children = [*self.stage.starter.children, *(one.process for one in self.stage.ensemble.members)]
-        found = [line for child in children for line in complaints(child.output, _source(child), start)]
+        children = self._members() | self.stage.processes | self.attached
+        found = [line for name, child in children.items() for line in complaints(child.output, name, start)]
         return sorted(found, key=lambda line: line.at)
-
-
-def _source(child: ChildProcess) -> str:
-    return f"{child.log.parent.name}/{child.log.name}"
 
 
 def main() -> None:
@@ -208,6 +213,7 @@ def main() -> None:
     soaked = play(directory, seconds=60 * asked.minutes, seed=seed)
     with suppress(BrokenPipeError):
         print(page(soaked))
+    (directory / "history").write_text(trace(soaked.played.arranged.entries, soaked.played.span.start))
     print(f"history and logs: {directory}", file=sys.stderr)
     sys.exit(not soaked.good)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from benchmarks.chaos_stage import LEAVE
 from benchmarks.soak_jobs import PERIOD
-from benchmarks.soak_log import BUSY, END, START, Cause
+from benchmarks.soak_log import BUSY, RUNS_ON, START, Cause
 
 MEMBER: Final = "restart-member"
 SUMMED_UP: Final = 90.0
@@ -15,15 +16,25 @@ CLAIMED: Final = 2.0 * PERIOD + 10
 
 CAUSES: Final = (
     Cause(
-        "an attempt fails on purpose", r"failed on purpose|attempts fail with (OnPurpose|RequestFailed)|answered 503"
+        "an attempt fails on purpose, and is made again",
+        r"failed on purpose; the next one begins|answered 503.*; the next one begins"
+        r"|left out, about .*attempts fail with (OnPurpose|RequestFailed)",
     ),
     Cause(
-        "a process starts, or waits for a processor",
-        r"event loop .*blocked|process stood still",
-        (START, BUSY),
-        longer=5,
+        "an attempt fails on purpose, and its worker leaves",
+        r"ERROR retried(-request)?-\d+: item \d+ .*(OnPurpose|answered 503)",
+        own=(LEAVE,),
     ),
-    Cause("a member restarts", r"connection to the registry was lost|cannot connect to the registry", (MEMBER,)),
-    Cause("a worker was killed", r"cut off, and failover is off", ("kill-worker",), CLAIMED),
-    Cause("a worker leaves", r"instance stops, and waits", (END,), SUMMED_UP),
+    Cause(
+        "a process waits for a processor",
+        r"event loop .*blocked|process stood still|kept the interpreter's lock",
+        own=(BUSY,),
+        longer=RUNS_ON,
+    ),
+    Cause("a process starts", r"does not answer \(no answer yet\)", own=(START,)),
+    Cause(
+        "a member restarts", r"connection to the registry was lost|cannot connect to the registry", anyones=(MEMBER,)
+    ),
+    Cause("a worker was killed", r"cut off, and failover is off", anyones=("kill-worker",), longer=CLAIMED),
+    Cause("a worker leaves", r"instance stops, and waits", own=(LEAVE,)),
 )

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Final
 
-from benchmarks.chaos_stage import LEAVING, RECOVERED
-from tests.simulation.history import Entry, Fault, Started, Stopped, of_kind
+from benchmarks.chaos_stage import RECOVERED
+from tests.simulation.history import Entry, Fault, Started, of_kind
 
 LINE: Final = re.compile(
     r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<time>\d\d:\d\d:\d\d)[.,](?P<ms>\d{3}) "
@@ -20,13 +20,14 @@ LINE: Final = re.compile(
 UNFORMATTED: Final = re.compile(r"Traceback|Warning\b|Error\b|Exception\b|^(WARNING|ERROR|CRITICAL):")
 """Marks a line that does not come from a logger, as of an interpreter that ends, and yet is a complaint."""
 START: Final = "start"
-END: Final = "end"
 BUSY: Final = "busy"
-"""Further kinds: a worker starts; a worker ends; a process had to wait for a processor."""
+"""Further kinds: a process starts; a process had to wait for a processor."""
 STARTING: Final = 15.0
-"""Seconds in which a worker starts."""
+"""Seconds in which a process starts."""
 BEFORE: Final = 1.0
 """Seconds by which a process may notice something before its deed is noted: clocks are read one after the other."""
+RUNS_ON: Final = 2.0
+"""Seconds after which a process that was given a processor again has written what it noticed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,13 @@ class LogLine:
 
     at: float
     """Seconds since the epoch; for an unformatted line those of the line before it, 0 if there is none."""
-    source: str
+    process: str
+    """The process that wrote it, by its name in the history."""
     level: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.level} {self.text}"
+        return f"{datetime.fromtimestamp(self.at):%H:%M:%S.%f} {self.process}: {self.level} {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +51,28 @@ class Cause:
 
     name: str
     pattern: str
-    kinds: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    """Kinds of deeds that explain only lines of the process to which they were done."""
+    anyones: tuple[str, ...] = ()
+    """Kinds of deeds that explain lines of every process."""
     longer: float = RECOVERED
 
     def explains(self, line: LogLine, deeds: Sequence[DeedSpan]) -> bool:
         """Say whether this is why the line was written."""
-        if not re.search(self.pattern, line.text):
+        if not re.search(self.pattern, f"{line.level} {line.text}"):
             return False
-        near = (deed for deed in deeds if deed.kind in self.kinds)
-        return not self.kinds or any(one.start - BEFORE <= line.at <= one.stop + self.longer for one in near)
+        if not (self.own or self.anyones):
+            return True
+        near = (one for one in deeds if one.start - BEFORE <= line.at <= one.stop + self.longer)
+        return any(one.kind in self.anyones or (one.kind in self.own and one.process == line.process) for one in near)
 
 
 @dataclass(frozen=True, slots=True)
 class DeedSpan:
-    """When something of a kind was done, and when it was mended."""
+    """What was done to a process, from when to when; a worker that was restarted counts as its former process."""
 
     kind: str
+    process: str
     start: float
     stop: float
 
@@ -78,7 +86,7 @@ class Examined:
     unexplained: list[LogLine] = field(default_factory=list)
 
 
-def complaints(text: str, source: str, start: float) -> Iterator[LogLine]:
+def complaints(text: str, process: str, start: float) -> Iterator[LogLine]:
     """Yield the lines at WARNING or above of a log that begins at ``start``, in seconds since the epoch.
 
     What follows a line without a time of its own, such as a stack, belongs to that line.
@@ -88,9 +96,9 @@ def complaints(text: str, source: str, start: float) -> Iterator[LogLine]:
         if found := LINE.match(line):
             at, before = _time(found, start), True
             if found["level"] not in ("DEBUG", "INFO"):
-                yield LogLine(at, source, found["level"], found["text"])
+                yield LogLine(at, process, found["level"], found["text"])
         elif not before and UNFORMATTED.search(line):
-            yield LogLine(at, source, "UNFORMATTED", line)
+            yield LogLine(at, process, "UNFORMATTED", line)
 
 
 def _time(found: re.Match[str], start: float) -> float:
@@ -104,17 +112,17 @@ def _time(found: re.Match[str], start: float) -> float:
 
 def deed_spans(entries: Sequence[Entry]) -> list[DeedSpan]:
     """Return what was done, and from when to when; what was not mended lasts for ever."""
-    begun: dict[tuple[str, str], float] = {}
+    begun: dict[tuple[str, str], Fault] = {}
     found: list[DeedSpan] = []
     for fault in of_kind(entries, Fault):
-        key = fault.kind, fault.detail
+        process = fault.hosts[0]
+        key = fault.kind, process.partition(".")[0]  # the deed on a worker is mended by the next process in its seat
         if not fault.over:
-            begun[key] = fault.at
-        elif key in begun:
-            found.append(DeedSpan(fault.kind, begun.pop(key), fault.at))
-    found += [DeedSpan(kind, start, inf) for (kind, _), start in begun.items()]
-    found += [DeedSpan(START, one.at, one.at + STARTING) for one in of_kind(entries, Started)]
-    return found + [DeedSpan(END, one.at - LEAVING, one.at) for one in of_kind(entries, Stopped)]
+            begun[key] = fault
+        elif (first := begun.pop(key, None)) is not None:
+            found.append(DeedSpan(fault.kind, first.hosts[0], first.at, fault.at))
+    found += [DeedSpan(kind, one.hosts[0], one.at, inf) for (kind, _), one in begun.items()]
+    return found + [DeedSpan(START, one.process, one.at, one.at + STARTING) for one in of_kind(entries, Started)]
 
 
 def examine(lines: Sequence[LogLine], deeds: Sequence[DeedSpan], causes: Sequence[Cause]) -> Examined:

@@ -62,12 +62,17 @@ def slope_of(samples: list[tuple[float, int]], warm_up: float) -> Slope | None:
     return Slope(sizes[0], sizes[-1], max(sizes), slope * HOUR, times[-1] - times[0])
 
 
-def waited_for_processor(pid: int) -> float:
-    """Return for how many seconds the main thread of a process has waited for a processor so far; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except OSError:
-        return 0.0
+def waited_for_processor(pid: int) -> Mapping[int, float]:
+    """Return for how many seconds each thread of a process has waited for a processor so far; nothing if it has ended.
+
+    All threads count: any of them may keep the interpreter's lock, for which the others wait, while it waits itself.
+    """
+    found: dict[int, float] = {}
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # this thread has ended
+                found[int(task.name)] = int((task / "schedstat").read_text().split()[1]) / 1e9
+    return found
 
 
 def _descendants(pid: int) -> Iterator[int]:

@@ -6,20 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from benchmarks.chaos_stage import LEAVE
 from benchmarks.soak_causes import CAUSES, MEMBER
-from benchmarks.soak_log import (
-    BEFORE,
-    BUSY,
-    END,
-    START,
-    Cause,
-    DeedSpan,
-    LogLine,
-    complaints,
-    deed_spans,
-    examine,
-)
-from tests.simulation.history import Fault, Started, Stopped
+from benchmarks.soak_log import BEFORE, BUSY, START, Cause, DeedSpan, LogLine, complaints, deed_spans, examine
+from tests.simulation.history import Fault, Started
 
 NOON = datetime.fromisoformat("2026-11-23 12:00:00").timestamp()
 LOST = "the connection to the registry was lost: closed by the server"
@@ -53,30 +43,45 @@ def test_a_complaint_without_a_format_is_found(text: str) -> None:
 
 @pytest.mark.parametrize(("at", "explained"), [(9 - 2 * BEFORE, False), (9, True), (14, True), (19, True), (25, False)])
 def test_a_line_is_explained_by_a_deed_that_was_done_then(at: float, explained: bool) -> None:
-    cause = Cause("a member restarts", "was lost", (MEMBER,), longer=5)
-    found = examine([LogLine(at, "worker", "WARNING", LOST)], [DeedSpan(MEMBER, 10, 15)], [cause])
+    cause = Cause("a member restarts", "was lost", anyones=(MEMBER,), longer=5)
+    found = examine([LogLine(at, "worker", "WARNING", LOST)], [DeedSpan(MEMBER, "1", 10, 15)], [cause])
     assert found.explained.total() == explained
     assert len(found.unexplained) == (not explained)
 
 
 def test_another_deed_or_another_line_explains_nothing() -> None:
     lost, other = LogLine(12, "worker", "WARNING", LOST), LogLine(12, "worker", "WARNING", "out of memory")
-    assert examine([lost], [DeedSpan("kill-worker", 10, 15)], CAUSES).unexplained == [lost]
-    assert examine([other], [DeedSpan(kind, 10, 15) for kind in (MEMBER, START, END, BUSY)], CAUSES).unexplained == [
-        other
-    ]
+    assert examine([lost], [DeedSpan("kill-worker", "worker", 10, 15)], CAUSES).unexplained == [lost]
+    deeds = [DeedSpan(kind, "worker", 10, 15) for kind in (MEMBER, START, LEAVE, BUSY)]
+    assert examine([other], deeds, CAUSES).unexplained == [other]
+
+
+@pytest.mark.parametrize("busy", ["worker-1.2", "worker-2.1"])
+def test_what_a_process_waited_for_explains_no_line_of_another_process(busy: str) -> None:
+    blocked = LogLine(12, "worker-1.2", "ERROR", "the event loop has been blocked for 0.7 s")
+    found = examine([blocked], [DeedSpan(BUSY, busy, 11, 11.5)], CAUSES)
+    assert found.explained.total() == (busy == "worker-1.2")
+
+
+def test_a_run_that_fails_on_purpose_needs_a_worker_that_leaves_unless_it_is_attempted_again() -> None:
+    again = "retried-1: item 0: attempt 1 of 3 failed: OnPurpose: failed on purpose; the next one begins in 0.1 s"
+    assert not examine([LogLine(12, "worker-1.2", "WARNING", again)], [], CAUSES).unexplained
+    last = LogLine(12, "worker-1.2", "ERROR", "retried-1: item 0 after 2 attempts failed: OnPurpose: failed on purpose")
+    assert examine([last], [], CAUSES).unexplained == [last]
+    assert not examine([last], [DeedSpan(LEAVE, "worker-1.2", 11, 13)], CAUSES).unexplained
 
 
 def test_deeds_last_from_the_fault_to_its_mending() -> None:
     entries = [
-        Started(1, "a", "host"),
-        Fault(2, MEMBER, ("1",), detail="1"),
-        Fault(3, "kill-worker", ("a",), detail="a"),
-        Fault(4, MEMBER, ("1",), over=True, detail="1"),
-        Stopped(50, "a", "host", "left"),
+        Started(1, "worker-1.1", "host"),
+        Fault(2, MEMBER, ("1",)),
+        Fault(3, "restart-worker", ("worker-1.1",)),
+        Fault(4, MEMBER, ("1",), over=True),
+        Fault(5, "restart-worker", ("worker-1.2",), over=True),
+        Fault(6, "kill-worker", ("worker-2.1",)),
     ]
     found = {span.kind: span for span in deed_spans(entries)}
-    assert (found[MEMBER].start, found[MEMBER].stop) == (2, 4)
-    assert found["kill-worker"].stop == float("inf")
-    assert found[START].start == 1
-    assert found[END].stop == 50
+    assert found[MEMBER] == DeedSpan(MEMBER, "1", 2, 4)
+    assert found["restart-worker"] == DeedSpan("restart-worker", "worker-1.1", 3, 5)
+    assert found["kill-worker"] == DeedSpan("kill-worker", "worker-2.1", 6, float("inf"))
+    assert (found[START].process, found[START].start) == ("worker-1.1", 1)
