@@ -31,7 +31,7 @@ from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
 from benchmarks.chaos_worker import Order
 from benchmarks.soak_causes import CAUSES, MEMBER
 from benchmarks.soak_jobs import SOAK_JOBS
-from benchmarks.soak_log import BUSY, START, STARTING, LogLine, complaints, deed_spans, examine
+from benchmarks.soak_log import BUSY, BUSY_MEMBER, START, STARTING, LogLine, complaints, deed_spans, examine
 from benchmarks.soak_memory import Memory, waited_for_processor
 from benchmarks.soak_report import Soaked, page
 from tests.simulation.facts import Violation
@@ -176,7 +176,8 @@ class Soak:
                 looked[pid] = now, waited
                 longest = max((seconds - before.get(thread, 0.0) for thread, seconds in waited.items()), default=0.0)
                 if longest > WAITED * (now - since):
-                    self.stage.deeds += [Fault(since, BUSY, (name,)), Fault(now, BUSY, (name,), over=True)]
+                    kind = BUSY_MEMBER if name in self._members() else BUSY
+                    self.stage.deeds += [Fault(since, kind, (name,)), Fault(now, kind, (name,), over=True)]
             await asyncio.sleep(LOOK_EVERY)
 
     def _processes(self) -> Mapping[str, int]:

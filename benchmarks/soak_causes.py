@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.chaos_stage import LEAVE
-from benchmarks.soak_jobs import PERIOD
-from benchmarks.soak_log import BUSY, RUNS_ON, START, Cause
+from benchmarks.soak_log import BUSY, BUSY_MEMBER, RUNS_ON, START, Cause
 
 MEMBER: Final = "restart-member"
+KILL: Final = "kill-worker"
+LOST: Final = "lost-connection"
+"""The kind of deed that a line stands for which tells that a process has lost its connection or session."""
 SUMMED_UP: Final = 90.0
 """Seconds after which lines that were left out are counted at the latest."""
-CLAIMED: Final = 2.0 * PERIOD + 10
-"""Seconds after which the next holder of an item has seen at the latest that the item's last run was cut off."""
 
 CAUSES: Final = (
     Cause(
@@ -21,9 +21,9 @@ CAUSES: Final = (
         r"|left out, about .*attempts fail with (OnPurpose|RequestFailed)",
     ),
     Cause(
-        "an attempt fails on purpose, and its worker leaves",
+        "an attempt fails on purpose, and its worker leaves or is cut off",
         r"ERROR retried(-request)?-\d+: item \d+ .*(OnPurpose|answered 503)",
-        own=(LEAVE,),
+        own=(LEAVE, LOST),
     ),
     Cause(
         "a process waits for a processor",
@@ -33,8 +33,33 @@ CAUSES: Final = (
     ),
     Cause("a process starts", r"does not answer \(no answer yet\)", own=(START,)),
     Cause(
-        "a member restarts", r"connection to the registry was lost|cannot connect to the registry", anyones=(MEMBER,)
+        "a member restarts, or who connects waits for a processor",
+        r"connection to the registry was lost|cannot connect to the registry|session \S+ has expired"
+        r"|joins the job again: no connection",
+        own=(BUSY,),
+        anyones=(MEMBER, BUSY_MEMBER),
+        becomes=LOST,
     ),
-    Cause("a worker was killed", r"cut off, and failover is off", anyones=("kill-worker",), longer=CLAIMED),
+    Cause("a connection was lost", r"missed .*: the registry could not be reached", own=(LOST,)),
+    Cause(
+        "items move: a worker starts, leaves, is killed or loses its connection",
+        r"missed .*: (the assignment of items was being changed|another instance|the run was cut off, and failover)"
+        r"|missed .*: given up|GivenUp: given up",
+        anyones=(START, LEAVE, KILL, LOST),
+    ),
+    Cause("a run begins late, or is slow", r"missed .*: the last run was still going on", (BUSY,), (LEAVE, KILL, LOST)),
+    Cause(
+        "several moments are missed at a time",
+        r"left out, about .*: (the registry could not|the assignment of items|another instance|the run was cut off"
+        r"|the last run was still)",
+        (BUSY,),
+        (START, LEAVE, KILL, LOST),
+        longer=SUMMED_UP,
+    ),
+    Cause(
+        "who writes the event store waits for a processor",
+        r"event store .*(no answer within|again; dropped)",
+        anyones=(BUSY,),
+    ),
     Cause("a worker leaves", r"instance stops, and waits", own=(LEAVE,)),
 )

@@ -21,7 +21,10 @@ UNFORMATTED: Final = re.compile(r"Traceback|Warning\b|Error\b|Exception\b|^(WARN
 """Marks a line that does not come from a logger, as of an interpreter that ends, and yet is a complaint."""
 START: Final = "start"
 BUSY: Final = "busy"
-"""Further kinds: a process starts; a process had to wait for a processor."""
+BUSY_MEMBER: Final = "busy-member"
+"""Further kinds: a process starts; a worker, the console or the server, or a member, had to wait for a processor."""
+MOMENT: Final = re.compile(r"(?:the run of |runs \()(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d)")
+"""The run that a line is about, or the first one of several."""
 STARTING: Final = 15.0
 """Seconds in which a process starts."""
 BEFORE: Final = 1.0
@@ -41,6 +44,12 @@ class LogLine:
     level: str
     text: str
 
+    @property
+    def since(self) -> float:
+        """When what the line tells of began: with the moment of the run that it names, if any."""
+        found = MOMENT.search(self.text)
+        return self.at if found is None else min(self.at, datetime.fromisoformat(found[1]).timestamp())
+
     def __str__(self) -> str:
         return f"{datetime.fromtimestamp(self.at):%H:%M:%S.%f} {self.process}: {self.level} {self.text}"
 
@@ -56,6 +65,8 @@ class Cause:
     anyones: tuple[str, ...] = ()
     """Kinds of deeds that explain lines of every process."""
     longer: float = RECOVERED
+    becomes: str = ""
+    """The kind of deed that such a line itself stands for, once it is explained: what it tells of has consequences."""
 
     def explains(self, line: LogLine, deeds: Sequence[DeedSpan]) -> bool:
         """Say whether this is why the line was written."""
@@ -63,7 +74,7 @@ class Cause:
             return False
         if not (self.own or self.anyones):
             return True
-        near = (one for one in deeds if one.start - BEFORE <= line.at <= one.stop + self.longer)
+        near = (one for one in deeds if one.start - BEFORE <= line.at and line.since <= one.stop + self.longer)
         return any(one.kind in self.anyones or (one.kind in self.own and one.process == line.process) for one in near)
 
 
@@ -126,10 +137,15 @@ def deed_spans(entries: Sequence[Entry]) -> list[DeedSpan]:
 
 
 def examine(lines: Sequence[LogLine], deeds: Sequence[DeedSpan], causes: Sequence[Cause]) -> Examined:
-    """Look for the cause of each line."""
+    """Look for the cause of each line; first for the lines that are causes of others."""
     found = Examined()
+    known = list(deeds)
+    for cause in causes:
+        if cause.becomes:
+            told = (line for line in lines if cause.explains(line, deeds))
+            known += [DeedSpan(cause.becomes, line.process, line.at, line.at) for line in told]
     for line in lines:
-        cause = next((one for one in causes if one.explains(line, deeds)), None)
+        cause = next((one for one in causes if one.explains(line, known)), None)
         if cause is None:
             found.unexplained.append(line)
         else:

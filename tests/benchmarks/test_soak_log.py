@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
-from benchmarks.chaos_stage import LEAVE
+from benchmarks.chaos_stage import LEAVE, RECOVERED
 from benchmarks.soak_causes import CAUSES, MEMBER
 from benchmarks.soak_log import BEFORE, BUSY, START, Cause, DeedSpan, LogLine, complaints, deed_spans, examine
 from tests.simulation.history import Fault, Started
@@ -61,6 +61,29 @@ def test_what_a_process_waited_for_explains_no_line_of_another_process(busy: str
     blocked = LogLine(12, "worker-1.2", "ERROR", "the event loop has been blocked for 0.7 s")
     found = examine([blocked], [DeedSpan(BUSY, busy, 11, 11.5)], CAUSES)
     assert found.explained.total() == (busy == "worker-1.2")
+
+
+def missed(at: float, moment: float, why: str, process: str = "worker-1.2") -> LogLine:
+    told = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    return LogLine(at, process, "WARNING", f"stream-1: item 0 missed the run of {told}: {why}")
+
+
+def test_a_missed_moment_is_explained_by_what_was_done_from_before_it_to_its_report() -> None:
+    line = missed(NOON + 60, NOON, "the assignment of items was being changed")
+    assert line.since == NOON
+    assert LogLine(NOON, "worker-1.2", "WARNING", LOST).since == NOON
+    for at, explained in ((NOON - 2 * RECOVERED, False), (NOON - 1, True), (NOON + 59, True), (NOON + 70, False)):
+        found = examine([line], [DeedSpan("kill-worker", "worker-2.1", at, at)], CAUSES)
+        assert found.explained.total() == explained
+
+
+def test_a_line_that_has_a_cause_may_be_the_cause_of_others() -> None:
+    lost = LogLine(NOON, "worker-1.2", "WARNING", LOST)
+    own = missed(NOON + 9, NOON + 5, "the registry could not be reached")
+    others = missed(NOON + 9, NOON + 5, "the registry could not be reached", process="worker-2.1")
+    restart = DeedSpan(MEMBER, "1", NOON - 1, NOON)
+    assert examine([lost, own, others], [restart], CAUSES).unexplained == [others]
+    assert examine([lost, own, others], [], CAUSES).unexplained == [lost, own, others]
 
 
 def test_a_run_that_fails_on_purpose_needs_a_worker_that_leaves_unless_it_is_attempted_again() -> None:
