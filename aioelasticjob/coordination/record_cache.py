@@ -184,7 +184,8 @@ class RecordCache:
             entry = self.items[item]
             before = Record() if entry.seen is None else entry.record
             entry.seen = VersionedRecord(Record(), None) if record is None else self._understood(item, record)
-            if record is not None and records.is_cut_off(before) and entry.record.slot < before.slot:
+            is_lower = records.is_cut_off(before) and entry.record.slot < before.slot
+            if record is not None and is_lower and not records.open_moment(entry.record):
                 entry.withdrawn = before.slot
             entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
             if mark is not None:

@@ -156,3 +156,17 @@ def ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> Versioned
 def is_cut_off(record: Record) -> bool:
     """Whether a run was begun and not completed.  The caller knows that it is not going on."""
     return record.begun > 0 and not record.completed
+
+
+def left_open(record: Record) -> Record:
+    """Return the record of a stream that has given way: its moment counts as unclaimed, so its holder claims it again.
+
+    Moments of schedules are whole seconds, so ``open_moment`` finds it again.
+    """
+    return replace(record, slot=record.slot - 1) if record.slot and record.slot % 1000 == 0 else record
+
+
+def open_moment(record: Record) -> int:
+    """Return the moment that a stream has run and left open; 0 if there is none."""
+    is_open = record.begun and record.completed and not record.ahead and record.slot % 1000 == 999
+    return record.slot + 1 if is_open else 0

@@ -222,14 +222,15 @@ class Account:
                 self._report([number], until, rule.why_newest)
             if fate is Newest.LATE:
                 self.items[number].late = newest
-            elif fate is Newest.MISSED:
+            elif fate is Newest.MISSED and not (came is Came.ELSEWHERE and self.items[number].run_until == newest):
+                # otherwise a stream has left this moment open there, and goes on here
                 self.items[number].floor = max(self.items[number].floor, until)
 
     def _report(self, items: Iterable[int], until: int, why: str) -> None:
         """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
         self.missed.report_withdrawn()
         until = min(until, self.clock.now + SOON)
-        self.missed.report({item: self.items[item].accounted for item in items}, self.timetable, until, why)
+        self.missed.report({item: self.items[item].run_until for item in items}, self.timetable, until, why)
 
     def _succession(self, view: JobView) -> Succession:
         return Succession(self.config.schedule, self._scheduled_since, view)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from aioelasticjob.coordination.record_cache import Entry
-from aioelasticjob.coordination.records import is_cut_off
+from aioelasticjob.coordination.records import is_cut_off, open_moment
 
 
 class Newest(Enum):
@@ -159,6 +159,11 @@ class Item(Entry):
     def accounted(self) -> int:
         """The moment up to which all moments were run, reported as missed, or excused.  Later ones are due."""
         return max(self.floor, self.record.slot)
+
+    @property
+    def run_until(self) -> int:
+        """The moment up to which none is to be reported.  One that a stream has left open is due, but was run."""
+        return max(self.accounted, open_moment(self.record))
 
     @property
     def cut_off(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from anyio import Event
 
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.request_runs import requested_of
 from aioelasticjob.coordination.view import JobView
@@ -58,11 +59,11 @@ def left_open(claim: Claim, items: Collection[int]) -> Claim:
     """Return the claim with the moment of these items marked as unclaimed, so that their holder claims it again."""
     if not items:
         return claim
-    records = dict(claim.items)
+    written = dict(claim.items)
     for item in items:
-        seen = records[item]
-        records[item] = replace(seen, record=replace(seen.record, slot=seen.record.slot - 1))
-    return replace(claim, items=records)
+        seen = written[item]
+        written[item] = replace(seen, record=records.left_open(seen.record))
+    return replace(claim, items=written)
 
 
 def _within_reach(view: JobView, me: str) -> frozenset[int]:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from aioelasticjob.coordination.records import MAX_MILLISECONDS, MAX_PARAMETER_BYTES, decode, encode, too_large
+from aioelasticjob.coordination.records import (
+    MAX_MILLISECONDS,
+    MAX_PARAMETER_BYTES,
+    decode,
+    encode,
+    left_open,
+    open_moment,
+    too_large,
+)
 from aioelasticjob.model import FireSource, Outcome, Record
 
 SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed")
@@ -85,3 +93,29 @@ def test_rescues_are_left_out_while_there_are_none() -> None:
     assert json.loads(encode(rescued))["rescues"] == 2
     assert decode(encode(rescued)) == rescued
     assert decode(b'{"slot": 1, "rescues": -1}') is None
+
+
+def test_a_moment_that_was_left_open_can_be_claimed_again_and_is_known_as_such() -> None:
+    opened = left_open(SCHEDULED)
+    assert opened.slot == SCHEDULED.slot - 1
+    assert open_moment(opened) == SCHEDULED.slot
+    assert left_open(opened) == opened  # as when it gives way again, now triggered by hand
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SCHEDULED,
+        replace(SCHEDULED, slot=999, completed=False),  # it runs, or was cut off
+        replace(SCHEDULED, slot=999, ahead=5_000),  # it was lowered to the time of a clock
+        Record(slot=999),  # it stands for nonsense that was written then
+    ],
+)
+def test_no_other_record_has_an_open_moment(record: Record) -> None:
+    assert open_moment(record) == 0
+
+
+def test_before_the_first_moment_of_a_schedule_none_can_be_left_open() -> None:
+    triggered = replace(TRIGGERED, slot=0)
+    assert left_open(triggered) == triggered
+    assert decode(encode(left_open(triggered))) == triggered

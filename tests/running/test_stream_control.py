@@ -243,6 +243,63 @@ def test_a_stream_ends_when_an_item_of_ours_can_be_run_again_that_could_not_when
     assert not is_to_end(later, here.view(), claimed(0))  # another instance may have run it when it was claimed
 
 
+def told_of_missed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if " missed " in one.getMessage()]
+
+
+@pytest.mark.parametrize("misfire", [True, False])
+def test_a_stream_that_gave_way_goes_on_elsewhere_at_once_and_its_moment_is_not_reported_as_missed(
+    misfire: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        plant = Plant(here, settings={"cron": "0/30 * * * * ?", "misfire": misfire})
+        await plant.hire("a")
+        await here.until(35)
+        await plant.hire("b")
+        await here.until(45)
+        began = [at for at, name, *_ in plant.runs if name == "b"]
+        assert len(began) == 1
+        assert began[0] < 39
+        assert told_of_missed(caplog) == []
+
+    simulate(scene)
+
+
+def test_a_stream_goes_on_with_a_newer_moment_in_the_place_of_the_one_that_it_has_left_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        plant = Plant(here, settings={"cron": "0/10 * * * * ?"})
+        await plant.hire("a")
+        await here.until(35)
+        await plant.hire("b")
+        await here.until(38.5)
+        assert "b" in {name for _, name, *_ in plant.runs}
+        assert told_of_missed(caplog)  # of what came while the stream ran
+        assert not [text for text in told_of_missed(caplog) if "T00:00:10+" in text]  # that was run
+
+    simulate(scene)
+
+
+def test_a_triggered_stream_that_gives_way_before_the_first_moment_of_its_schedule_leaves_none_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        plant = Plant(here, items=1, settings={"cron": "0 0 12 * * ?"})
+        await plant.hire("a")
+        await here.until(3)
+        (instance,) = await here.names(LAYOUT.instances)
+        await here.write(Create(LAYOUT.trigger(instance)))
+        await here.until(8)
+        assert [source for *_, source in plant.runs] == ["TRIGGER"]
+        await change(here, concurrency=4)
+        await here.until(15)
+        assert (await here.record(0)).slot == 0
+        assert not [one for one in caplog.records if "is not the record of a run" in one.getMessage()]
+
+    simulate(scene)
+
+
 def test_the_moment_of_items_with_more_to_do_is_left_open_and_that_of_the_others_is_not() -> None:
     claim = claimed(0, 1)
     assert left_open(claim, []) is claim
