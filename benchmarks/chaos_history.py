@@ -17,9 +17,11 @@ from typing import Any
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Ended, Misfired, fence_of
 from aioelasticjob.model import FireSource, Outcome
-from tests.simulation.history import Attempted, Begun, Entry, Finished, Held, Reported, Stopped, of_kind
+from tests.simulation.history import Attempted, Begun, Entry, Fault, Finished, Held, Reported, Stopped, of_kind
 
 HOST = "127.0.0.1"
+START = "start"
+"""The kind of fault that lasts from when a worker is started until all its jobs have joined."""
 CUT_OFF = "cut off"
 GAVE_WAY = "gave way"
 """How the run of a stream ends that was asked for no more records, and left its moment open to whoever goes on."""
@@ -57,6 +59,10 @@ class Pen:
     def __init__(self, path: Path, process: str, clock: TrueTime) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._process, self._clock, self._runs = process, clock, 0
+
+    def started(self) -> None:
+        """Note that all jobs of this process have joined."""
+        self._write("started")
 
     def begin(self, context: ItemContext) -> int:
         """Note that a handler was called; return the number of the run in this process."""
@@ -145,6 +151,8 @@ class _History:
                 run = self._runs[_claim(line)] if _claim(line) in self._runs else self._begin(line)
                 if run not in self._finished:
                     self._end(run, line["at"], ENDS[Outcome(line["outcome"])])
+            case "started":
+                self._entries.append(Fault(line["at"], START, (line["process"],), over=True))
             case "misfire":
                 self._entries.append(Reported(line["at"], line["process"], HOST, _misfired(line)))
 

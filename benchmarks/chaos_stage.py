@@ -15,7 +15,7 @@ from typing import Final
 from aioelasticjob import JobConfig
 from aioelasticjob.running import watchdog
 from benchmarks.chaos_checker import Excuse
-from benchmarks.chaos_history import HOST, TrueTime
+from benchmarks.chaos_history import HOST, START, TrueTime
 from benchmarks.chaos_worker import GAVE_UP, JOBS, Order
 from tests.simulation.history import Entry, Fault, Held, Started, Stopped
 from tests.support.processes import ChildProcess, Workers
@@ -34,7 +34,7 @@ LEAVE: Final = "leave"
 LEAVING: Final = 25.0
 """Seconds that a worker may take to leave when it is asked to."""
 ROOT: Final = Path(__file__).parents[1]
-START: Final = f"""
+PROGRAM: Final = f"""
 import importlib, sys
 import aioelasticjob
 print("runs", aioelasticjob.__path__[0], flush=True)
@@ -74,6 +74,7 @@ class Stage:
     jobs: Sequence[JobConfig] = JOBS
     program: str = "benchmarks.chaos_worker"
     """The module whose ``main`` is a worker."""
+    leaving: float = LEAVING
     servers: str = ""
     """The members as the workers are told of them; empty: by proxies, one for each worker and member."""
     surroundings: Mapping[str, str] = field(default_factory=dict)
@@ -111,10 +112,11 @@ class Stage:
         place = f"zk://{servers}{NAMESPACE}", str(self.journal)
         order = Order(process, *place, self.clock.epoch, SESSION_TIMEOUT, **self.surroundings)
         self.deeds.append(Started(self.clock.now(), process, HOST))
+        self.fault(START, detail=process)
         number = len(self.starter.children)
         package = ROOT if self.beside is None or number % 2 == 0 else self.beside
         self.elsewhere += package is self.beside
-        command = ("-P", "-c", START, order.to_json(), self.program)
+        command = ("-P", "-c", PROGRAM, order.to_json(), self.program)
         found = self.processes[process] = self.starter.start(*command, environment={"PYTHONPATH": str(package)})
         return found
 
@@ -153,7 +155,7 @@ class Stage:
         if seat.child.exit_code is None:
             os.kill(seat.child.pid, signal.SIGTERM)
         try:
-            async with asyncio.timeout(LEAVING):
+            async with asyncio.timeout(self.leaving):
                 while (code := seat.child.exit_code) is None:
                     await asyncio.sleep(LOOK_EVERY)
         except TimeoutError:

@@ -116,6 +116,7 @@ async def work(order: Order, declare: Declare = declare_jobs) -> None:
             try:
                 async with app.running():
                     started = True
+                    pen.started()
                     async for _ in signals:
                         break
             except RegistryError as error:

@@ -26,12 +26,13 @@ from benchmarks.chaos import trace
 from benchmarks.chaos_actions import kill_worker, restart_worker, to_worker
 from benchmarks.chaos_acts import act, judged
 from benchmarks.chaos_checker import Span
+from benchmarks.chaos_history import START
 from benchmarks.chaos_report import Played
 from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
 from benchmarks.chaos_worker import Order
 from benchmarks.soak_causes import CAUSES, MEMBER
 from benchmarks.soak_jobs import SOAK_JOBS
-from benchmarks.soak_log import BUSY, BUSY_MEMBER, START, STARTING, LogLine, complaints, deed_spans, examine
+from benchmarks.soak_log import BUSY, BUSY_MEMBER, LogLine, complaints, deed_spans, examine
 from benchmarks.soak_memory import Memory, waited_for_processor
 from benchmarks.soak_report import Soaked, page
 from tests.simulation.facts import Violation
@@ -43,6 +44,9 @@ from tests.support.real_zookeeper import Ensemble, RealServer, ensemble
 WORKERS: Final = 4
 PATIENCE: Final = 240.0
 """Seconds within which every item has to run twice: four hundred jobs of four workers join on few processors."""
+LEAVING: Final = 120.0
+"""Seconds that a worker may take to leave: it ends a hundred jobs, and may get little of a processor meanwhile."""
+CONSOLE: Final = "console"
 DEEDS: Final = 60
 """Restarts in a run, unless they would come too soon one after the other."""
 SHORTEST_PAUSE: Final = 8.0
@@ -69,19 +73,18 @@ def play(directory: Path, *, seconds: float, seed: int) -> Soaked:
         surroundings = {"requests": f"http://127.0.0.1:{http}", "event_store": store}
         stage = Stage(members, starter, directory / "journal", servers=members.addresses, surroundings=surroundings)
         stage.jobs, stage.program = tuple(job.config for job in SOAK_JOBS), "benchmarks.soak_worker"
+        stage.leaving = LEAVING
         order = Order("", "", str(stage.journal), stage.clock.epoch, SESSION_TIMEOUT)
         attached = {
             "server of HTTP jobs": starter.start("-m", "benchmarks.soak_server", str(http), order.to_json()),
-            "console": _console(starter, members, console, store, directory),
+            CONSOLE: _console(starter, members, console, store, directory),
         }
-        now = stage.clock.now()
-        for name in attached:
-            stage.deeds += [Fault(now, START, (name,)), Fault(now + STARTING, START, (name,), over=True)]
+        stage.fault(START, detail=CONSOLE)
         soak = Soak(stage, attached, f"http://127.0.0.1:{console}/", seconds, random.Random(seed))
         span, unserved = asyncio.run(soak.play())
         arranged, verdict = judged(stage, span, unserved)
         verdict.violations += [Violation("nobody dies", span.stop, death) for death in soak.ended()]
-    examined = examine(soak.complaints(), deed_spans(stage.deeds), CAUSES)
+    examined = examine(soak.complaints(), deed_spans(arranged.entries), CAUSES)
     played = Played(seed, seconds, stage.jobs, stage, arranged, span, verdict, "Soak")
     memory = soak.memory
     return Soaked(played, memory.slopes(min(WARM_UP, seconds / 4)), len(memory.samples), examined)
@@ -152,6 +155,7 @@ class Soak:
             while await self.unanswered_by(browser) is not None:
                 await asyncio.sleep(BETWEEN_VISITS)
             self.unanswered.clear()
+            self.stage.fault(START, over=True, detail=CONSOLE)
             while True:
                 if (wrong := await self.unanswered_by(browser)) is not None:
                     self.unanswered.append(wrong)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from benchmarks.chaos_history import START
 from benchmarks.chaos_stage import LEAVE
-from benchmarks.soak_log import BUSY, BUSY_MEMBER, RUNS_ON, START, Cause
+from benchmarks.soak_log import BUSY, BUSY_MEMBER, RUNS_ON, Cause
 
 MEMBER: Final = "restart-member"
 KILL: Final = "kill-worker"
 LOST: Final = "lost-connection"
 """The kind of deed that a line stands for which tells that a process has lost its connection or session."""
+MOVING: Final = (START, LEAVE, KILL, LOST)
+"""What makes items move to other workers."""
 SUMMED_UP: Final = 90.0
 """Seconds after which lines that were left out are counted at the latest."""
 
@@ -21,9 +24,9 @@ CAUSES: Final = (
         r"|left out, about .*attempts fail with (OnPurpose|RequestFailed)",
     ),
     Cause(
-        "an attempt fails on purpose, and its worker leaves or is cut off",
+        "a run fails on purpose, for its worker leaves or its item moves",
         r"ERROR retried(-request)?-\d+: item \d+ .*(OnPurpose|answered 503)",
-        own=(LEAVE, LOST),
+        anyones=MOVING,
     ),
     Cause(
         "a process waits for a processor",
@@ -31,7 +34,12 @@ CAUSES: Final = (
         own=(BUSY,),
         longer=RUNS_ON,
     ),
-    Cause("a process starts", r"does not answer \(no answer yet\)", own=(START,)),
+    Cause(
+        "a process starts, or its member waits for a processor",
+        r"does not answer \(no answer yet\)",
+        own=(START, BUSY),
+        anyones=(BUSY_MEMBER,),
+    ),
     Cause(
         "a member restarts, or who connects waits for a processor",
         r"connection to the registry was lost|cannot connect to the registry|session \S+ has expired"
@@ -45,15 +53,17 @@ CAUSES: Final = (
         "items move: a worker starts, leaves, is killed or loses its connection",
         r"missed .*: (the assignment of items was being changed|another instance|the run was cut off, and failover)"
         r"|missed .*: given up|GivenUp: given up",
-        anyones=(START, LEAVE, KILL, LOST),
+        anyones=MOVING,
     ),
-    Cause("a run begins late, or is slow", r"missed .*: the last run was still going on", (BUSY,), (LEAVE, KILL, LOST)),
+    Cause("a run begins late, or is slow", r"missed .*: the last run was still going on", (BUSY,), MOVING),
+    Cause("a run is slow elsewhere", r"missed .*: another instance is still running the item", anyones=(BUSY,)),
+    Cause("a process was slow", r"missed .*: this process was too slow or was suspended", own=(BUSY,)),
     Cause(
         "several moments are missed at a time",
         r"left out, about .*: (the registry could not|the assignment of items|another instance|the run was cut off"
-        r"|the last run was still)",
-        (BUSY,),
-        (START, LEAVE, KILL, LOST),
+        r"|the last run was still|this process was too slow)",
+        own=(BUSY,),
+        anyones=MOVING,
         longer=SUMMED_UP,
     ),
     Cause(

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from benchmarks.chaos_stage import RECOVERED
-from tests.simulation.history import Entry, Fault, Started, of_kind
+from tests.simulation.history import Entry, Fault, of_kind
 
 LINE: Final = re.compile(
     r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<time>\d\d:\d\d:\d\d)[.,](?P<ms>\d{3}) "
@@ -19,14 +19,11 @@ LINE: Final = re.compile(
 )
 UNFORMATTED: Final = re.compile(r"Traceback|Warning\b|Error\b|Exception\b|^(WARNING|ERROR|CRITICAL):")
 """Marks a line that does not come from a logger, as of an interpreter that ends, and yet is a complaint."""
-START: Final = "start"
 BUSY: Final = "busy"
 BUSY_MEMBER: Final = "busy-member"
-"""Further kinds: a process starts; a worker, the console or the server, or a member, had to wait for a processor."""
+"""Further kinds: a worker, the console or the server, or a member, had to wait for a processor."""
 MOMENT: Final = re.compile(r"(?:the run of |runs \()(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d)")
 """The run that a line is about, or the first one of several."""
-STARTING: Final = 15.0
-"""Seconds in which a process starts."""
 BEFORE: Final = 1.0
 """Seconds by which a process may notice something before its deed is noted: clocks are read one after the other."""
 RUNS_ON: Final = 2.0
@@ -122,18 +119,17 @@ def _time(found: re.Match[str], start: float) -> float:
 
 
 def deed_spans(entries: Sequence[Entry]) -> list[DeedSpan]:
-    """Return what was done, and from when to when; what was not mended lasts for ever."""
+    """Return what was done, and from when to when; what was not mended lasts until it is done again, or for ever."""
     begun: dict[tuple[str, str], Fault] = {}
     found: list[DeedSpan] = []
     for fault in of_kind(entries, Fault):
         process = fault.hosts[0]
         key = fault.kind, process.partition(".")[0]  # the deed on a worker is mended by the next process in its seat
+        if (first := begun.pop(key, None)) is not None:
+            found.append(DeedSpan(fault.kind, first.hosts[0], first.at, fault.at))
         if not fault.over:
             begun[key] = fault
-        elif (first := begun.pop(key, None)) is not None:
-            found.append(DeedSpan(fault.kind, first.hosts[0], first.at, fault.at))
-    found += [DeedSpan(kind, one.hosts[0], one.at, inf) for (kind, _), one in begun.items()]
-    return found + [DeedSpan(START, one.process, one.at, one.at + STARTING) for one in of_kind(entries, Started)]
+    return found + [DeedSpan(kind, one.hosts[0], one.at, inf) for (kind, _), one in begun.items()]
 
 
 def examine(lines: Sequence[LogLine], deeds: Sequence[DeedSpan], causes: Sequence[Cause]) -> Examined:

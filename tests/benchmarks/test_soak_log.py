@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from benchmarks.chaos_history import START
 from benchmarks.chaos_stage import LEAVE, RECOVERED
 from benchmarks.soak_causes import CAUSES, MEMBER
-from benchmarks.soak_log import BEFORE, BUSY, START, Cause, DeedSpan, LogLine, complaints, deed_spans, examine
-from tests.simulation.history import Fault, Started
+from benchmarks.soak_log import BEFORE, BUSY, Cause, DeedSpan, LogLine, complaints, deed_spans, examine
+from tests.simulation.history import Fault
 
 NOON = datetime.fromisoformat("2026-11-23 12:00:00").timestamp()
 LOST = "the connection to the registry was lost: closed by the server"
@@ -96,15 +97,20 @@ def test_a_run_that_fails_on_purpose_needs_a_worker_that_leaves_unless_it_is_att
 
 def test_deeds_last_from_the_fault_to_its_mending() -> None:
     entries = [
-        Started(1, "worker-1.1", "host"),
+        Fault(1, START, ("worker-1.1",)),
         Fault(2, MEMBER, ("1",)),
         Fault(3, "restart-worker", ("worker-1.1",)),
         Fault(4, MEMBER, ("1",), over=True),
         Fault(5, "restart-worker", ("worker-1.2",), over=True),
         Fault(6, "kill-worker", ("worker-2.1",)),
+        Fault(7, START, ("worker-1.2",)),
+        Fault(9, START, ("worker-1.2",), over=True),
     ]
-    found = {span.kind: span for span in deed_spans(entries)}
+    spans = deed_spans(entries)
+    found = {span.kind: span for span in spans}
     assert found[MEMBER] == DeedSpan(MEMBER, "1", 2, 4)
     assert found["restart-worker"] == DeedSpan("restart-worker", "worker-1.1", 3, 5)
     assert found["kill-worker"] == DeedSpan("kill-worker", "worker-2.1", 6, float("inf"))
-    assert (found[START].process, found[START].start) == ("worker-1.1", 1)
+    first, second = (span for span in spans if span.kind == START)
+    assert first == DeedSpan(START, "worker-1.1", 1, 7)  # it ended before all its jobs had joined
+    assert second == DeedSpan(START, "worker-1.2", 7, 9)
