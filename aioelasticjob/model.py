@@ -149,10 +149,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class VersionedRecord:
-    """An item's record together with the node version it was read at; None where there was no node."""
+    """An item's record, as it was read or written."""
 
     record: Record
     version: int | None
+    """The version of its node; None where there was no node."""
+    zxid: int = 0
+    """The newest transaction that had written the node; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class Claims:
         fences = dict[int, int]() if former is None else dict(former.fences)
         for n, (item, record) in enumerate(wanted.items()):
             entry, last = self._cache.items[item], before[item]
-            entry.seen = written[item] = VersionedRecord(record, committed.versions[first + 2 * n])
+            entry.seen = written[item] = VersionedRecord(record, committed.versions[first + 2 * n], committed.zxid)
             entry.claimed(rescue=fire.source is FireSource.FAILOVER)
             if fire.source is not FireSource.FAILOVER and records.is_cut_off(last):
                 taken.cut_off[item] = last
@@ -320,7 +320,7 @@ class Claims:
             match await write(member, operations, what, wait=True):
                 case WriteApplied(committed):
                     for (item, seen), version in zip(ended.items(), committed.versions[::2], strict=False):
-                        self._cache.items[item].seen = VersionedRecord(seen.record, version)
+                        self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
                     break
                 case SessionOver():
                     return None

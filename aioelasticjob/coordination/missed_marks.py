@@ -46,7 +46,7 @@ async def mark_missed_moments(
                     entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
                 for item in left:
                     if cache.version(item) is None:
-                        cache.items[item].seen = VersionedRecord(Record(), 0)
+                        cache.items[item].seen = VersionedRecord(Record(), 0, committed.zxid)
                 break
             case WriteRefused(Conflict() as conflict):
                 if conflict.path == entitled.path:

@@ -98,7 +98,7 @@ class Entry:
         """
         assert self.seen is not None
         self.lowered = replace(self.record, slot=slot, ahead=self.record.slot)
-        self.seen = VersionedRecord(self.lowered, self.seen.version)
+        self.seen = replace(self.seen, record=self.lowered)
 
     def assume(self, slot: int) -> VersionedRecord:
         """Treat the item as claimed up to a moment, without a request to the registry: the job keeps no records."""
@@ -209,16 +209,29 @@ class RecordCache:
             log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
     def _understood(self, item: int, node: Node) -> VersionedRecord:
-        """Return the record in a node; if somebody wrote nonsense there, assume a claim at the time of that write."""
-        record, written = records.decode(node.data), int(node.stat.mtime * 1000)
-        self.items[item].stat, lowered = node.stat, self.items[item].lowered
+        """Return the record in a node.
+
+        If somebody wrote nonsense there, and this instance knows the record that the nonsense has replaced, that record
+        holds.  Otherwise a claim at the time of that write is assumed, because nobody knows which moments were claimed.
+        """
+        entry, record, written = self.items[item], records.decode(node.data), int(node.stat.mtime * 1000)
+        entry.stat, lowered, replaced = node.stat, entry.lowered, entry.seen
         if record is not None and lowered is not None and record.slot == lowered.ahead:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
         if record is None or record.slot > max(written, self._believable()) + MAX_FUTURE:  # or a clock was set back
             path = self._member.layout.item(item).execution
             self.warn(path, node.stat.mzxid, "is not the record of a run, so the next run replaces it")
-            record = Record(slot=written, unknown="" if record is None else record.unknown)
-        return VersionedRecord(record, node.stat.version)
+            if record is None and replaced is not None and _follows(node.stat, replaced):
+                record = replaced.record
+            else:
+                record = Record(slot=written, unknown="" if record is None else record.unknown)
+        return VersionedRecord(record, node.stat.version, node.stat.mzxid)
+
+
+def _follows(stat: Stat, before: VersionedRecord) -> bool:
+    """Whether a record's node was written at most once since then, and not removed and made again meanwhile."""
+    same = before.version is not None and stat.czxid <= before.zxid
+    return same and before.version in (stat.version, stat.version - 1)
 
 
 def _decoded(data: bytes) -> MissedMark:

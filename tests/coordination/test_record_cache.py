@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.missed_marks import mark_missed_moments
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
-from aioelasticjob.model import Fire, FireSource, Record
-from aioelasticjob.registry.transaction import Create
-from tests.coordination.test_claims import CRON, LAYOUT, NEXT, SLOT, Desk
+from aioelasticjob.model import Fire, FireSource, Outcome, Record
+from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.coordination.test_claims import CRON, LAYOUT, NEXT, SLOT, Desk, done
 from tests.coordination.test_missed_marks import run_once
 
 
@@ -25,6 +26,41 @@ def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_logged_onc
         "/job/execution/0: is not the record of a run, so the next run replaces it"
     ]
     assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
+
+
+@pytest.mark.parametrize("last", ["settled", "read", "marked"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_nonsense_does_not_hide_a_record_that_this_instance_knows(last: str, times: int) -> None:
+    desk, known = Desk(), Record()
+    if last == "settled":
+        assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
+        known = desk.record()
+    elif last == "read":
+        known = Record(SLOT, "CRON", "other", 1, 2, NEXT)
+        desk.elsewhere(0, known, running=False)
+        desk.learn()
+    else:
+        mark = {0: MissedMark(SLOT - 1000)}
+        assert done(mark_missed_moments(desk.member, desk.cache, desk.view(), mark)) == {0}
+    desk.registry.now = NEXT / 1000 + 0.1  # so the moment to be claimed is before the time of the nonsense
+    for number in range(times):
+        desk.write(Set(LAYOUT.item(0).execution, b"nonsense %d" % number, -1))
+        if number < times - 1:
+            desk.learn()
+    assert desk.taken(Fire(NEXT, FireSource.CRON)).before[0] == known
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_nonsense_hides_a_record_that_this_instance_does_not_know(made_again: bool) -> None:
+    """Another instance may have claimed the next moment, so it is not claimed again."""
+    desk = Desk()
+    assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
+    desk.registry.now, path = NEXT / 1000 + 0.1, LAYOUT.item(0).execution
+    theirs = records.encode(Record(NEXT, "CRON", "other", 1, 2, 0))
+    desk.write(*([Delete(path), Create(path)] if made_again else []), Set(path, theirs, -1), Set(path, b"nonsense", -1))
+    claim = desk.taken(Fire(NEXT, FireSource.CRON))
+    assert claim.items.keys() == {1, 2}
+    assert desk.cache.slot(0) == NEXT + 100
 
 
 def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
