@@ -125,10 +125,10 @@ class ClockSkewMonitor:
     def in_time(self, date: int, later: float = inf) -> int:
         """Return a date that the registry gave, corrected if its clock was ahead then.
 
-        A date that lies in the future is replaced by now.  ``later`` is a date that is known to be later, and limits
-        the result.
+        A date that lies in the future was written before the clock was set last, so it is replaced by that time.
+        ``later`` is a date that is known to be later, and limits the result.
         """
-        return date if self.may_be_set_back else int(min(date if date <= self.now + AHEAD else self.now, later))
+        return date if self.may_be_set_back else int(min(date if date <= self.now + AHEAD else self.since, later))
 
     @property
     def may_be_set_back(self) -> bool:

@@ -18,7 +18,7 @@ from aioelasticjob.running.commands import ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, Came, Items
-from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_and_excused
+from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_in_time
 
 
 class JobState(Account):
@@ -155,18 +155,19 @@ class JobState(Account):
     def _gain(self, view: JobView, gained: frozenset[int]) -> None:
         """Compute from which moment on this instance has to run the items gained, and report earlier missed ones."""
         self._ahead.find(gained, self.clock.now, self.clock.since)
-        misfire, is_active, begun = view.config.misfire, self._me in view.active, self._begun(view)
+        misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
+        made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
-            gain.floor = max(self._begin_holding(view, item, *begun), reported)
+            gain.floor = max(made[item], up_since, since, reported)
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
-        spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))
-        owed_after = {item: self.items[item].floor for item in gained}
-        self._absence.report(view, spans, owed_after, partial(self._hold, view, gained))
+        spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
+        owed = {item: (made[item], self.items[item].floor) for item in gained}
+        self._absence.report(view, spans, owed, partial(self._hold, view, gained))
 
     def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:
         """Hold the items that are assigned to this instance, except those that could not be marked.
@@ -189,20 +190,14 @@ class JobState(Account):
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
-        return min(self.clock.now, max(self.clock.in_time(given_at(view, item)), self.accounted, claimed))
+        return min(self.clock.now, max(given_at(view, item), self.accounted, claimed))
 
-    def _begun(self, view: JobView) -> tuple[int, int]:
-        """Return since when somebody is up, and the transaction that dated the schedule: the same for all items."""
+    def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
+        """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        return self.clock.in_time(int(up_since * 1000)), view.scheduled_by
-
-    def _begin_holding(self, view: JobView, item: int, up_since: int, scheduled_by: int) -> int:
-        """Return the moment after which this instance has to run the moments of an item that it has gained."""
-        in_time, written_after = self.clock.in_time, self.items[item].written_after
-        made, made_by, excused = made_and_excused(view, item)
-        made = max(in_time(made, written_after(made_by)), in_time(excused))
-        return max(made, up_since, in_time(self._since, written_after(scheduled_by)))
+        written = (self.items[item].written_after(view.scheduled_by) for item in gained)
+        return self.clock.in_time(int(up_since * 1000)), self.clock.in_time(self._since, min(written, default=inf))
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run is neither settled nor marked as an orphan: it may still be going on."""

@@ -16,7 +16,7 @@ from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import ENDED, Items
+from aioelasticjob.running.state import ENDED, Item, Items
 
 NO_INSTANCE_UP = "no instance was up"
 ROUNDED = 0.001
@@ -43,23 +43,22 @@ class UnattendedMoments:
         self,
         view: JobView,
         spans: Sequence[Span],
-        owed_after: Mapping[int, int],
+        owed: Mapping[int, tuple[int, int]],
         then: Callable[[frozenset[int]], None],
     ) -> None:
         """Report moments that no instance has run, for items just gained.  Items that are switched off miss none.
 
-        ``owed_after`` is the moment after which this instance runs an item's moments itself.  ``spans`` are the
-        schedules until now, oldest first, by the registry's clock: this host's may be behind.  All items are marked;
-        otherwise their next holders would report the moments again.  ``then`` is called with the items that could not
-        be marked because the view is outdated.
+        ``owed`` says when each item was made (see ``made_in_time``), and after which moment this instance runs the
+        item's moments itself.  ``spans`` are the schedules until now, oldest first, by the registry's clock: this
+        host's may be behind.  All items are marked; otherwise their next holders would report the moments again.
+        ``then`` is called with the items that could not be marked because the view is outdated.
         """
         after, missed = dict[int, int](), dict[int, int]()
-        for number, owed in owed_after.items():
+        for number, (made, owed_after) in owed.items():
             item = self._items[number]
-            made, _, excused = made_and_excused(view, number)
-            last = max(item.record.slot, item.mark.until, made, excused)
+            last = max(item.record.slot, item.mark.until, made)
             for table, since, until in spans:
-                if passed := table.passed(max(last, since), min(until, owed)):
+                if passed := table.passed(max(last, since), min(until, owed_after)):
                     after[number], missed[number] = last, passed.last
         self._mark(view, spans, after, missed, then)
 
@@ -136,16 +135,16 @@ def made_at(view: JobView, item: int) -> int:
     return 0 if node is None else int(node.stat.ctime * 1000)
 
 
-def made_and_excused(view: JobView, item: int) -> tuple[int, int, int]:
-    """Return when and by which transaction the item was made, and when it was last taken from a paused instance.
+def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor) -> int:
+    """Return when the item was made, or last taken from a paused instance: earlier moments are not owed.
 
-    Moments before an item was taken from a paused instance are not owed.  What is unknown, or never was, is 0.
+    The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.
     """
-    node = view.tree.get(view.layout.item(item).sharding)
+    node = view.tree.get(view.layout.item(number).sharding)
     if node is None:
-        return 0, 0, 0
-    stat = node.stat
-    return int(stat.ctime * 1000), stat.czxid, int(stat.mtime * 1000) if stat.version else 0
+        return 0
+    made = clock.in_time(int(node.stat.ctime * 1000), item.written_after(node.stat.czxid))
+    return max(made, clock.in_time(int(node.stat.mtime * 1000)) if node.stat.version else 0)
 
 
 def given_at(view: JobView, item: int) -> int:

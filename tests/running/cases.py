@@ -50,11 +50,16 @@ class Case:
     done: list[Command] = field(default_factory=list)
     schedules: list[dict[str, object]] = field(default_factory=list)
     """Those that the leader has noted, the newest last."""
+    stats: dict[int, Stat] = field(default_factory=dict)
+    """The metadata of records."""
+    ahead: float = 0.0
+    """Seconds by which the registry's clock is ahead."""
     zxid: int = 0
 
     @classmethod
-    def of(cls, items: int = 1, cron: str = "* * * * * ?", **settings: object) -> Case:
-        case = cls(JobConfig.build(job_name="job", sharding_total_count=items, cron=cron, **settings))
+    def of(cls, items: int = 1, cron: str = "* * * * * ?", ahead: float = 0.0, **settings: object) -> Case:
+        config = JobConfig.build(job_name="job", sharding_total_count=items, cron=cron, **settings)
+        case = cls(config, ahead=ahead)
         case.put(LAYOUT.config, case.config.to_json())
         case.note()
         case.put(LAYOUT.instance(OTHER), json.dumps({"upSince": BEGIN - 3600}).encode(), owner=2)
@@ -69,7 +74,7 @@ class Case:
     def put(self, path: str, data: bytes = b"", owner: int = 0) -> None:
         """Write a node."""
         self.zxid += 1
-        before, at = self.nodes.get(path), BEGIN + self.now
+        before, at = self.nodes.get(path), BEGIN + self.now + self.ahead
         made, ctime, version = (self.zxid, at, 0) if before is None else _kept(before.stat)
         new = stat(czxid=made, mzxid=self.zxid, ctime=ctime, mtime=at, version=version, ephemeral_owner=owner)
         self.nodes[path] = Node(data, new)
@@ -92,7 +97,7 @@ class Case:
     def note(self) -> None:
         """Note the schedule in force, and those before it."""
         if not self.schedules or not scheduling(self.config).items() <= self.schedules[-1].items():
-            self.schedules.append({**scheduling(self.config), "since": int((BEGIN + self.now) * 1000)})
+            self.schedules.append({**scheduling(self.config), "since": int((BEGIN + self.now + self.ahead) * 1000)})
             *former, newest = self.schedules
             self.put(LAYOUT.schedule, json.dumps({**newest, "former": former}).encode())
 
@@ -103,7 +108,7 @@ class Case:
     def reading(self) -> Reading:
         """Return what the clocks show."""
         ages = tuple((self.now - began, self.now - ended) for began, ended in self.outages)
-        return Reading(BEGIN + self.now, self.now, outages=ages)
+        return Reading(BEGIN + self.now, self.now, -self.ahead, outages=ages)
 
     def state(self, up_since: float = -3600) -> JobState:
         """Return the state of an instance that has just come up."""
@@ -145,6 +150,7 @@ class Case:
         """Let an instance read an item's record and mark."""
         item, record = state.items[number], self.records.get(number)
         item.seen = VersionedRecord(Record(), None) if record is None else VersionedRecord(record, 0)
+        item.stat = self.stats.get(number)
         item.mark = self.marks.get(number, NO_MARK)
         item.mark_version, item.marked = (0, True) if number in self.marks else (None, False)
 

@@ -12,7 +12,7 @@ from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
 from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, TABLE, Came, Item
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
-from tests.support.stats import changed
+from tests.support.stats import changed, stat
 
 
 def slot(second: int) -> int:
@@ -214,3 +214,46 @@ def test_an_item_that_was_taken_from_a_paused_instance_owes_nothing_that_came_be
     case.now = 61.0
     case.see(state)
     assert (state.owed(), case.reported()) == ({0}, [])
+
+
+def test_an_item_made_while_the_clock_was_ahead_owes_what_has_come_since_the_clock_was_set_back() -> None:
+    case = Case.of()
+    case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now, case.ahead = 5.0, 30.0
+    case.drop(LAYOUT.item(0).sharding)
+    case.put(LAYOUT.item(0).sharding)  # dated 35
+    case.see(state)
+    case.now, case.ahead = 8.5, 0.0
+    case.see(state)
+    case.now = 20.5  # so it is certain that the clock is right
+    case.give(0, ME)
+    case.see(state)
+    assert (state.owed(), state.timetable.newest) == ({0}, slot(20))
+    assert [report[:2] for report in case.reported()] == [(9, 19)]
+
+
+def test_an_item_made_before_this_instance_came_by_a_clock_ahead_owes_what_has_come_since_then() -> None:
+    case = Case.of(ahead=60)
+    case.give(0, OTHER)
+    case.now, case.ahead = 10.5, 0.0
+    state = case.state()
+    case.see(state)
+    case.now = 20.5
+    case.give(0, ME)
+    case.see(state)
+    assert (state.owed(), [report[:2] for report in case.reported()]) == ({0}, [(11, 19)])
+
+
+def test_what_nobody_was_up_for_is_owed_although_item_and_schedule_were_dated_later_by_a_clock_ahead() -> None:
+    """The item has run at the right time since, so it and its schedule were made before that."""
+    case = Case.of(ahead=30)  # dated 30.5
+    case.now, case.ahead = 40.5, 0.0
+    case.records[0], case.stats[0] = Record(slot(20), "CRON", OTHER), stat(mzxid=case.zxid + 1, mtime=BEGIN + 20)
+    for name in (OTHER, ME):
+        case.drop(LAYOUT.instance(name))
+    case.put(LAYOUT.instance(ME), owner=1)
+    state = case.state(up_since=40.5)
+    case.see(state)
+    assert case.reported() == [(21, 40, NO_INSTANCE_UP)]
