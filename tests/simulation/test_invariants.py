@@ -258,6 +258,17 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert broken(on_time, [early, *calm(*right[:2], *right[3:])])
 
 
+def test_who_has_written_nothing_cannot_know_that_the_registrys_clock_was_set() -> None:
+    set_right = [ClockSet(T + 0.05, REGISTRY, -1.2), ClockSet(T + 0.4, REGISTRY, 0)]
+    late = [begun(n, 10 * n + 1.15, slot=10 * n, skew=-1.15) for n in range(1, 6)]
+    assert not broken(on_time, [*set_right, *calm(*late)])
+    assert broken(on_time, calm(*late))
+    assert broken(on_time, [*set_right, *calm(written(5, 1, put("systemTime/current")), *late)])
+    assert not broken(on_time, [*set_right, *calm(written(5, 2, put("systemTime/current")), *late)])
+    astray = [ClockSet(T + 0.05, REGISTRY, -2.3), set_right[1]]  # then it asks
+    assert broken(on_time, [*astray, *calm(*late)])
+
+
 def missed(at: float, slot: float, *, item: int = 0, moments: int = 1, by: str = A, cut_off: str = "") -> Reported:
     """Return the word that as many moments up to ``slot`` were missed."""
     first, newest = round((T + slot - 10 * (moments - 1)) * 1000), round((T + slot) * 1000)
@@ -406,17 +417,22 @@ def test_nothing_lost_excuses_who_found_nonsense_in_the_place_of_a_record() -> N
     assert judged(moved=25, garbled=31)  # there was time to read
     assert not judged(25, 31, begun(7, 24, B, slot=24), ended(7, 33))  # but not in a run
     assert judged(25, 31, begun(7, 24, B, slot=24), ended(7, 29))
+    assert not judged(25, 31, Fault(T + 24, "delay", ("10.0.1.2",)))  # it may not have heard of the item yet
+    assert judged(25, 31, Fault(T + 24, "delay", ("10.0.1.1",)))  # that is not who holds it
+    assert judged(15, 31, Fault(T + 24, "delay", ("10.0.1.2",)))  # it had heard of it before
     assert judged(moved=29.9, garbled=29.95)  # the moment came afterwards
     assert judged(moved=30.9, garbled=31, item=1)
     assert judged(32, 31, Nonsense(T + 31.5, "/job/execution/0", record(A, 20), gone=True))  # it was mended
 
 
 def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a_clock_that_was_ahead() -> None:
+    later, earlier = record(A, 50), record(A, 20)
+
     def judged(
-        *others: Entry, ahead: float = -1, claimed: float = 50, gone_at: float = 22, joined: float = 31
+        *others: Entry, ahead: float = -1, claimed: bytes | None = later, gone_at: float = 22, joined: float = 31
     ) -> list[str]:
         clock = [ClockSet(T + ahead, REGISTRY, 45), ClockSet(T + 8, REGISTRY, 0)]
-        claim = written(5, 1, made("execution/0", record(A, claimed)))
+        claim = written(5, 1, *([] if claimed is None else [made("execution/0", claimed)]))
         left, came = written(gone_at, 1, gone(f"instances/{A}")), written(joined, 3, made(f"instances/{C}", "{}"))
         given = written(31.5, 3, put("sharding/0/instance", C), put("sharding"))
         entries = calm(*clock, claim, left, came, given, *others, *LOST)
@@ -428,7 +444,10 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
     assert not judged(changed, ahead=0.4)  # but its schedule did not
     assert judged(replace(changed, at=T + 0.39), ahead=0.4)
     assert judged(replace(changed, changes=(put("config", CONFIG.replace(b"}", b', "misfire": false}')),)), ahead=0.4)
-    assert judged(claimed=20)  # and owed the moment like any other
+    assert judged(claimed=earlier)  # and owed the moment like any other
+    assert not judged(claimed=None)  # it has no record that would tell that it was there before the moment
+    assert judged(claimed=None, joined=29)  # but who gains it was
+    assert judged(claimed=b"")
     assert judged(gone_at=31)  # there was time to tell
     assert not judged(Fault(T + 21, "pause", ("10.0.1.1",)), gone_at=31)
     assert judged(joined=29)  # before the moment came

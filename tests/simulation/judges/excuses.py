@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
@@ -14,7 +14,7 @@ from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
 from aioelasticjob.running.clock_skew import STEADY
-from tests.simulation.facts import KNOWN, PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
+from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
 from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written, of_kind
 from tests.simulation.judges.eras import Era
 
@@ -57,6 +57,17 @@ class Clocks:
     def wrong(self) -> list[Span]:
         """When the registry's clock was wrong."""
         return [(start, end) for start, end, ahead in self.spans if abs(ahead) > ASTRAY]
+
+    def known(self, instance: str, at: float) -> float:
+        """Return by how many seconds the registry's clock was ahead when it answered an instance's last write."""
+        session, last = self._facts.incarnations.get(instance), bisect_right(self._answers, at, key=lambda one: one[0])
+        heard = next((when for when, writer in reversed(self._answers[:last]) if writer == session), at)
+        return self.ahead(REGISTRY, heard, heard)[0]
+
+    @cached_property
+    def _answers(self) -> list[tuple[float, int]]:
+        """When the registry answered a write of which session."""
+        return [(one.at, one.session) for one in of_kind(self._facts.entries, Written)]
 
     def early(self, moment: float) -> Iterator[float]:
         """Yield when a moment has come, or was jumped over, by the registry's clock while that was ahead."""
@@ -131,14 +142,15 @@ def is_overwritten(job: JobFacts, item: int, slot: int) -> bool:
 def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) -> bool:
     """Say whether a holder may not have read the record written at ``last``, but what stood from ``at`` to ``over``.
 
-    Whoever was given the item before, and was idle, has read it.
+    Whoever was given the item before, knew of it, and was idle, has read it.  A host in trouble may know of it late.
     """
     gains = [one for one in job.facts.nodes.changes(f"/{job.name}/sharding/{item}/instance") if one[1]]
     before, after = [one for one in gains if one[0] <= at][-1:], [one for one in gains if at < one[0] <= over]
     for gained, holder in [*before, *after]:
-        runs = job.runs_by.get((holder or b"").decode(), ())
-        busy = any(run.begun.at <= gained + KNOWN and run.end >= at for run in runs)
-        if gained > last and (gained + KNOWN >= at or busy):
+        name = (holder or b"").decode()
+        runs = [run.begun.at for run in job.runs_by.get(name, ()) if run.end >= at]
+        knows_since = partial(job.facts.knows_since, name.partition("@-@")[0])
+        if gained > last and any(gained >= knows_since(when) for when in (at, *runs)):
             return True
     return False
 
@@ -146,7 +158,8 @@ def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) ->
 def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     """Say whether a moment came before its item or its schedule began by a clock ahead, and who knew so could not tell.
 
-    The item has claimed later moments.  From one that has been there since before the moment to one that comes after
+    The item has claimed later moments, or none: a claim of an earlier moment, once the clock was right, would show that
+    the item was made before that claim.  From one that has been there since before the moment to one that comes after
     it nothing is handed on that says since when the clock has been right.
     """
     path, nodes, moment, spans = f"/{job.name}/sharding/{item}", job.facts.nodes, slot / 1000, clocks(job.facts).spans
@@ -156,12 +169,20 @@ def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     gains = [(at, (holder or b"").decode()) for at, holder in nodes.changes(f"{path}/instance")]
     held = list(pairwise([*gains, (job.facts.end, "")]))
     for start, end, ahead in spans:
-        begun = ahead > ASTRAY and any(start <= at < end and moment < at + ahead for at in made)
-        claims = nodes.over(f"/{job.name}/execution/{item}", start, moment) if begun else []
+        begun = [at for at in made if ahead > ASTRAY and start <= at < end and moment < at + ahead]
         right = min((at for at, _, off in spans if at >= end and abs(off) <= ASTRAY), default=end)
-        if right < moment and any(one and one.slot > slot for one in map(records.decode, filter(None, claims))):
+        if begun and right < moment and _claims_no_earlier(job, item, slot, max(begun)):
             return not any(_could_tell(job, one, gained, lost, right, moment) for (gained, one), (lost, _) in held)
     return False
+
+
+def _claims_no_earlier(job: JobFacts, item: int, slot: int, since: float) -> bool:
+    """Say whether from a time to a moment an item had a record that claims a later moment, or no record at all."""
+    written = job.facts.nodes.over(f"/{job.name}/execution/{item}", since, slot / 1000)
+    claims = [records.decode(data) for data in written if data is not None]
+    if not claims:
+        return all(config.monitor_execution for config in job.configs(since, slot / 1000))
+    return any(one is not None and one.slot > slot for one in claims)
 
 
 def _differ(one: Era, other: Era) -> bool:
