@@ -107,10 +107,11 @@ def test_a_stream_that_gave_way_is_gone_on_with(journal: Path) -> None:
 
 
 def ended(outcome: Outcome) -> Ended:
-    """Return the event of the run that ``told`` tells of."""
+    """Return the event with which the instance reports the end of the run in ``context_fields``."""
     slot, source = round(of_item().fire_time.timestamp() * 1000), of_item().source
-    of = told()["jobName"], told()["instance"], slot, source, told()["shardingItem"]
-    return Ended(*of, outcome, 1.0, f"@-@.{told()['fence']:x}", TrueTime.of_this_machine().now())
+    fields = context_fields()
+    of = fields["jobName"], fields["instance"], slot, source, fields["shardingItem"]
+    return Ended(*of, outcome, 1.0, f"@-@.{fields['fence']:x}", TrueTime.of_this_machine().now())
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def ended(outcome: Outcome) -> Ended:
 def test_the_instance_says_what_came_of_a_run_whose_handler_was_ended(
     journal: Path, handler: type[BaseException] | None, outcome: Outcome, how: str
 ) -> None:
-    with suppress(BaseException), noted(told()):
+    with suppress(BaseException), noted(context_fields()):
         if handler is not None:
             raise handler
     Pen(journal, "worker-0.1", TrueTime.of_this_machine()).outcome(ended(outcome))
