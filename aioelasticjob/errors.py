@@ -20,10 +20,13 @@ ElasticJobError
     ├── SessionEnded          the session under which a write was decided is over; nothing was written
     ├── Suspended             no connection at the moment, or no answer to a read; nothing was written
     ├── Overloaded            the registry refuses requests for the time being; nothing was written
+    ├── Fenced                a run that was cut off tried to save something; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
     ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
     └── Conflict              a transaction's condition did not hold; nothing was written
+
+Other modules define more of them, such as those of the kinds of jobs.  Each class has a page, ``docs/errors/NAME.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, Final
+
+PAGES: Final = "errors/"
+"""Where the pages of errors are, on the site and below ``docs``; the address of the site can be put in front of it."""
 
 
 class ElasticJobError(Exception):
@@ -41,6 +47,29 @@ class ElasticJobError(Exception):
     """Whether the text says all there is to say, so that a failure is logged without the stack."""
     is_final: ClassVar[bool] = False
     """Whether a run that raises it has no further attempt, because something of this attempt still runs."""
+    page: ClassVar[str] = f"{PAGES}ElasticJobError"
+    """The page that says what has happened and what to do; a class of another package has the page of its base."""
+    names_page: ClassVar[bool] = True
+    """Whether tracebacks, log lines and the command line name the page; not if the text says which line to correct."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.partition(".")[0] == __package__:
+            cls.page = f"{PAGES}{cls.__name__}"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        if self.names_page:
+            self.add_note(self.reference)
+
+    @property
+    def reference(self) -> str:
+        """The page as tracebacks and lines name it."""
+        return f"docs: {self.page}"
+
+    def with_page(self) -> str:
+        """Return the text, and its page, for a line of the log or of the command line."""
+        return f"{self} ({self.reference})" if self.names_page else str(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (type(self), self.args), self.__dict__  # constructors take facts, args has the text
@@ -53,6 +82,8 @@ def _made_again(kind: type[ElasticJobError], args: tuple[object, ...]) -> Elasti
 class InvalidSetting(ElasticJobError, ValueError):
     """A setting is wrong."""
 
+    names_page: ClassVar[bool] = False
+
     def __init__(self, setting: str, value: object, expected: str) -> None:
         super().__init__(f"{setting} = {value!r}: {expected}")
         self.setting, self.value, self.expected = setting, value, expected
@@ -61,9 +92,13 @@ class InvalidSetting(ElasticJobError, ValueError):
 class JobConflict(InvalidSetting):
     """The job's name is already used by another kind of job in this namespace."""
 
+    names_page: ClassVar[bool] = True
+
 
 class ForeignData(InvalidSetting):
     """A znode or directory that is meant for our data holds other data, which was left as it is."""
+
+    names_page: ClassVar[bool] = True
 
 
 class ClockSkew(ElasticJobError):

@@ -374,7 +374,9 @@ def test_run_without_a_registry_ends_with_a_short_traceback() -> None:
     app.add(nothing, name="job")
     with pytest.raises(RegistryUnreachable) as caught:
         app.run()
-    assert len(traceback.format_exception(caught.value)) <= 4
+    *lines, page = traceback.format_exception(caught.value)
+    assert len(lines) <= 4
+    assert page == "docs: errors/RegistryUnreachable\n"
 
 
 def test_a_registry_that_does_not_answer_at_once_is_named_in_the_log(

@@ -60,7 +60,8 @@ async def report_absences(registry: Address, after: float, clock: Clock) -> None
                 async with open_registry(registry, clock=clock) as session:
                     await _follow(session, attendance, dispatcher, clock)
             except RegistryError as error:
-                log.warning("cannot follow the registry, the next attempt begins in %g s: %s", RETRY_PAUSE, error)
+                text = "cannot follow the registry, the next attempt begins in %g s: %s"
+                log.warning(text, RETRY_PAUSE, error.with_page())
                 attendance.forget()
             await sleep(RETRY_PAUSE)
 

@@ -195,7 +195,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ElasticJobError as error:
-            print_error(str(error))
+            print_error(error.with_page())
             wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
             raise typer.Exit(WRONG_SETTING if wrong else FAILED) from None
 

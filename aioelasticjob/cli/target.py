@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 class ImportFailed(ElasticJobError):
     """The user's module could not be imported; its cause says why."""
 
+    names_page = False
+
     def __init__(self, module: str, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
         self.module, self.place, self.reason = module, place, reason

@@ -57,7 +57,8 @@ class Refusals:
         self.open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
         if abs(now - self._logged.get(what, -QUIET_FOR)) >= QUIET_FOR:
             self._logged[what] = now
-            log.error("%s: the registry refuses %s: %s", self._job, what, error, extra={"job": self._job})
+            text = "%s: the registry refuses %s: %s"
+            log.error(text, self._job, what, error.with_page(), extra={"job": self._job})
 
     def accepted(self, what: str) -> None:
         """Note that a request was accepted.  That is logged if its refusal was logged."""

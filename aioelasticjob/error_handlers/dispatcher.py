@@ -170,7 +170,7 @@ class ErrorDispatcher:
             self._end(escalated.failure)
             return
         except ElasticJobError as error:
-            trouble = str(error)
+            trouble = error.with_page()
         except Exception as error:
             trouble = error_text(error)
         self._counts[failure.job].alerts["failed"] += 1

@@ -95,8 +95,11 @@ class Escalated(Exception):  # used between modules only; users never see it
 def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
     undelivered = f"; the failure was not delivered: {why}" if why else ""
-    error = None if failure.explains_itself else failure.error
-    log.error("%s%s", _line(failure), undelivered, exc_info=error, extra={**_about(failure), **fields})
+    error, page = failure.error, ""
+    if isinstance(error, ElasticJobError) and error.explains_itself:
+        page = f" ({error.reference})"  # otherwise the stack names it
+    stack = None if failure.explains_itself else error
+    log.error("%s%s%s", _line(failure), page, undelivered, exc_info=stack, extra={**_about(failure), **fields})
 
 
 def announce_failure(failure: Failure, handler: str) -> None:

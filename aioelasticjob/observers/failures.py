@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, TracebackType
 
+from aioelasticjob.errors import ElasticJobError
+
 MAX_CAUSE_CHARACTERS = 4_000
 """Characters that the one line may have."""
 MAX_STACK_CHARACTERS = 16_000
@@ -20,8 +22,11 @@ Frames = tuple[tuple[CodeType, int], ...]
 
 
 def cause(error: BaseException) -> str:
-    """Return the error in one line, as Python would."""
-    return " ".join("".join(traceback.format_exception_only(error)).split())[:MAX_CAUSE_CHARACTERS]
+    """Return the error in one line, as Python would, without the page that its stack names: lists would repeat it."""
+    lines = "".join(traceback.format_exception_only(error))
+    if isinstance(error, ElasticJobError):
+        lines = lines.replace(f"\n{error.reference}\n", "\n")
+    return " ".join(lines.split())[:MAX_CAUSE_CHARACTERS]
 
 
 def stack(error: BaseException) -> str:

@@ -240,7 +240,8 @@ class SessionKeeper:
             self.failure, self._certain = found, not guessed
             if not new and str(found) != self._logged:
                 self._logged = str(found)
-                log.warning("cannot connect to the registry: %s", found, extra={"server": server, "reason": str(found)})
+                about = {"server": server, "reason": self._logged}
+                log.warning("cannot connect to the registry: %s", found.with_page(), extra=about)
 
     def _begin(self, connection: Connection, digest: str | None) -> None:
         """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""

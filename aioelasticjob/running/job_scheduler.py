@@ -215,7 +215,7 @@ class JobScheduler:
             return False
         if skew := self._state.intolerable_skew():
             self._state.pass_over()
-            self._stats.refused(str(skew))
+            self._stats.refused(skew)
             return True
         self._stats.accepted()
         await self._run_claimed(view, Fire(self._state.timetable.newest, self._state.source(owed)), owed)

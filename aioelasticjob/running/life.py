@@ -73,12 +73,15 @@ class History:
         recorded = self.config is None or self.config.monitor_execution
         return self.since if self.since is not None and recorded else inf
 
-    def wait(self, job: str, problem: str, shared: ProcessContext, instance: str | None = None) -> None:
+    def wait(
+        self, job: str, problem: str | InvalidSetting, shared: ProcessContext, instance: str | None = None
+    ) -> None:
         """Log why the job has to wait before it can run, once for each reason, and show it in the process's health."""
-        if problem != self.trouble:
-            self.trouble = problem
-            log.warning("%s: the job cannot run in this process at present: %s", job, problem, extra={"job": job})
-        shared.standing_by[job] = JobHealth(job, instance, problem=problem)
+        if str(problem) != self.trouble:
+            self.trouble = str(problem)
+            why = problem.with_page() if isinstance(problem, InvalidSetting) else problem
+            log.warning("%s: the job cannot run in this process at present: %s", job, why, extra={"job": job})
+        shared.standing_by[job] = JobHealth(job, instance, problem=str(problem))
 
     def resume(self, job: str, shared: ProcessContext) -> None:
         """Log that the job has joined, if it had to wait."""
@@ -91,7 +94,7 @@ class History:
         now = get_running_loop().time()
         if str(error) != self.trouble or now >= self.warned_at + WARNING_INTERVAL:
             self.trouble, self.warned_at = str(error), now
-            log.warning("%s: this process joins the job again: %s", job, error, extra={"job": job})
+            log.warning("%s: this process joins the job again: %s", job, error.with_page(), extra={"job": job})
 
 
 class Life:
@@ -147,11 +150,11 @@ class Life:
                 self.left = not await wait_until_known(member, self._job.config, trees, leaving)
                 return False
             except InvalidSetting as mistake:
-                past.wait(name, str(mistake), self._shared)
+                past.wait(name, mistake, self._shared)
         await wait_for_news(member, trees, seen, leaving)
         return False
 
-    async def _join(self, past: History) -> str:
+    async def _join(self, past: History) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
         try:
             trees, switches = self._follower.trees, self._shared.switches.value
@@ -164,8 +167,8 @@ class Life:
         except InvalidSetting as mistake:
             if not (past.is_up or isinstance(mistake, ForeignData)):
                 raise
-            return str(mistake)
-        return ""
+            return mistake
+        return None
 
     async def _live(self, config: JobConfig, past: History) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""

@@ -51,7 +51,7 @@ class RequestedRuns:
         if not view.requested or (found := self._next(view)) is None:
             return False
         if skew := self._state.intolerable_skew():
-            self._stats.refused(str(skew))
+            self._stats.refused(skew)
             return False
         self._stats.accepted()
         if not await join_run(self._listeners, self._member, found.fire, found.items):

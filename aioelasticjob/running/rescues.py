@@ -59,7 +59,7 @@ class Rescues:
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
         if skew := self._state.intolerable_skew():
-            self._stats.declined(frozenset(waiting), str(skew))
+            self._stats.declined(frozenset(waiting), skew)
             return False
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:

@@ -11,7 +11,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
-from aioelasticjob.errors import GivenUp, error_text
+from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, task_id
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record, run_name
@@ -147,14 +147,15 @@ class ExecutionStats:
         self._dispatcher.report(config, failure)
         return error
 
-    def refused(self, why: str) -> None:
+    def refused(self, why: ElasticJobError) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""
-        self._events.put(Refused(self._job, self._me, why))
+        self._events.put(Refused(self._job, self._me, str(why)))
         if not self._refused:
-            log.error("%s: this instance refuses to run items: %s", self._job, why, extra={"job": self._job})
+            text = "%s: this instance refuses to run items: %s"
+            log.error(text, self._job, why.with_page(), extra={"job": self._job})
         self._refused = True
 
-    def declined(self, items: frozenset[int], why: str) -> None:
+    def declined(self, items: frozenset[int], why: ElasticJobError) -> None:
         """Note that this instance does not rescue orphans, unless it has noted that for all of these items."""
         if items - self._declined:
             self.refused(why)

@@ -63,7 +63,7 @@ class Triggers:
         if not await self._drop(fire):  # no claim is made that would remove the trigger
             return False
         if refusal is not None:  # after the removal: before, it would be reported again until the view is newer
-            self._stats.refused(str(refusal))
+            self._stats.refused(refusal)
         elif not items:
             self._log_why_nothing_runs(view)
         self._put_off(items, fire)
@@ -93,7 +93,7 @@ class Triggers:
     async def _run_deferred(self, view: JobView, run_claimed: RunClaimed, fire: Fire, items: frozenset[int]) -> None:
         """Run deferred items.  They stay deferred until a claim has them, except if the clock skew is too large."""
         if skew := self._state.intolerable_skew():
-            self._stats.refused(str(skew))
+            self._stats.refused(skew)
             for item in items:
                 del self.deferred[item]
             return

@@ -127,7 +127,7 @@ def test_a_worker_that_ends_by_itself_fails_the_demonstration_and_says_why(
     last = demo.output.rstrip().splitlines()[-1]
     assert last.startswith("error: worker 2 ended by itself with exit code -9")
     assert processes_with(str(directory)) == []
-    log = Path(last.rpartition("log: ")[2].rstrip(")"))
+    log = Path(last.rpartition("log: ")[2].removesuffix(") (docs: errors/ProcessEnded)"))
     assert log.exists()
     for path in log.parent.iterdir():
         path.unlink()

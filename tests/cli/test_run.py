@@ -43,7 +43,7 @@ def test_a_registry_that_is_down(command: Command, write: Write) -> None:
     code, said = message(command)
     assert code == 1
     assert said.startswith("error: no registry at 127.0.0.1:1 within 2 s")
-    assert said.endswith("check the address, or start one")
+    assert said.endswith("check the address, or start one (docs: errors/RegistryUnreachable)")
 
 
 @pytest.mark.usefixtures("root_log")
@@ -53,7 +53,8 @@ def test_a_wrong_password(command: Command, write: Write, embedded: EmbeddedServ
     write("user_jobs", jobs(address, digest="alice:wrong"))
     code, said = message(command)
     assert code == 1
-    assert said == "error: the digest does not open /shop: check user and password"
+    refused = "the digest does not open /shop: check user and password"
+    assert said == f"error: {refused} (docs: errors/AuthenticationFailed)"
 
 
 @pytest.mark.usefixtures("root_log")
@@ -64,7 +65,9 @@ def test_a_name_used_by_another_kind_of_job(command: Command, write: Write, embe
     write("user_jobs", jobs(address))
     code, said = message(command)
     assert code == 2
-    assert said.endswith("'report': is already a SCRIPT job in this namespace: choose another name")
+    assert said.endswith(
+        "'report': is already a SCRIPT job in this namespace: choose another name (docs: errors/JobConflict)"
+    )
 
 
 @pytest.mark.usefixtures("root_log")

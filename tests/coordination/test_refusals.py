@@ -25,7 +25,7 @@ def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureF
     said = [entry.getMessage() for entry in caplog.records]
     assert said == [
         "report: the registry refuses to settle items: /job/execution/0: the quota that somebody set in the registry is"
-        " used up: raise it (setquota), or remove nodes (-125)",
+        " used up: raise it (setquota), or remove nodes (-125) (docs: errors/RegistryError)",
         "report: the registry accepts to settle items again; it had refused that 5 times in 5.0 s",
     ]
     refusals.refused("to leave", failure(-102, "/job"))

@@ -94,8 +94,9 @@ def test_an_error_whose_text_says_all_is_logged_without_a_stack(
             mine.put("log", {}, replace(failure(), error=explaining))
 
     run(main)
+    name = type(explaining).__name__
     assert [one.getMessage() for one in caplog.records] == [
-        failed(str(explaining)).replace("ValueError", type(explaining).__name__)
+        failed(f"{explaining} (docs: errors/{name})").replace("ValueError", name)
     ]
     assert "Traceback" not in caplog.text
 

@@ -6,6 +6,7 @@ import traceback
 
 import pytest
 
+from aioelasticjob.errors import NodeMissing
 from aioelasticjob.observers import failures
 from aioelasticjob.observers.failures import MAX_CAUSE_CHARACTERS, MAX_STACK_CHARACTERS, cause, stack
 
@@ -31,6 +32,13 @@ def test_the_stack_is_pythons() -> None:
     error = caught()
     assert plain(stack(error)) == plain("".join(traceback.format_exception(error)))
     assert cause(error) == "ValueError: at the bottom"
+
+
+def test_the_stack_names_the_page_of_an_error_and_the_line_does_not() -> None:
+    error = NodeMissing("/report")
+    error.add_note("and a note")
+    assert stack(error).endswith("no node /report\ndocs: errors/NodeMissing\nand a note")
+    assert cause(error) == "aioelasticjob.errors.NodeMissing: no node /report and a note"
 
 
 def test_what_it_came_from_comes_first() -> None:

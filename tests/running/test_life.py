@@ -106,7 +106,7 @@ def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_th
             await anyio.sleep(1)
 
     run(main, seed=0)
-    assert caplog.messages == ["job: this process joins the job again: over"] * 2
+    assert caplog.messages == ["job: this process joins the job again: over (docs: errors/SessionEnded)"] * 2
 
 
 def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_it_for_a_while() -> None:

@@ -9,7 +9,7 @@ import pytest
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.error_handlers import Failure
-from aioelasticjob.errors import GivenUp
+from aioelasticjob.errors import ClockSkew, GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
@@ -22,6 +22,7 @@ from tests.coordination.test_claims import ME, Desk
 from tests.running.dataflow_runs import DataflowRun, SavedOffsets, dataflow, ignore, three
 
 CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
+TOO_FAR_OFF = ClockSkew.of(7, 5)
 EVERY = (Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -114,13 +115,13 @@ def test_each_refused_fire_is_an_event_and_the_first_is_logged_until_one_is_acce
 ) -> None:
     books = Books()
     for accepted in (False, False, True, False):
-        books.stats.accepted() if accepted else books.stats.refused("too far off")
-    assert books.published == [Refused("job", ME, "too far off")] * 3
-    assert caplog.messages == ["job: this instance refuses to run items: too far off"] * 2
+        books.stats.accepted() if accepted else books.stats.refused(TOO_FAR_OFF)
+    assert books.published == [Refused("job", ME, str(TOO_FAR_OFF))] * 3
+    assert caplog.messages == [f"job: this instance refuses to run items: {TOO_FAR_OFF} (docs: errors/ClockSkew)"] * 2
 
 
 def test_orphans_that_are_not_rescued_here_are_logged_once_for_those_that_wait_together() -> None:
     books = Books()
     for items in ({1, 2}, {1, 2}, {2}, {2, 3}, set[int](), {2}):
-        books.stats.declined(frozenset(items), "too far off")
+        books.stats.declined(frozenset(items), TOO_FAR_OFF)
     assert len(books.published) == 3

@@ -15,7 +15,7 @@ from anyio import CancelScope, Event, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import EventReader, Events
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, halved
@@ -173,11 +173,11 @@ class Writer:
 
     def _report_error(self, error: Exception) -> None:
         """Log once for each reason that nothing can be written, not at every attempt."""
-        trouble = str(error) if isinstance(error, ElasticJobError) else f"{type(error).__name__}: {error}"
+        trouble = str(error) if isinstance(error, ElasticJobError) else error_text(error)
         if not self._counts.trouble:
             backlog = self._settings.backlog
             text = "%s: jobs go on running, and up to %s wait until the event store can be written"
-            log.warning(text, trouble, counted(backlog, "event"), extra={"backlog": backlog})
+            log.warning(text, _shown(error), counted(backlog, "event"), extra={"backlog": backlog})
         self._counts.trouble = trouble
 
 
@@ -221,5 +221,10 @@ async def _prune(store: EventStore) -> None:
             if removed := await store.prune(days=settings.retention_days, rows=settings.retention_rows):
                 log.info("%d old rows of the event store were removed", removed, extra={"rows": removed})
         except Exception as error:
-            log.warning("old rows of the event store could not be removed: %s", error, extra={"reason": str(error)})
+            text = "old rows of the event store could not be removed: %s"
+            log.warning(text, _shown(error), extra={"reason": str(error)})
         await sleep(PRUNE_INTERVAL)
+
+
+def _shown(error: Exception) -> str:
+    return error.with_page() if isinstance(error, ElasticJobError) else error_text(error)
