@@ -211,8 +211,8 @@ class _Course:
                 if not any(one.names(slot) and one.at > last.end for one in reports) and runs[-1] is last:
                     yield self._violation("rescued", last.begun.at, item, slot, f"{last} gave way, and nobody went on")
                 continue
-            told = [one.event.why for one in reports if one.event.slot == slot and one.at > last.begun.at]
-            reported, given_up = bool(told), any(why.startswith(GIVEN_UP) for why in told)
+            reasons = [one.event.why for one in reports if one.event.slot == slot and one.at > last.begun.at]
+            reported, given_up = bool(reasons), any(why.startswith(GIVEN_UP) for why in reasons)
             if given_up and len(attempts) > self._config.max_rescues:
                 continue
             if self._config.failover and reported:

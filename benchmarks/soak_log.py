@@ -138,8 +138,8 @@ def examine(lines: Sequence[LogLine], deeds: Sequence[DeedSpan], causes: Sequenc
     known = list(deeds)
     for cause in causes:
         if cause.becomes:
-            told = (line for line in lines if cause.explains(line, deeds))
-            known += [DeedSpan(cause.becomes, line.process, line.at, line.at) for line in told]
+            explained = (line for line in lines if cause.explains(line, deeds))
+            known += [DeedSpan(cause.becomes, line.process, line.at, line.at) for line in explained]
     for line in lines:
         cause = next((one for one in causes if one.explains(line, known)), None)
         if cause is None:

@@ -185,8 +185,10 @@ def test_only_streams_give_way() -> None:
 
 def test_a_run_is_given_up_after_so_many_rescues_and_no_earlier() -> None:
     rescue = run(2, 4.5, 5, slot=3, source=FAILOVER, process="b", how="cut off")
-    told = Misfired("job", "b", round((T + 3) * 1000), round((T + 3) * 1000), (0,), 1, "given up: its run and 1 rescue")
-    given_up = Reported(T + 5.5, "b", HOST, told)
+    event = Misfired(
+        "job", "b", round((T + 3) * 1000), round((T + 3) * 1000), (0,), 1, "given up: its run and 1 rescue"
+    )
+    given_up = Reported(T + 5.5, "b", HOST, event)
     first = run(1, 3, 4, how="cut off")
     assert not verdict(STREAM, first, rescue, given_up, LATER).violations
     assert rules(verdict(STREAM, first, given_up, LATER)) == {"reported, not rescued"}

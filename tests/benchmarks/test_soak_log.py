@@ -65,8 +65,8 @@ def test_what_a_process_waited_for_explains_no_line_of_another_process(busy: str
 
 
 def missed(at: float, moment: float, why: str, process: str = "worker-1.2") -> LogLine:
-    told = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
-    return LogLine(at, process, "WARNING", f"stream-1: item 0 missed the run of {told}: {why}")
+    when = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    return LogLine(at, process, "WARNING", f"stream-1: item 0 missed the run of {when}: {why}")
 
 
 def test_a_missed_moment_is_explained_by_what_was_done_from_before_it_to_its_report() -> None:

@@ -38,11 +38,11 @@ def test_a_task_that_does_not_end_is_reported_once_and_cancelled_once_a_second()
     async def main() -> None:
         asked, unheeded = list[float](), list[float]()
         loop = asyncio.get_running_loop()
-        with HandlerScope(lambda: unheeded.append(loop.time())) as cut:
-            cut.cancel()
-            cut.cancel()
+        with HandlerScope(lambda: unheeded.append(loop.time())) as scope:
+            scope.cancel()
+            scope.cancel()
             await dig_in(10.5, asked)
-        assert cut.cancel_called
+        assert scope.cancel_called
         assert unheeded == [UNHEEDED_AFTER]
         late = [at for at in asked if at >= UNHEEDED_AFTER]
         assert late == [float(second) for second in range(1, 11)]
@@ -55,14 +55,14 @@ def test_a_task_that_does_not_end_is_reported_once_and_cancelled_once_a_second()
 def test_what_heeds_ends_at_once_and_nothing_is_left_behind() -> None:
     async def main() -> None:
         unheeded = list[str]()
-        with HandlerScope(lambda: unheeded.append("unheeded"), after=3) as cut:
+        with HandlerScope(lambda: unheeded.append("unheeded"), after=3) as scope:
             await anyio.sleep(10)
-        assert cut.cancel_called
+        assert scope.cancel_called
         assert anyio.current_time() == 3
-        with HandlerScope(lambda: unheeded.append("unheeded"), after=3) as cut:
+        with HandlerScope(lambda: unheeded.append("unheeded"), after=3) as scope:
             await anyio.sleep(1)
-        cut.cancel()
-        assert not cut.cancel_called
+        scope.cancel()
+        assert not scope.cancel_called
         await anyio.sleep(10)
         assert unheeded == []
         task = asyncio.current_task()
@@ -72,13 +72,13 @@ def test_what_heeds_ends_at_once_and_nothing_is_left_behind() -> None:
     run(main)
 
 
-def test_what_could_not_heed_because_the_loop_was_blocked_is_not_told() -> None:
+def test_what_could_not_heed_because_the_loop_was_blocked_is_not_reported() -> None:
     async def main() -> None:
-        told = list[str]()
+        unheeded = list[str]()
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        with HandlerScope(lambda: told.append("unheeded")) as cut:
-            cut.cancel()
+        with HandlerScope(lambda: unheeded.append("unheeded")) as scope:
+            scope.cancel()
             loop._now += 3 * UNHEEDED_AFTER  # time passes, and the loop does not turn
             try:
                 await anyio.sleep(60)
@@ -86,7 +86,7 @@ def test_what_could_not_heed_because_the_loop_was_blocked_is_not_told() -> None:
                 with anyio.CancelScope(shield=True):  # some cleanup, without a wait
                     for _ in range(MAX_REPEATED_CANCELS // 2):
                         await anyio.lowlevel.checkpoint()
-        assert told == []
+        assert unheeded == []
         assert loop.time() == 3 * UNHEEDED_AFTER
 
     run(main)
@@ -95,8 +95,8 @@ def test_what_could_not_heed_because_the_loop_was_blocked_is_not_told() -> None:
 def test_one_that_gives_in_later_is_cancelled_then() -> None:
     async def main() -> None:
         asked = list[float]()
-        with HandlerScope(lambda: None) as cut:
-            cut.cancel()
+        with HandlerScope(lambda: None) as scope:
+            scope.cancel()
             await dig_in(4.5, asked)
             await anyio.sleep(60)
         assert anyio.current_time() == 5.0
@@ -119,8 +119,8 @@ def test_a_stack_goes_down_to_where_the_task_waits() -> None:
 
 def test_it_costs_no_processor_time(real_loop_kind: LoopKind) -> None:
     async def main() -> float:
-        with HandlerScope(lambda: None) as cut:
-            cut.cancel()
+        with HandlerScope(lambda: None) as scope:
+            scope.cancel()
             with suppress(asyncio.CancelledError):
                 await dig_in(UNHEEDED_AFTER + 0.1, [])
             before = time.process_time()
