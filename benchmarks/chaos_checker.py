@@ -212,9 +212,9 @@ class _Course:
                     yield self._violation("rescued", last.begun.at, item, slot, f"{last} gave way, and nobody went on")
                 continue
             reasons = [one.event.why for one in reports if one.event.slot == slot and one.at > last.begun.at]
-            reported, given_up = bool(reasons), any(why.startswith(GIVEN_UP) for why in reasons)
-            if given_up and len(attempts) > self._config.max_rescues:
+            if any(self._is_given_up(why) for why in reasons):
                 continue
+            reported = bool(reasons)
             if self._config.failover and reported:
                 yield self._violation("reported, not rescued", last.begun.at, item, slot, f"was cut off: {last}")
             elif self._config.failover:
@@ -223,6 +223,14 @@ class _Course:
                 )
             elif last.how != "cut off" and not reported:
                 yield self._violation("rescued", last.begun.at, item, slot, f"{last} {last.how}, and nobody said so")
+
+    def _is_given_up(self, why: str) -> bool:
+        """Say whether a report is of a run that was rescued as often as the job wants.
+
+        It says how often.  A history cannot: a claim whose answer was lost with its session is followed by no run.
+        """
+        found = re.match(rf"{GIVEN_UP}: its run and (\d+) rescues? ", why)
+        return found is not None and int(found[1]) >= self._config.max_rescues
 
     def _gave_way(self, run: ObservedRun) -> bool:
         return self._config.streaming and run.how == GAVE_WAY

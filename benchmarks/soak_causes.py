@@ -12,6 +12,10 @@ MEMBER: Final = "restart-member"
 KILL: Final = "kill-worker"
 LOST: Final = "lost-connection"
 """The kind of deed that a line stands for which tells that a process has lost its connection or session."""
+STORE: Final = "slow-event-store"
+"""The kind of deed that a line stands for which tells that a process could not write the event store for a while."""
+WRITTEN: Final = 30.0
+"""Seconds after which a process has written what has collected meanwhile: each write of it may take 10 s once more."""
 MOVING: Final = (START, LEAVE, KILL, LOST)
 """What makes items move to other workers."""
 SUMMED_UP: Final = 90.0
@@ -43,7 +47,7 @@ CAUSES: Final = (
     Cause(
         "a member restarts, or who connects waits for a processor",
         r"connection to the registry was lost|cannot connect to the registry|session \S+ has expired"
-        r"|joins the job again: no connection",
+        r"|joins the job again: (no connection|the session was lost)",
         own=(BUSY,),
         anyones=(MEMBER, BUSY_MEMBER),
         becomes=LOST,
@@ -70,6 +74,13 @@ CAUSES: Final = (
         "who writes the event store waits for a processor",
         r"event store .*(no answer within|again; dropped)",
         anyones=(BUSY,),
+        becomes=STORE,
+    ),
+    Cause(
+        "a worker has left before the event store could be written",
+        r"application ends before all events were written",
+        own=(STORE,),
+        longer=WRITTEN,
     ),
     Cause("a worker leaves", r"instance stops, and waits", own=(LEAVE,)),
 )

@@ -183,16 +183,20 @@ def test_only_streams_give_way() -> None:
     assert rules(verdict(RESCUED, OPEN, misfire(6.5, 3, 1, "b"), PEACE[2:])) == {"reported, not rescued"}
 
 
-def test_a_run_is_given_up_after_so_many_rescues_and_no_earlier() -> None:
+@pytest.mark.parametrize(
+    ("why", "accepted"),
+    [
+        ("given up: its run and 1 rescues in a row were cut off", True),
+        ("given up: its run and 0 rescues in a row were cut off", False),
+        ("the run was cut off, and failover is off", False),
+    ],
+)
+def test_a_run_is_given_up_after_so_many_rescues_and_no_earlier(why: str, accepted: bool) -> None:
+    slot = round((T + 3) * 1000)
+    report = Reported(T + 5.5, "b", HOST, Misfired("job", "b", slot, slot, (0,), 1, why))
     rescue = run(2, 4.5, 5, slot=3, source=FAILOVER, process="b", how="cut off")
-    event = Misfired(
-        "job", "b", round((T + 3) * 1000), round((T + 3) * 1000), (0,), 1, "given up: its run and 1 rescue"
-    )
-    given_up = Reported(T + 5.5, "b", HOST, event)
-    first = run(1, 3, 4, how="cut off")
-    assert not verdict(STREAM, first, rescue, given_up, LATER).violations
-    assert rules(verdict(STREAM, first, given_up, LATER)) == {"reported, not rescued"}
-    assert rules(verdict(STREAM, first, rescue, misfire(5.5, 3, 1, "b"), LATER)) == {"reported, not rescued"}
+    found = verdict(STREAM, run(1, 3, 4, how="cut off"), rescue, report, LATER)
+    assert rules(found) == (set() if accepted else {"reported, not rescued"})
 
 
 LOST: list[list[Entry] | Entry] = [run(1, 3, 4), run(3, 9, 9.5)]
