@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 from anyio import CancelScope
@@ -21,7 +21,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry import lease
-from aioelasticjob.registry.transaction import Check, Create, Op, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.running import execution, retry_waits
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.driver import StateDriver
@@ -36,6 +36,8 @@ from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.world import World
+
+Event: TypeAlias = Callable[[World, Process], None]
 
 _margin, _assign, _mark_orphan, _to_transactions = (
     lease.margin,
@@ -296,7 +298,7 @@ def look_with_old_eyes() -> AbstractContextManager[object]:
 
 
 def marks_made_by_hand() -> AbstractContextManager[object]:
-    """Let operators put up for rescue what has no need of it."""
+    """Let operators often put up for rescue what has no need of it."""
 
     def meddle(world: World, _process: Process) -> None:
         item = world.layout.item(world.dice.randrange(4))
@@ -304,15 +306,28 @@ def marks_made_by_hand() -> AbstractContextManager[object]:
         if all(path in world.registry.nodes for path in parts) and item.orphan not in world.registry.nodes:
             world.by_hand(Create(item.orphan))
 
-    events = tuple(meddle if event is bare_events.meddle else event for event in bare_events._EVENTS)
-    return mock.patch.object(bare_events, "_EVENTS", events)
+    return _happening(bare_events.meddle, meddle, {bare_events.meddle: 12})
 
 
-def servers_switched_often() -> AbstractContextManager[object]:
-    """Let operators switch servers off and on again and again, so that items are given away and come back."""
-    often: dict[Callable[[World, Process], None], int] = {bare_events.switch_server: 60, bare_events.start: 20}
-    weights = [often.get(event, weight) for event, weight in bare_events._CHANCES.items()]
-    return mock.patch.object(bare_events, "_WEIGHTS", weights)
+def servers_disabled_often() -> AbstractContextManager[object]:
+    """Let operators disable and enable servers again and again: items are given away and come back.
+
+    A pause would not give them away, and would keep them from being claimed.
+    """
+
+    def disable(world: World, process: Process) -> None:
+        path = world.layout.server_disabled(process.ip)
+        world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
+
+    often = {bare_events.switch_server: 60, bare_events.start: 20}
+    return _happening(bare_events.switch_server, disable, often)
+
+
+def _happening(event: Event, instead: Event, often: Mapping[Event, int]) -> AbstractContextManager[object]:
+    """Let another event of the bare simulation take the place of one, and let some happen often."""
+    events = tuple(instead if one is event else one for one in bare_events._EVENTS)
+    weights = tuple(often.get(one, weight) for one, weight in bare_events._CHANCES.items())
+    return mock.patch.multiple(bare_events, _EVENTS=events, _WEIGHTS=weights)
 
 
 @contextmanager

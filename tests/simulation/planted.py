@@ -188,12 +188,12 @@ BEHIND = (
     Behind(
         omissions.renew_what_is_taken,
         "one run per slot",
-        (omissions.never_read_again, omissions.servers_switched_often),
+        (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
-        seeds=12,
+        seeds=5,
     ),
     Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=18),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=6),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
 )
 
 
