@@ -265,6 +265,8 @@ def test_who_has_written_nothing_cannot_know_that_the_registrys_clock_was_set() 
     assert broken(on_time, calm(*late))
     assert broken(on_time, [*set_right, *calm(written(5, 1, put("systemTime/current")), *late)])
     assert not broken(on_time, [*set_right, *calm(written(5, 2, put("systemTime/current")), *late)])
+    without_time = [written(5, 1, gone("trigger/x")), written(6, 1, made("leader/sharding/necessary"))]
+    assert not broken(on_time, [*set_right, *calm(*without_time, *late)])
     astray = [ClockSet(T + 0.05, REGISTRY, -2.3), set_right[1]]  # then it asks
     assert broken(on_time, [*astray, *calm(*late)])
 

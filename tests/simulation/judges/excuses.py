@@ -59,15 +59,20 @@ class Clocks:
         return [(start, end) for start, end, ahead in self.spans if abs(ahead) > ASTRAY]
 
     def known(self, instance: str, at: float) -> float:
-        """Return by how many seconds the registry's clock was ahead when it answered an instance's last write."""
+        """Return by how many seconds the registry's clock was ahead when an instance heard of its time last."""
         session, last = self._facts.incarnations.get(instance), bisect_right(self._answers, at, key=lambda one: one[0])
         heard = next((when for when, writer in reversed(self._answers[:last]) if writer == session), at)
         return self.ahead(REGISTRY, heard, heard)[0]
 
     @cached_property
     def _answers(self) -> list[tuple[float, int]]:
-        """When the registry answered a write of which session."""
-        return [(one.at, one.session) for one in of_kind(self._facts.entries, Written)]
+        """When the registry told which session its time: the answer to a change of a node's data does."""
+        written = of_kind(self._facts.entries, Written)
+        return [
+            (one.at, one.session)
+            for one in written
+            if any(put.data is not None and not put.created for put in one.changes)
+        ]
 
     def early(self, moment: float) -> Iterator[float]:
         """Yield when a moment has come, or was jumped over, by the registry's clock while that was ahead."""

@@ -32,9 +32,9 @@ SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 def on_time(facts: Facts) -> Iterator[Violation]:
     """In calm every moment of every item that is enabled is run once, at its moment by the clock of who runs it.
 
-    That is its host's; or the registry's, if the two are a second apart.  Only answers to writes carry the registry's
-    time: an instance that has written nothing since the registry's clock was set cannot know that they are apart, and
-    goes by its host's clock, if that agrees with the registry's as its last write has told it.
+    That is its host's; or the registry's, if the two are a second apart.  Only answers to changes of nodes' data carry
+    the registry's time: an instance that has changed none since the registry's clock was set cannot know that they are
+    apart, and goes by its host's clock, if that agrees with the registry's as it was heard last.
     """
     for start, end in facts.calm:
         for name in facts.jobs:
