@@ -319,7 +319,7 @@ def servers_disabled_often() -> AbstractContextManager[object]:
         path = world.layout.server_disabled(process.ip)
         world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
 
-    often = {bare_events.switch_server: 60, bare_events.start: 20}
+    often: dict[Event, int] = {bare_events.switch_server: 60, bare_events.start: 20}
     return _happening(bare_events.switch_server, disable, often)
 
 
