@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -13,6 +14,9 @@ from starlette.responses import RedirectResponse, Response
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.request import Forbidden, Handler, PageRequest, read_request, require_role
 from aioelasticjob.console.state import ConsoleState
+
+MAX_FIELDS: Final = 10_000
+"""Fields of a form: each job that is selected is one."""
 
 
 def restricted(
@@ -57,7 +61,7 @@ async def _check_form(request: PageRequest) -> None:
         raise HTTPException(415, "forms are sent as application/x-www-form-urlencoded")
     origin, site = http.headers.get("origin"), http.headers.get("sec-fetch-site", "same-origin")
     foreign = origin is not None and origin.partition("://")[2] != http.headers.get("host")
-    async with http.form() as sent:
+    async with http.form(max_fields=MAX_FIELDS) as sent:
         request.form = {key: value for key, value in sent.items() if isinstance(value, str)}
     token = request.viewer.form_token
     forged = not hmac.compare_digest(request.form.get("csrf", "").encode(), token.encode())

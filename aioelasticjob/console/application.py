@@ -96,7 +96,7 @@ class Console:
                     state.invitation = f"/welcome/{await accounts.invite_first()}"
                 registries = [*state.settings.registries, *await _added_registries(state)]
                 ends = partial(acknowledgement_ends.watch, state)
-                async with state.registries.watching(registries), beside(ends):
+                async with state.registries.watching(registries), state.bulk_actions.running(), beside(ends):
                     self._open.set_result(None)
                     yield
         except BaseException as error:

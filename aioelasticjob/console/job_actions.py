@@ -241,3 +241,12 @@ ACTIONS: Final[Mapping[str, Action]] = {
         typed=True,
     ),
 }
+
+BULK: Final[Mapping[str, str]] = {
+    "pause": "None of their runs begins until they are resumed. What runs now goes on, and items stay where they are.",
+    "resume": "They run by their schedules again, where nothing else is switched off.",
+    "disable": "For a whole job that is the same as pausing: none of their runs begins until they are resumed.",
+    "enable": "For a whole job that is the same as resuming: they run by their schedules again.",
+    "trigger": "All items of each job run once, now. Jobs that are paused, or that nobody runs, refuse.",
+}
+"""What may be done to many jobs at once, and what it means."""

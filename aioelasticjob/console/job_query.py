@@ -10,7 +10,6 @@ from typing import Final
 
 from aioelasticjob.console.health import GROUPS, HealthGroups
 from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import PageRequest
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import JobStatus, has_label, label_in
 
@@ -51,9 +50,8 @@ class JobQuery:
     size: int = PAGE
 
     @classmethod
-    def of(cls, request: PageRequest) -> JobQuery:
-        """Return what the page's address asks for; nonsense is ignored."""
-        query = request.http.query_params
+    def of(cls, query: Mapping[str, str]) -> JobQuery:
+        """Return what an address or a form asks for; nonsense is ignored."""
         group, sort = query.get("show", ""), query.get("sort", "")
         return cls(
             text=query.get("q", "").strip()[:MAX_TEXT],

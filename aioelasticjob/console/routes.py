@@ -16,6 +16,7 @@ from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.pages import (
     account,
     acknowledging,
+    bulk,
     configuring,
     history,
     job,
@@ -96,6 +97,10 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/live", frame.live),
         to.get("/jobs", overview.page),
         to.get("/jobs/live", overview.live),
+        to.post("/jobs/do", bulk.ask, Role.VIEWER),
+        to.post("/jobs/do/{action}", bulk.act, Role.VIEWER),
+        to.get("/jobs/report/{id}", bulk.report),
+        to.get("/jobs/report/{id}/live", bulk.live),
         to.get("/servers", servers.page),
         to.get("/servers/live", servers.live),
         to.get("/servers/{ip}", server.page),

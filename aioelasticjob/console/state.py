@@ -16,6 +16,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.accounts import Accounts
 from aioelasticjob.console.acknowledgements import Acknowledgements
 from aioelasticjob.console.audit import Audit
+from aioelasticjob.console.bulk_actions import BulkActions
 from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.devices import Devices
 from aioelasticjob.console.failed_sign_ins import FailedSignIns
@@ -26,8 +27,9 @@ from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings
 from aioelasticjob.console.throttle import LoginThrottle
 
-RenderedRows: TypeAlias = dict[tuple[str, str], dict[str, tuple[int, str]]]
-"""By language and root, then by job: the version since which the row looks so, and its HTML."""
+RenderedRows: TypeAlias = dict[tuple[str, str, bool], dict[str, tuple[int, str]]]
+"""By language, root and whether jobs can be selected, then by job: the version since which the row looks so, and its
+HTML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class ConsoleState:
     registries: Registries
     login_throttle: LoginThrottle
     live_pages: LivePages
+    bulk_actions: BulkActions = field(default_factory=BulkActions)
     storage: Storage = field(init=False)
     """There while the console is open."""
     invitation: str | None = None

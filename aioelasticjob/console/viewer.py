@@ -48,15 +48,19 @@ class Viewer:
         """Whether this person is shown what may hold secrets, and may change things where anybody may."""
         return self.role.includes(Role.OPERATOR)
 
+    def may(self, role: Role) -> bool:
+        """Whether this person may do now what a role is for, if that changes something."""
+        return self.role.includes(role) and not self.read_only
+
     @property
     def may_trigger(self) -> bool:
         """Whether this person may run jobs now."""
-        return self.role.includes(Role.TRIGGER) and not self.read_only
+        return self.may(Role.TRIGGER)
 
     @property
     def may_operate(self) -> bool:
         """Whether this person may change what the registry holds, now."""
-        return self.is_operator and not self.read_only
+        return self.may(Role.OPERATOR)
 
     @property
     def is_admin(self) -> bool:

@@ -11,7 +11,9 @@ from playwright.sync_api import Page, expect
 from starlette.routing import Route
 
 from aioelasticjob.console.accounts import Role
+from aioelasticjob.console.bulk_actions import BulkAction
 from aioelasticjob.console.routes import routes
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
 from tests.console.browsing import in_a_browser
@@ -35,8 +37,8 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def filled(there: Site) -> tuple[str, str]:
-    """Let every kind of thing be on the pages; return the key of a run that failed, and that of an invitation."""
+def filled(there: Site) -> tuple[str, str, str]:
+    """Let every kind of thing be on the pages; return the keys of a run that failed, an invitation and a report."""
     there.wait(lambda: there.watch.snapshot.value.read and there.watch.store is not None)
     now, cron = there.clock.now(), "0 0 2 * * ?"
     jobs = (
@@ -49,7 +51,7 @@ def filled(there: Site) -> tuple[str, str]:
         status("wide", tuple(item(n, INSTANCES[n % 3]) for n in range(60)), now=now, instances=INSTANCES),
     )
 
-    async def fill() -> tuple[str, str]:
+    async def fill() -> tuple[str, str, str]:
         there.watch._publish(jobs)
         state, store = there.console.state, there.watch.store
         assert store is not None
@@ -63,16 +65,26 @@ def filled(there: Site) -> tuple[str, str]:
         await store.store.write(batch(*beginning(slot, job="failing"), failed, missed))
         await store.store.write(batch(*beginning(NOON, job="calm"), end(NOON, job="calm")))
         await store.ask()
-        return (await store.store.failures())[0].id, await state.storage.accounts.invite("vera", Role.VIEWER)
+        bulk = BulkAction("ada", "billing", "pause", ["calm", "failing"])
+        state.bulk_actions.start(bulk, _one_fails)
+        await bulk.ended.wait()
+        return (await store.store.failures())[0].id, await state.storage.accounts.invite("vera", Role.VIEWER), bulk.id
 
     return there.run(fill)
 
 
-def _paths(run: str, token: str) -> list[str]:
+async def _one_fails(job: str) -> str:
+    if job == "failing":
+        raise InvalidSetting("job", job, "another one")
+    return f"{job}: paused"
+
+
+def _paths(run: str, token: str, report: str) -> list[str]:
     job = "/r/billing/job/failing"
     return [
         *("/account", "/users", "/audit", "/registries", f"/welcome/{token}", "/no/such/page"),
         *("/r/billing/jobs", "/r/billing/jobs?show=acknowledged", "/r/billing/jobs?q=nothing-is-called-so"),
+        f"/r/billing/jobs/report/{report}",
         *(
             "/r/billing/servers",
             "/r/billing/servers/10.0.0.1",
@@ -104,7 +116,7 @@ def _patterns(there: Site) -> set[re.Pattern[str]]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_page(
-    there: Site, filled: tuple[str, str], open_page: Callable[..., Page], scheme: str
+    there: Site, filled: tuple[str, str, str], open_page: Callable[..., Page], scheme: str
 ) -> None:
     page, found = open_page("/r/billing/jobs", scheme=scheme), list[str]()
     paths = _paths(*filled)
@@ -119,6 +131,11 @@ def test_axe_finds_nothing_serious_on_any_page(
     page.locator("textarea").fill('{"jobs": [{"jobName": "taken-in", "cron": "0 0 2 * * ?"}]}')
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("row", name=re.compile("taken-in"))).to_be_visible()
+    found += _problems(page)
+    page.goto(f"{there.url}/r/billing/jobs")
+    page.get_by_label("Which jobs").select_option("found")
+    page.locator("#selection").get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("heading", name="Pause: 7 jobs")).to_be_visible()
     found += _problems(page)
     found += _problems(open_page("/login", name=None, scheme=scheme))
     assert not found, "\n".join(found)

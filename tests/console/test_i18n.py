@@ -16,6 +16,7 @@ from aioelasticjob.console.fields import SECTIONS, field_of
 from aioelasticjob.console.health import _REASONS_IN_PLACE
 from aioelasticjob.console.i18n import NOUNS, choose, language
 from aioelasticjob.console.job_actions import ACTIONS as JOB_ACTIONS
+from aioelasticjob.console.job_actions import BULK
 from aioelasticjob.console.pages import history, job, servers
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations.settings import UNCHANGEABLE
@@ -47,6 +48,7 @@ def _made() -> Iterator[str]:
         yield from filter(None, [action.warning])
     yield from (words for action in servers.ACTIONS.values() for words in (action.label, action.outcome))
     yield from JOB_ACTIONS
+    yield from BULK.values()
     yield from REQUEST_STATES
     yield from (f"{name} server" for name in servers.ACTIONS)
     yield from (*(section.title for section in SECTIONS), "automatic", "yes", "no")

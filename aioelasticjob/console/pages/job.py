@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.job_actions import ACTIONS, Action, Filled
+from aioelasticjob.console.carrying_out import asked_for, carry_out, filled
+from aioelasticjob.console.job_actions import ACTIONS, Action
 from aioelasticjob.console.job_pieces import JobFeed, JobPieces
 from aioelasticjob.console.request import PageRequest, registry_of, require_role
 from aioelasticjob.console.stream import stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible
-from aioelasticjob.registry.session import Session
 
 MAX_VALUE_CHARACTERS: Final = 2000
 """How much of each value of a form is taken from a page's address."""
@@ -58,7 +58,7 @@ async def confirm(request: PageRequest) -> Response:
         return _ask(request, action, asked)
     session = registry_of(request).session
     try:
-        plan = await action.plan(session, status.name, _filled(request, asked))
+        plan = await action.plan(session, status.name, filled(request, asked))
     except REFUSALS as error:
         return _ask(request, action, asked, error)
     return _ask(request, action, asked, plan=plan)
@@ -69,20 +69,13 @@ async def act(request: PageRequest) -> Response:
     action, name = _action(request), request.http.path_params["job"]
     if action.typed and request.form.get("typed") != name:
         raise InvalidSetting("name", request.form.get("typed", "")[:200], f"type {name} to confirm")
-    registry, kind = registry_of(request), request.http.path_params["action"]
-    session = registry.session
-    asked = {key: request.form[key] for key in action.carries if request.form.get(key)}
-    wanted = request.form.get("request", "")
-    before = {**facts(registry.snapshot.value.jobs.get(name)), **await _request_facts(session, name, wanted)}
+    kind = request.http.path_params["action"]
     try:
-        async with request.audited(kind, name, asked=asked, before=before) as result:
-            done = await action.do(session, name, _filled(request, request.form))
-            result.summary = done.summary
-            result.after = await _after(session, name, wanted, request.state.clock.now())
+        done = await carry_out(request, kind, name, request.form)
     except REFUSALS as error:
         if not action.inputs or request.is_fragment:
             raise
-        return _ask(request, action, asked, error)
+        return _ask(request, action, asked_for(action, request.form), error)
     gone = kind == "remove"
     return request.redirect(
         request.registry_url("jobs") if gone else request.registry_url("job", name),
@@ -99,45 +92,6 @@ def _ask(
     return request.page(
         "confirm.html", code, action=action, name=name, job=status, asked=asked, problem=problem, plan=plan, tab="jobs"
     )
-
-
-def _filled(request: PageRequest, values: Mapping[str, str]) -> Filled:
-    return Filled(values, request.viewer.name, request.viewer.zone)
-
-
-def facts(status: JobStatus | None) -> Mapping[str, object]:
-    """Return what actions may change, for the audit log."""
-    if status is None:
-        return {}
-    return {
-        "state": status.state,
-        "instances": len(status.instances),
-        "paused": status.paused,
-        "pausedOn": [server.ip for server in status.servers if server.paused],
-        "disabledOn": [server.ip for server in status.servers if server.disabled],
-        "disabledItems": [item.item for item in status.items if item.disabled],
-    }
-
-
-async def _after(session: Session, name: str, wanted: str, now: float) -> Mapping[str, object]:
-    try:
-        return {
-            **facts(await operations.job(session, name, now=now)),
-            **await _request_facts(session, name, wanted),
-        }
-    except ElasticJobError:  # removed, or the registry is gone: the action itself is done
-        return {}
-
-
-async def _request_facts(session: Session, job: str, wanted: str) -> Mapping[str, object]:
-    """Return what actions may change in a request, for the audit log."""
-    if not wanted:
-        return {}
-    try:
-        found = await operations.request(session, job, wanted)
-    except InvalidSetting:  # there is no such request, which the action itself reports
-        return {}
-    return {"request": wanted, "requestState": found.state, "outcomes": dict(found.outcomes)}
 
 
 def _action(request: PageRequest) -> Action:

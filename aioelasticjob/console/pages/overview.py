@@ -13,6 +13,7 @@ from starlette.responses import Response
 from aioelasticjob.console.drawing import bar, held_label, sparkline
 from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.health import GROUPS, Health
+from aioelasticjob.console.job_actions import ACTIONS, BULK
 from aioelasticjob.console.job_query import PAGE, JobGroup, JobQuery, label_names
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
@@ -27,7 +28,7 @@ SQUARES: Final = 40
 
 async def page(request: PageRequest) -> Response:
     """Show the jobs; to a request that our script sends while somebody types, return only the jobs found."""
-    query, snapshot = JobQuery.of(request), registry_of(request).snapshot.value
+    query, snapshot = JobQuery.of(request.http.query_params), registry_of(request).snapshot.value
     feed = OverviewFeed(request, query)
     if request.is_fragment:
         return request.page("overview-found.html", feed=feed, snapshot=snapshot, query=query)
@@ -38,7 +39,7 @@ async def page(request: PageRequest) -> Response:
 async def live(request: PageRequest) -> Response:
     """Stream what changes on the overview."""
     at = request.http.headers.get("last-event-id") or request.http.query_params.get("at", "")
-    return stream(request, OverviewFeed(request, JobQuery.of(request), at))
+    return stream(request, OverviewFeed(request, JobQuery.of(request.http.query_params), at))
 
 
 class OverviewFeed:
@@ -123,12 +124,17 @@ class OverviewFeed:
     def list(self, snapshot: RegistrySnapshot) -> str:
         """Return the list with all its rows."""
         parts = [(group, [self.row(snapshot, name) for name in group.names]) for group in self.groups(snapshot)]
-        return self._request.render("jobs.html", parts=parts, feed=self, snapshot=snapshot, query=self._query)
+        may = self._request.viewer.may
+        actions = [(kind, ACTIONS[kind]) for kind in BULK if may(ACTIONS[kind].role)]
+        return self._request.render(
+            "jobs.html", parts=parts, feed=self, snapshot=snapshot, query=self._query, actions=actions
+        )
 
     def row(self, snapshot: RegistrySnapshot, name: str) -> str:
-        """Return a job's row, rendered once for all pages of a language."""
+        """Return a job's row, rendered once for all pages on which it looks the same."""
         request, version = self._request, snapshot.changed[name]
-        rows = request.state.rows.setdefault(self._registry, {}).setdefault((request.translate.code, request.root), {})
+        look = (request.translate.code, request.root, request.viewer.may_trigger)
+        rows = request.state.rows.setdefault(self._registry, {}).setdefault(look, {})
         kept = rows.get(name)
         if len(rows) > 2 * len(snapshot.jobs) + PAGE:  # most are of jobs that are gone
             rows.clear()
