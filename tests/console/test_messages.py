@@ -20,11 +20,14 @@ from tests.console.conftest import Play, Scene
 PACKAGE = Path(aioelasticjob.__file__).parent
 MODULES = (
     *("operations/*.py", "console/**/*.py", "cron/*.py", "jobs/http.py", "jobs/script.py", "jobs/shell_signs.py"),
+    *("registry/access.py", "registry/certificates.py", "registry/client.py", "registry/codec.py"),
+    *("registry/session.py", "registry/session_keeper.py", "registry/tls.py", "observers/sql/store.py"),
     *("config.py", "durations.py", "retry.py", "setting_errors.py", "setting_types.py"),
 )
 """The modules whose sentences may come to a page."""
 SAYING = re.compile(
     r"InvalidSetting|NotPossible|FieldError|Meanwhile|Conflict|ForeignData|commit|HTTPException|ValueError"
+    r"|AuthenticationFailed|TlsFailed|Certificate|SessionEnded|Suspended|Overloaded|Unreachable"
 )
 """The names of what makes such sentences."""
 NOT_SHOWN = {
@@ -47,6 +50,12 @@ NOT_SHOWN = {
     "there is no program {}{}",
     "{} cannot be executed: chmod +x it",
     "there is no file {} for {} to run",
+    # its caller says it in other words
+    "no certificate",
+    # the catalogue has the whole sentences, which the code puts together of these
+    "the certificate of {} {}",
+    "tls.key: the key in {} {}",
+    "{}: the certificate in {} {}",
     # names and values only
     "{}: {}",
 }
@@ -106,6 +115,34 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
         ("'3' is given twice", "'3' 重复给出"),
         ("report: cron: 0 → 1", "report: cron: 0 → 1"),  # names and values only
         ("nobody has ever said: this", "nobody has ever said: this"),
+        (
+            "event store sqlite:///events.db: DatabaseError: file is not a database: "
+            "put a copy of the file back, or move it away, and an empty one is made",
+            "事件存储 sqlite:///events.db：DatabaseError：该文件不是数据库：请恢复该文件的副本，或将其移走，之后会创建一个空文件",
+        ),
+        ("event store sqlite:///e.db: no answer within 5 s", "事件存储 sqlite:///e.db：5 秒内没有响应"),
+        (
+            "no connection to the registry ([Errno 111] Connection refused), after 3 retries",
+            "与注册中心没有连接（[Errno 111] 连接被拒绝）（已重试 3 次）",
+        ),
+        (
+            "no registry at zk1:2181 within 10 s (no answer within 2.5 s): check the address, or start one",
+            "10 秒内未能连接 zk1:2181 的注册中心（2.5 秒内没有响应）：请检查地址或启动注册中心",
+        ),
+        (
+            "the certificate of zk1:2281 has another name (IP address mismatch): "
+            "set tls.server_name, or correct the address",
+            "zk1:2281 的证书使用其他名称（IP address mismatch）：请设置 tls.server_name，或更正地址",
+        ),
+        (
+            "tls.key: the key in a.pem is no private key in PEM form",
+            "tls.key：a.pem 中没有 PEM 格式的私钥",
+        ),
+        (
+            "tls.certificate: the certificate in a.pem is not valid before 2026-12-01 00:00:00 UTC: "
+            "check this host's clock",
+            "tls.certificate：a.pem 中的证书在 2026-12-01 00:00:00（UTC）之前无效：请检查本机时钟",
+        ),
         ("", ""),
     ],
 )
