@@ -45,6 +45,11 @@ CAUSES: Final = (
         anyones=(BUSY_MEMBER,),
     ),
     Cause(
+        "a process starts while a member restarts",
+        r"does not answer \((closed by the server before it answered|\[Errno \d+\])",
+        anyones=(MEMBER,),
+    ),
+    Cause(
         "a member restarts, or who connects waits for a processor",
         r"connection to the registry was lost|cannot connect to the registry|session \S+ has expired"
         r"|joins the job again: (no connection|the session was lost)",

@@ -87,6 +87,13 @@ def test_a_line_that_has_a_cause_may_be_the_cause_of_others() -> None:
     assert examine([lost, own, others], [], CAUSES).unexplained == [lost, own, others]
 
 
+def test_a_registry_that_closes_the_first_connection_is_a_member_that_restarts() -> None:
+    text = "the registry at a:1 does not answer (closed by the server before it answered): it is tried for 20 s in all"
+    line = LogLine(12, "worker-1.2", "WARNING", text)
+    assert not examine([line], [DeedSpan(MEMBER, "1", 10, 15)], CAUSES).unexplained
+    assert examine([line], [DeedSpan(START, "worker-1.2", 10, 15)], CAUSES).unexplained == [line]
+
+
 def test_a_run_that_fails_on_purpose_needs_a_worker_that_leaves_unless_it_is_attempted_again() -> None:
     again = "retried-1: item 0: attempt 1 of 3 failed: OnPurpose: failed on purpose; the next one begins in 0.1 s"
     assert not examine([LogLine(12, "worker-1.2", "WARNING", again)], [], CAUSES).unexplained
