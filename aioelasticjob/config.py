@@ -315,9 +315,7 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
     if config.failover and not config.monitor_execution:
         yield InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
     if (catch_up := config.catch_up) and not config.monitor_execution:
-        expected = (
-            "needs monitor_execution = True, whose records show which moments were missed while no instance was up"
-        )
+        expected = "needs monitor_execution = True: its records show what was missed while no instance was up"
         yield InvalidSetting("catch_up", catch_up, expected)
     if (limit := config.attempt_timeout) is not None:
         if config.job_type == DATAFLOW.kind:

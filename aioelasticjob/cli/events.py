@@ -44,9 +44,7 @@ def list_(
     store: Store,
     job: Annotated[str | None, typer.Option(help="Only runs of this job.")] = None,
     item: Annotated[int | None, typer.Option(help="Only runs of this item.")] = None,
-    instance: Annotated[
-        str | None, typer.Option(help="Only runs on this instance, or on the server with this address.")
-    ] = None,
+    instance: Annotated[str | None, typer.Option(help="Only runs on this instance, or at this address.")] = None,
     outcome: Annotated[
         str | None, typer.Option(help="Only runs with this outcome: completed, failed, timed out, …, or running.")
     ] = None,
@@ -60,9 +58,7 @@ def list_(
     until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,
     text: Annotated[str | None, typer.Option(help="Only runs whose failure or stack contains this text.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs are shown, the newest ones.")] = 20,
-    after: Annotated[
-        str | None, typer.Option(help="Show the page after this key, which the previous page gave.")
-    ] = None,
+    after: Annotated[str | None, typer.Option(help="Show the page after this key of the previous page.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, the newest first."""
