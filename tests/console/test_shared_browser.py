@@ -27,7 +27,7 @@ def _open_windows(there: Site, page: Page) -> list[Page]:
         with page.context.expect_page() as opened:
             page.evaluate("(path) => window.open(path)", f"/r/billing/{'jobs' if number % 2 else 'job/report'}")
         windows.append(opened.value)
-    there.wait(lambda: len(there.console.state.live_pages) == WINDOWS)
+        there.wait(lambda: len(there.console.state.live_pages) == len(windows))  # it is in front until then
     return windows
 
 
