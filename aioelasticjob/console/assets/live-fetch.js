@@ -3,6 +3,7 @@
 (() => {
   const words = document.body.dataset;
   const EVENTS = { "Content-Type": "text/event-stream" };
+  const MAX_WAIT = 10000; // milliseconds in which the worker, which asks nobody for that, says that it has heard
   const ownFetch = window.fetch.bind(window);
   const waiting = new Set(); // what asks for its own stream if the shared one cannot be had
   let worker = null;
@@ -16,8 +17,10 @@
       const { port1: port, port2 } = new MessageChannel(), encoder = new TextEncoder();
       let events, isAnswered = false;
       const answer = (response) => { isAnswered = true; waiting.delete(own); resolve(response); };
-      const own = () => answer(ownFetch(address, { headers, signal }));
+      const own = () => { close(); answer(ownFetch(address, { headers, signal })); };
+      const timer = setTimeout(own, MAX_WAIT);
       const close = () => {
+        clearTimeout(timer);
         waiting.delete(own);
         removeEventListener("pagehide", close);
         port.onmessage = null;
@@ -26,8 +29,9 @@
       };
       const body = new ReadableStream({ start: (controller) => { events = controller; }, cancel: close });
       waiting.add(own);
-      port.onmessage = ({ data: { status, failed, text } }) => {
-        if (failed) { close(); reject(new TypeError(failed)); }
+      port.onmessage = ({ data: { heard, status, failed, text } }) => {
+        if (heard) clearTimeout(timer);
+        else if (failed) { close(); reject(new TypeError(failed)); }
         else if (status) answer(new Response(status === 200 ? body : "", { status, headers: EVENTS }));
         else if (text !== null) { events.enqueue(encoder.encode(text)); port.postMessage("read"); }
         else {

@@ -102,6 +102,7 @@
     tab.onmessage = ({ data, ports: [port] }) => {
       const page = { ...data, port, key: String(count += 1), controller: new AbortController(), unread: 0, stream: null };
       pages.set(page.key, page);
+      port.postMessage({ heard: true });
       port.onmessage = (message) => { if (message.data === "read") page.unread -= 1; else leave(page); };
       port.onclose = () => leave(page);
       join(page).catch((error) => {
