@@ -253,9 +253,9 @@ def always_catch_up() -> AbstractContextManager[object]:
     """Run what nobody was up for, whether or not that is wanted."""
     original: Any = StateDriver._begun
 
-    def begun(self: StateDriver, view: JobView) -> Any:
+    def begun(self: StateDriver, view: JobView, gained: frozenset[int]) -> Any:
         wanted = view.config.model_copy(update={"catch_up": 3600.0})
-        return original(self, replace(view, config=wanted))
+        return original(self, replace(view, config=wanted), gained)
 
     return mock.patch.object(StateDriver, "_begun", begun)
 
