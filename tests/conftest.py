@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -54,6 +55,17 @@ def no_outward_address() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aioelasticjob.registry.own_address.outward_address", lambda: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def log_as_it_was() -> Iterator[None]:
+    """Some tests call ``aioelasticjob.logging.enable``, which would change what later tests find in the log."""
+    log = logging.getLogger("aioelasticjob")
+    handlers, level, propagate = log.handlers[:], log.level, log.propagate
+    yield
+    log.handlers[:] = handlers
+    log.setLevel(level)
+    log.propagate = propagate
 
 
 @pytest.fixture(scope="session")

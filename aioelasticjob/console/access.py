@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from aioelasticjob.console.accounts import Role
@@ -28,10 +28,7 @@ def restricted(
         request = await read_request(state, http)
         session = request.viewer.session
         if http.method == "POST":
-            try:
-                await _check_form(request)
-            except ClientDisconnect:
-                return Response(status_code=400)  # nobody is there to read it
+            await _check_form(request)
         if role is not None and session is None:
             return _ask_to_sign_in(request)
         if registry:

@@ -34,7 +34,6 @@ from aioelasticjob.console.request import ROOT, read_request
 from aioelasticjob.console.routes import routes
 from aioelasticjob.console.schedule_sentences import schedule_sentence
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, registry_name
-from aioelasticjob.console.shared_streams import SharedStreams
 from aioelasticjob.console.state import ConsoleState, open_storage
 from aioelasticjob.console.throttle import LoginThrottle
 from aioelasticjob.credentials import hide_in_text
@@ -58,13 +57,7 @@ class Console:
     ) -> None:
         used = clock or SystemClock()
         self.state = ConsoleState(
-            settings,
-            used,
-            _templates(),
-            Registries(used),
-            LoginThrottle(used),
-            LivePages(settings.live_pages),
-            SharedStreams(settings.live_pages),
+            settings, used, _templates(), Registries(used), LoginThrottle(used), LivePages(settings.live_pages)
         )
         self._hasher = hasher or PasswordHasher()
         self._open: asyncio.Future[None] | None = None

@@ -29,7 +29,6 @@ from aioelasticjob.console.pages import (
 )
 from aioelasticjob.console.request import Handler, assets_version
 from aioelasticjob.console.state import ConsoleState
-from aioelasticjob.console.stream import leave, share
 
 
 class Assets(StaticFiles):
@@ -74,8 +73,6 @@ def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
         to.get("/", account.front, Role.NONE),
         to.get("/live", frame.live, Role.NONE),
-        to.get("/shared/live", share, Role.NONE),
-        to.post("/shared/leave", leave, Role.NONE, changes=False),
         to.get("/login", account.sign_in_page, None),
         to.post("/login", account.sign_in, None, changes=False),
         to.post("/logout", account.sign_out, Role.NONE, changes=False),

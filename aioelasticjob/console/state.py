@@ -25,7 +25,6 @@ from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings
-from aioelasticjob.console.shared_streams import SharedStreams
 from aioelasticjob.console.throttle import LoginThrottle
 
 RenderedRows: TypeAlias = dict[tuple[str, str, bool], dict[str, tuple[int, str]]]
@@ -56,7 +55,6 @@ class ConsoleState:
     registries: Registries
     login_throttle: LoginThrottle
     live_pages: LivePages
-    shared_streams: SharedStreams
     bulk_actions: BulkActions = field(default_factory=BulkActions)
     storage: Storage = field(init=False)
     """There while the console is open."""

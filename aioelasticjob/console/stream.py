@@ -21,7 +21,6 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.live_pages import Reader, TooManyLivePages
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, find_session
-from aioelasticjob.errors import unwrapped
 from aioelasticjob.latest import Latest
 
 MIN_INTERVAL: Final = 0.1
@@ -36,10 +35,6 @@ REFRESH_INTERVAL: Final = 1.0
 """Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
 EVENT_BYTES: Final = 20_000
 """Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
-SHARED: Final = "Shared-Stream"
-"""Header with the id of the stream that tabs share; with the key of a page after it, in a request."""
-UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
-"""Header without which nginx would wait for more."""
 RETRY_AFTER: Final = 5
 """Seconds after which a page that was refused may ask again."""
 
@@ -179,74 +174,29 @@ class ByteBudget:
 
 
 class LiveResponse(StreamingResponse):
-    """Streams events while the page counts as open, here or on the stream that tabs share; refuses if too many are."""
+    """Streams events while the page counts as open; refuses to if too many are."""
 
     def __init__(self, request: PageRequest, feed: Feed) -> None:
-        self._events = _events(request, feed)
-        super().__init__(self._events, media_type="text/event-stream", headers=UNBUFFERED)
-        self._pages, self._reader = request.state.live_pages, _reader(request)
-        id, _, self._page = request.http.headers.get(SHARED, "").partition(" ")
-        self._shared = request.state.shared_streams.find(id, self._reader.session)
+        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+        super().__init__(_events(request, feed), media_type="text/event-stream", headers=headers)
+        viewer = request.viewer
+        session = viewer.session.id if viewer.session else ""
+        self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.operates_somewhere)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the page is closed."""
         try:
-            if self._shared is not None:
-                await self._shared.carry(self._page, self._events, self._pages, self._reader)
-                await Response(status_code=202)(scope, receive, send)
-                return
             with self._pages.opened(self._reader):
                 await super().__call__(scope, receive, send)
         except TooManyLivePages as error:
-            await _refusal(error)(scope, receive, send)
-
-
-class SharedResponse(Response):
-    """Is the stream that tabs share, while the browser has it open; refuses to be if too many are."""
-
-    def __init__(self, request: PageRequest) -> None:
-        super().__init__()
-        self._state, self._reader = request.state, _reader(request)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what the pages send."""
-        state = self._state
-        try:
-            with unwrapped():
-                async with state.shared_streams.opened(self._reader) as shared:
-                    headers = {SHARED: shared.id, **UNBUFFERED}
-                    body = shared.body(lambda: state.closing)
-                    await StreamingResponse(body, media_type="text/event-stream", headers=headers)(scope, receive, send)
-        except TooManyLivePages as error:
-            await _refusal(error)(scope, receive, send)
+            headers = {"Retry-After": str(RETRY_AFTER)}
+            refusal = Response(f"503: {error}\n", 503, media_type="text/plain", headers=headers)
+            await refusal(scope, receive, send)
 
 
 def stream(request: PageRequest, feed: Feed) -> Response:
     """Answer with the live pieces of a page."""
     return LiveResponse(request, feed)
-
-
-async def share(request: PageRequest) -> Response:
-    """Open the stream that tabs share."""
-    return SharedResponse(request)
-
-
-async def leave(request: PageRequest) -> Response:
-    """Send no more events of a page on the stream that tabs share: it has been closed."""
-    shared = request.state.shared_streams.find(request.form.get("stream", ""), _reader(request).session)
-    if shared is not None:
-        shared.leave(request.form.get("page", ""))
-    return Response(status_code=204)
-
-
-def _reader(request: PageRequest) -> Reader:
-    viewer = request.viewer
-    return Reader(viewer.session.id if viewer.session else "", viewer.address, viewer.operates_somewhere)
-
-
-def _refusal(error: TooManyLivePages) -> Response:
-    headers = {"Retry-After": str(RETRY_AFTER)}
-    return Response(f"503: {error}\n", 503, media_type="text/plain", headers=headers)
 
 
 async def _events(request: PageRequest, feed: Feed) -> AsyncIterator[bytes]:

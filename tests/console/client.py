@@ -175,14 +175,12 @@ class Stream:
 
     def __init__(self) -> None:
         self.begun, self.status, self.bytes = anyio.Event(), 0, 0
-        self.headers: Mapping[str, str] = {}
         self.ended = False
         self._text, self._news = "", anyio.Event()
 
     async def put(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             self.begun.set()
             return
         self.bytes += len(message.get("body", b""))

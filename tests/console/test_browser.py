@@ -222,8 +222,6 @@ def test_a_page_says_when_the_console_does_not_answer_and_goes_on_when_it_does(
 ) -> None:
     workers()
     page = open_page("/r/billing/jobs")
-    page.add_init_script("delete window.SharedWorker")  # playwright does not cut it off
-    page.reload()
     row = page.get_by_role("row", name=re.compile("report"))
     expect(row.locator(".state")).to_have_text("waiting")
     page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
