@@ -95,10 +95,16 @@ class Pen:
         self._write("misfire", job=event.job, instance=event.instance, cut_off=event.cut_off, **facts)
 
     def outcome(self, ended: Ended) -> None:
-        """Note how the instance says that a run ended, at the time of its event: it is read some time later."""
+        """Note how the instance says that a run ended, at the time of its event: it is read some time later.
+
+        The id of a run that was not claimed has its moment in place of a fence, so nothing tells it from other runs.
+        """
+        fence = fence_of(ended.task_id)
+        if fence == ended.slot:
+            return
         at = self._clock.now() - (time.time() - ended.at)
         facts = {"job": ended.job, "instance": ended.instance, "item": ended.item, "slot": ended.slot}
-        facts |= {"source": ended.source.value, "fence": fence_of(ended.task_id)}
+        facts |= {"source": ended.source.value, "fence": fence}
         self._write("outcome", at=at, outcome=ended.outcome.value, **facts)
 
     def _write(self, what: str, **facts: object) -> None:

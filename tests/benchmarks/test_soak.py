@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -209,3 +210,9 @@ def test_a_console_that_answers_with_an_error_or_not_at_all_is_noted() -> None:
             assert "the console did not answer" in str(await soak.unanswered_by(browser))
 
     asyncio.run(ask())
+
+
+def test_the_end_of_a_run_without_a_claim_is_what_its_handler_says(journal: Path) -> None:
+    event = ended(Outcome.CANCELLED)
+    Pen(journal, "worker-0.1", TrueTime.of_this_machine()).outcome(replace(event, task_id=f"@-@.{event.slot:x}"))
+    assert not read(journal)
