@@ -11,7 +11,7 @@ from tests.simulation.simulation import live, plan
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-FIXED, BATCH = 80, 10
+FIXED, BATCH = 50, 10
 """So many seeds take 2 cores some two minutes; batches let them be shared out."""
 
 OLD_BUGS = {
