@@ -59,13 +59,15 @@ def no_outward_address() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def log_as_it_was() -> Iterator[None]:
-    """Some tests call ``aioelasticjob.logging.enable``, which would change what later tests find in the log."""
-    log = logging.getLogger("aioelasticjob")
-    handlers, level, propagate = log.handlers[:], log.level, log.propagate
+    """Commands that run in this process set up the log, which would change what later tests find in it."""
+    root, ours = logging.getLogger(), logging.getLogger("aioelasticjob")
+    levels, handlers, propagate = (root.level, ours.level), ours.handlers[:], ours.propagate
     yield
-    log.handlers[:] = handlers
-    log.setLevel(level)
-    log.propagate = propagate
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    ours.handlers[:], ours.propagate = handlers, propagate
+    for handler in [one for one in root.handlers if type(one) is logging.StreamHandler]:  # pytest has its own kinds
+        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")
