@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -71,19 +70,9 @@ def test_a_line_for_programs_is_one_object_with_the_fields_and_the_stack() -> No
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", fields["time"])
 
 
-@pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    """This package's logger, which is afterwards as it was."""
-    log = logging.getLogger("aioelasticjob")
-    handlers, level, propagate = list(log.handlers), log.level, log.propagate
-    yield log
-    log.handlers[:], log.propagate = handlers, propagate
-    log.setLevel(level)
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_one_line_switches_info_on_where_nothing_shows_it(
-    form: our_logging.Form, log: logging.Logger, capsys: pytest.CaptureFixture[str]
+    form: our_logging.Form, capsys: pytest.CaptureFixture[str]
 ) -> None:
     our_logging.enable(form=form)
     our_logging.enable(form=form)  # again, as a module does that is imported twice
@@ -93,7 +82,8 @@ def test_one_line_switches_info_on_where_nothing_shows_it(
     assert json.loads(line)["job"] == "report" if form == "json" else line.endswith("INFO    connected  job=report")
 
 
-def test_a_level_may_be_given(log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_level_may_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("aioelasticjob")
     our_logging.enable("WARNING")
     log.info("quiet")
     log.warning("loud")

@@ -39,7 +39,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def filled(there: Site) -> tuple[str, str, str]:
     """Let every kind of thing be on the pages; return the keys of a run that failed, an invitation and a report."""
-    there.wait(lambda: there.watch.snapshot.value.read and there.watch.store is not None)
+    there.wait(lambda: there.watch.store is not None)
     now, cron = there.clock.now(), "0 0 2 * * ?"
     jobs = (
         status("calm", (item(0, record=ended("completed", now)),), now=now, cron=cron, description="Every night"),
@@ -52,7 +52,6 @@ def filled(there: Site) -> tuple[str, str, str]:
     )
 
     async def fill() -> tuple[str, str, str]:
-        there.watch._publish(jobs)
         state, store = there.console.state, there.watch.store
         assert store is not None
         groups = state.health_of(there.watch, there.watch.snapshot.value)
@@ -70,6 +69,7 @@ def filled(there: Site) -> tuple[str, str, str]:
         await bulk.ended.wait()
         return (await store.store.failures())[0].id, await state.storage.accounts.invite("vera", Role.VIEWER), bulk.id
 
+    there.show(*jobs)
     return there.run(fill)
 
 
