@@ -64,7 +64,7 @@ def asked_for(arguments: Sequence[str]) -> argparse.Namespace:
     """Return what the command line asks for; exit with 2 if it makes no sense."""
     parser = argparse.ArgumentParser("python -m benchmarks.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long chaos reigns (10)")
-    parser.add_argument("--seed", type=int, help="of the choice of deeds; by default another one each time")
+    parser.add_argument("--seed", type=int, help="of the choice of actions; by default another one each time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
     parser.add_argument("--kinds", default="", metavar="KIND,…", help=f"only these: {', '.join(KINDS)}")
     spared = ", ".join(kind for kind in KINDS if kind not in GENTLE_KINDS)

@@ -1,4 +1,4 @@
-"""What a chaos run does to workers, their network and the ensemble: each deed breaks something, waits, and mends it."""
+"""What a chaos run does to workers, network and ensemble: each action breaks something, waits, and mends it."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from tests.support.real_zookeeper import RealServer
 
 OnWorker: TypeAlias = Callable[[Stage, Seat, random.Random], Awaitable[None]]
 OnEnsemble: TypeAlias = Callable[[Stage, random.Random], Awaitable[None]]
-Deed: TypeAlias = Callable[..., Awaitable[None]]
+Action: TypeAlias = Callable[..., Awaitable[None]]
 Ts = TypeVarTuple("Ts")
 BETWEEN: Final = (1.0, 3.5)
-"""Seconds between two deeds, from and to."""
+"""Seconds between two actions, from and to."""
 WAYS: Final[Sequence[tuple[Direction, ...]]] = (("up",), ("down",), ("up", "down"))
 
 
 async def rage(stage: Stage, rng: random.Random, seconds: float, kinds: Collection[str] = ()) -> None:
     """Do one thing after the other for so long, only of these kinds if any; return when everything is mended."""
     end = stage.clock.now() + seconds
-    deeds = {deed: weight for deed, weight in DEEDS.items() if not kinds or name_of(deed) in kinds}
+    actions = {action: weight for action, weight in ACTIONS.items() if not kinds or name_of(action) in kinds}
     mending, changing = asyncio.Lock(), asyncio.Lock()  # one thing at a time: a majority is there most of the time
     async with operating(stage.ensemble.addresses) as operator, asyncio.TaskGroup() as tasks:
         while stage.clock.now() < end:
-            deed = rng.choices(list(deeds), list(deeds.values()))[0]
-            if deed in ON_WORKERS:
+            action = rng.choices(list(actions), list(actions.values()))[0]
+            if action in ON_WORKERS:
                 if victims := stage.victims():
                     seat = rng.choice(victims)
                     seat.busy = True
-                    tasks.create_task(to_worker(deed, stage, seat, rng))
-            elif deed in ON_ENSEMBLE and not mending.locked():
+                    tasks.create_task(to_worker(action, stage, seat, rng))
+            elif action in ON_ENSEMBLE and not mending.locked():
                 await mending.acquire()
-                tasks.create_task(_once(deed, mending, stage, "", stage, rng))
-            elif deed in ON_JOBS and not changing.locked():
+                tasks.create_task(_once(action, mending, stage, "", stage, rng))
+            elif action in ON_JOBS and not changing.locked():
                 await changing.acquire()
                 job = pick_job(rng)
-                tasks.create_task(_once(deed, changing, stage, job.job_name, stage, operator, job, rng))
+                tasks.create_task(_once(action, changing, stage, job.job_name, stage, operator, job, rng))
             await asyncio.sleep(rng.uniform(*BETWEEN))
 
 
-def name_of(deed: Deed) -> str:
-    """Return what a kind of deed is called on the command line, as ``kill-worker``."""
-    return str(getattr(deed, "__name__", deed)).replace("_", "-")
+def name_of(action: Action) -> str:
+    """Return what a kind of action is called on the command line, as ``kill-worker``."""
+    return str(getattr(action, "__name__", action)).replace("_", "-")
 
 
-async def to_worker(deed: OnWorker, stage: Stage, seat: Seat, rng: random.Random) -> None:
+async def to_worker(action: OnWorker, stage: Stage, seat: Seat, rng: random.Random) -> None:
     """Do something to a worker, and note when it was done and when it was mended."""
-    name = name_of(deed)
+    name = name_of(action)
     stage.done[name] += 1
     stage.fault(name, detail=seat.process)
-    await deed(stage, seat, rng)
+    await action(stage, seat, rng)
     stage.fault(name, over=True, detail=seat.process)
     seat.busy, seat.well_since = False, stage.clock.now()
 
 
 async def _once(
-    deed: Callable[[*Ts], Awaitable[None]], lock: asyncio.Lock, stage: Stage, detail: str, *arguments: *Ts
+    action: Callable[[*Ts], Awaitable[None]], lock: asyncio.Lock, stage: Stage, detail: str, *arguments: *Ts
 ) -> None:
-    name = name_of(deed)
+    name = name_of(action)
     stage.done[name] += 1
     stage.fault(name, detail=detail)
     try:
-        await deed(*arguments)
+        await action(*arguments)
     finally:
         lock.release()
     stage.fault(name, over=True, detail=detail)
@@ -189,8 +189,8 @@ ON_ENSEMBLE: Final[Mapping[OnEnsemble, int]] = {
     pause_member: 2,
     take_the_majority: 1,
 }
-GENTLE: Final[Mapping[Deed, int]] = {**ON_WORKERS, **ON_ENSEMBLE, **ON_SETTINGS}
-"""What workers of older commits survive as well: the other deeds found mistakes that these still have."""
-DEEDS: Final[Mapping[Deed, int]] = {**GENTLE, **ON_JOBS}
-GENTLE_KINDS: Final = tuple(name_of(deed) for deed in GENTLE)
-KINDS: Final = tuple(name_of(deed) for deed in DEEDS)
+GENTLE: Final[Mapping[Action, int]] = {**ON_WORKERS, **ON_ENSEMBLE, **ON_SETTINGS}
+"""What workers of older commits survive as well: the other actions found mistakes that these still have."""
+ACTIONS: Final[Mapping[Action, int]] = {**GENTLE, **ON_JOBS}
+GENTLE_KINDS: Final = tuple(name_of(action) for action in GENTLE)
+KINDS: Final = tuple(name_of(action) for action in ACTIONS)

@@ -31,10 +31,10 @@ async def act(
         replacing = tasks.create_task(stage.replace_the_dead())
         await _served(stage, patience)
         start = stage.clock.now()
-        stage.deeds.append(Phase(start, "chaos"))
+        stage.actions.append(Phase(start, "chaos"))
         await disturb()
         stop = stage.clock.now()
-        stage.deeds.append(Phase(stop, "recovery"))
+        stage.actions.append(Phase(stop, "recovery"))
         try:
             await _served(stage, patience)
         except TimeoutError:
@@ -44,13 +44,13 @@ async def act(
         async with asyncio.TaskGroup() as leaving:
             for seat in stage.seats:
                 leaving.create_task(stage.leave(seat))
-        stage.deeds.append(Phase(stage.clock.now(), "end"))
+        stage.actions.append(Phase(stage.clock.now(), "end"))
     return Span(start, stop), unserved
 
 
 def judged(stage: Stage, span: Span, unserved: list[Violation]) -> tuple[Arranged, Verdict]:
     """Return the history of what happened on a stage, and the verdict."""
-    arranged = arrange(read(stage.journal), stage.deeds)
+    arranged = arrange(read(stage.journal), stage.actions)
     verdict = judge(arranged.entries, stage.jobs, span, stage.excuses)
     verdict.violations += unserved
     verdict.violations += [Violation("nobody dies", span.stop, death) for death in stage.deaths]

@@ -64,7 +64,7 @@ class Excuse:
         )
 
     def _open_since(self, facts: Facts, item: int) -> float:
-        """Return the moment of the item's last run that began before: of what came since, nobody need have told yet."""
+        """Return the moment of the item's last run that began before: nothing since need have been reported yet."""
         runs = (run.begun for run in facts.runs_of.get((self.job, item), ()))
         return max((one.slot / 1000 for one in runs if one.at <= self.start), default=0.0)
 
@@ -185,7 +185,7 @@ class _Course:
         reported = set[tuple[str, int]]()
         for report in reports:
             mine = {(report.event.instance, slot) for slot in self._moments if report.names(slot)}
-            if not report.event.cut_off:  # of which is told on top
+            if not report.event.cut_off:  # a moment that was cut off is reported whether it was reported before or not
                 for _, slot in sorted(mine & on_time):
                     yield self._violation("true reports", report.at, item, slot, "is reported, and was run on time")
                 for _, slot in sorted(mine & reported):
@@ -195,7 +195,7 @@ class _Course:
     def _brought_to_an_end(
         self, item: int, targets: Sequence[int], runs: Sequence[ObservedRun], reports: Sequence[_Report]
     ) -> Iterator[Violation]:
-        """What was begun comes to its end in some run of that moment, or is told of as cut off.
+        """What was begun comes to its end in some run of that moment, or is reported as cut off.
 
         A stream that gave way goes on later: with the moment that it has left open, or with a newer one.
         """

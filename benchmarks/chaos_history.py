@@ -216,13 +216,13 @@ class Arranged:
     """Seconds that handlers that were cut off went on after their process had woken up, those within ``WAKING``."""
 
 
-def arrange(journal: Sequence[Entry], deeds: Iterable[Entry]) -> Arranged:
+def arrange(journal: Sequence[Entry], actions: Iterable[Entry]) -> Arranged:
     """Add what was done to the processes: the dead run nothing, and whoever wakes up is given a moment to notice.
 
     That moment does not count as running.  It cannot be helped: nothing in a process can act before the process does.
     What a handler writes then is refused by its fence.
     """
-    done = list(deeds)
+    done = list(actions)
     wakings = _wakings(done)
     begun = {one.run: one for one in of_kind(journal, Begun)}
     finished = {one.run for one in of_kind(journal, Finished)}
@@ -242,10 +242,10 @@ def arrange(journal: Sequence[Entry], deeds: Iterable[Entry]) -> Arranged:
     return Arranged(tuple(sorted(entries, key=lambda entry: entry.at)), tuple(tails))
 
 
-def _wakings(deeds: Sequence[Entry]) -> Mapping[str, list[tuple[float, float]]]:
+def _wakings(actions: Sequence[Entry]) -> Mapping[str, list[tuple[float, float]]]:
     """Return when each process was paused and went on."""
     found: dict[str, list[tuple[float, float]]] = {}
-    for held in of_kind(deeds, Held):
+    for held in of_kind(actions, Held):
         spans = found.setdefault(held.process, [])
         if held.paused:
             spans.append((held.at, inf))

@@ -1,4 +1,4 @@
-"""What operators do to the jobs of a chaos run, well or badly: each deed takes something away and gives it back later.
+"""What operators do to the jobs of a chaos run, well or badly: each action takes something and gives it back later.
 
 They work through kazoo, not through our own client: who judges a house does not live in it.
 """

@@ -19,7 +19,7 @@ from tests.simulation.facts import Facts, ObservedRun
 from tests.simulation.history import Begun, Reported, Started, of_kind
 
 SHOWN = 20
-"""Violations that are told in full."""
+"""Violations that are shown in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Played:
 
 def page(played: Played) -> str:
     """Return the report as text."""
-    return "\n".join([*head(played), *deeds(played), *_runs(played), *verdict_of(played)])
+    return "\n".join([*head(played), *actions(played), *_runs(played), *verdict_of(played)])
 
 
 def head(played: Played) -> Iterator[str]:
@@ -60,7 +60,7 @@ def head(played: Played) -> Iterator[str]:
         yield f"{len(played.stage.lost)} were not let in by the registry when they started, and were started again"
 
 
-def deeds(played: Played) -> Iterator[str]:
+def actions(played: Played) -> Iterator[str]:
     """Yield how often each kind of thing was done."""
     yield "\nDone to them"
     for name, count in sorted(played.stage.done.items()):

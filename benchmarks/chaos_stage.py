@@ -76,14 +76,14 @@ class Stage:
     """The module whose ``main`` is a worker."""
     leaving: float = LEAVING
     servers: str = ""
-    """The members as the workers are told of them; empty: by proxies, one for each worker and member."""
+    """The members as the workers know them; empty: by proxies, one for each worker and member."""
     surroundings: Mapping[str, str] = field(default_factory=dict)
     """What else an ``Order`` says: its fields and their values."""
     clock: TrueTime = field(default_factory=TrueTime.of_this_machine)
     seats: list[Seat] = field(default_factory=list)
     processes: dict[str, ChildProcess] = field(default_factory=dict)
     """All workers that there have been, by their names in the history."""
-    deeds: list[Entry] = field(default_factory=list)
+    actions: list[Entry] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     """How often each kind of thing was done."""
     excuses: list[Excuse] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Stage:
         servers = self.servers or ",".join(proxy.address for proxy in proxies)
         place = f"zk://{servers}{NAMESPACE}", str(self.journal)
         order = Order(process, *place, self.clock.epoch, SESSION_TIMEOUT, **self.surroundings)
-        self.deeds.append(Started(self.clock.now(), process, HOST))
+        self.actions.append(Started(self.clock.now(), process, HOST))
         self.fault(START, detail=process)
         number = len(self.starter.children)
         package = ROOT if self.beside is None or number % 2 == 0 else self.beside
@@ -127,22 +127,22 @@ class Stage:
 
     def fault(self, kind: str, over: bool = False, detail: str = "") -> None:
         """Note that something in the network or the ensemble is broken, or mended."""
-        self.deeds.append(Fault(self.clock.now(), kind, (detail,), over=over))
+        self.actions.append(Fault(self.clock.now(), kind, (detail,), over=over))
 
     def kill(self, seat: Seat) -> None:
         """Kill a worker; it counts as dead from before the signal."""
         killed = self.clock.now()
         seat.child.kill()
-        self.deeds.append(Stopped(killed, seat.process, HOST, "crashed"))
+        self.actions.append(Stopped(killed, seat.process, HOST, "crashed"))
 
     def pause(self, seat: Seat) -> None:
         """Stop a worker in its tracks."""
-        self.deeds.append(Held(self.clock.now(), seat.process, paused=True))
+        self.actions.append(Held(self.clock.now(), seat.process, paused=True))
         seat.child.pause()
 
     def resume(self, seat: Seat) -> None:
         """Let a worker go on."""
-        self.deeds.append(Held(self.clock.now(), seat.process, paused=False))
+        self.actions.append(Held(self.clock.now(), seat.process, paused=False))
         seat.child.resume()
 
     async def leave(self, seat: Seat) -> None:
@@ -166,7 +166,7 @@ class Stage:
             self.lost.append(seat.process)
         elif code and code != -signal.SIGTERM:  # so it ends while its interpreter is still starting
             self.deaths.append(f"{seat.process} left with {code}:\n{_last_words(seat.child)}")
-        self.deeds.append(Stopped(self.clock.now(), seat.process, HOST, "left"))
+        self.actions.append(Stopped(self.clock.now(), seat.process, HOST, "left"))
 
     async def replace_the_dead(self) -> None:
         """Start a worker anew when it has ended by itself; run until cancelled."""
@@ -174,7 +174,7 @@ class Stage:
             for seat in self.seats:
                 if seat.busy or (code := seat.child.exit_code) is None:
                     continue
-                self.deeds.append(Stopped(self.clock.now(), seat.process, HOST, f"ended with {code}"))
+                self.actions.append(Stopped(self.clock.now(), seat.process, HOST, f"ended with {code}"))
                 if code == GAVE_UP:
                     self.lost.append(seat.process)
                 else:

@@ -18,7 +18,7 @@ from anyio import create_task_group, open_signal_receiver, sleep
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.errors import RegistryError
-from aioelasticjob.events import Ended, EventReader, JobEvent, Misfired
+from aioelasticjob.events import EventReader, JobEvent, Misfired
 from benchmarks.chaos_history import Pen, TrueTime
 
 QUICK: Final = JobConfig.build(
@@ -83,6 +83,7 @@ class LookingUp(uvloop.Loop):
 
 
 Declare: TypeAlias = Callable[[ElasticJob, Pen, Order], None]
+Write: TypeAlias = Callable[[JobEvent, Pen], None]
 
 
 def declare_jobs(app: ElasticJob, pen: Pen, order: Order) -> None:
@@ -93,7 +94,13 @@ def declare_jobs(app: ElasticJob, pen: Pen, order: Order) -> None:
         app.add(_handler(pen, WORK[config.job_name], panic), name=config.job_name, **settings)
 
 
-async def work(order: Order, declare: Declare = declare_jobs) -> None:
+def write_misfires(event: JobEvent, pen: Pen) -> None:
+    """Write down an event of the jobs of a chaos run, whose handlers note begin and end of each run themselves."""
+    if isinstance(event, Misfired):
+        pen.misfire(event)
+
+
+async def work(order: Order, declare: Declare = declare_jobs, write: Write = write_misfires) -> None:
     """Run the jobs and write down what happens, until told to stop.
 
     Raises:
@@ -112,7 +119,7 @@ async def work(order: Order, declare: Declare = declare_jobs) -> None:
     started, refused = False, None
     with app.events() as events, open_signal_receiver(signal.SIGTERM) as signals:
         async with create_task_group() as tasks:
-            tasks.start_soon(_note, events, pen)
+            tasks.start_soon(_note, events, pen, write)
             try:
                 async with app.running():
                     started = True
@@ -125,7 +132,7 @@ async def work(order: Order, declare: Declare = declare_jobs) -> None:
                 refused = error
             tasks.cancel_scope.cancel()
         for event in events.take(len(events)):  # of the end
-            _write(event, pen)
+            write(event, pen)
     if refused is not None:  # raised here, because the task group would wrap it
         raise DidNotStart(str(refused)) from refused
 
@@ -145,29 +152,18 @@ def _handler(pen: Pen, mean: float, panic: Path) -> Callable[[ItemContext], Awai
     return handler
 
 
-NOTED = frozenset({"rescued", "overlong"})
-"""Jobs of chaos: their handlers note each run themselves, at once, so a run that they have not noted never began."""
-
-
-async def _note(events: EventReader, pen: Pen) -> None:
+async def _note(events: EventReader, pen: Pen, write: Write) -> None:
     async for event in events:
-        _write(event, pen)
+        write(event, pen)
 
 
-def _write(event: JobEvent, pen: Pen) -> None:
-    if isinstance(event, Misfired):
-        pen.misfire(event)
-    elif isinstance(event, Ended) and event.job not in NOTED:
-        pen.outcome(event)
-
-
-def run(declare: Declare) -> None:
+def run(declare: Declare, write: Write) -> None:
     """Run what the first argument, an ``Order`` as JSON, asks for, with the jobs that ``declare`` declares."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     order = Order(**json.loads(sys.argv[1]))
     try:
         with asyncio.Runner(loop_factory=lambda: LookingUp(order.hosts)) as runner:
-            runner.run(work(order, declare))
+            runner.run(work(order, declare, write))
     except DidNotStart as error:
         print(error, file=sys.stderr)
         sys.exit(GAVE_UP)
@@ -175,7 +171,7 @@ def run(declare: Declare) -> None:
 
 def main() -> None:
     """Run the two jobs of a chaos run."""
-    run(declare_jobs)
+    run(declare_jobs, write_misfires)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
 from benchmarks.chaos_worker import Order
 from benchmarks.soak_causes import CAUSES, MEMBER
 from benchmarks.soak_jobs import SOAK_JOBS
-from benchmarks.soak_log import BUSY, BUSY_MEMBER, LogLine, complaints, deed_spans, examine
+from benchmarks.soak_log import BUSY, BUSY_MEMBER, LogLine, action_spans, examine, problem_lines
 from benchmarks.soak_memory import Memory, waited_for_processor
 from benchmarks.soak_report import Soaked, page
 from tests.simulation.facts import Violation
@@ -48,7 +48,7 @@ nothing where the runs come."""
 LEAVING: Final = 120.0
 """Seconds that a worker may take to leave: it ends a hundred jobs, and may get little of a processor meanwhile."""
 CONSOLE: Final = "console"
-DEEDS: Final = 60
+ACTIONS: Final = 60
 """Restarts in a run, unless they would come too soon one after the other."""
 SHORTEST_PAUSE: Final = 8.0
 """Seconds between two restarts at least: a worker that was killed is missed only after its session."""
@@ -85,7 +85,7 @@ def play(directory: Path, *, seconds: float, seed: int) -> Soaked:
         span, unserved = asyncio.run(soak.play())
         arranged, verdict = judged(stage, span, unserved)
         verdict.violations += [Violation("nobody dies", span.stop, death) for death in soak.ended()]
-    examined = examine(soak.complaints(), deed_spans(arranged.entries), CAUSES)
+    examined = examine(soak.problem_lines(), action_spans(arranged.entries), CAUSES)
     played = Played(seed, seconds, stage.jobs, stage, arranged, span, verdict, "Soak")
     memory = soak.memory
     return Soaked(played, memory.slopes(min(WARM_UP, seconds / 4)), len(memory.samples), examined)
@@ -127,7 +127,7 @@ class Soak:
 
     async def _roll(self) -> None:
         """Restart a worker, a member, the next worker, and so on; the first worker is left alone."""
-        end, pause = self.stage.clock.now() + self.seconds, max(SHORTEST_PAUSE, self.seconds / DEEDS)
+        end, pause = self.stage.clock.now() + self.seconds, max(SHORTEST_PAUSE, self.seconds / ACTIONS)
         seats, members = cycle(self.stage.seats[1:]), cycle(self.stage.ensemble.members)
         for turn in count():
             left = end - self.stage.clock.now()
@@ -182,7 +182,7 @@ class Soak:
                 longest = max((seconds - before.get(thread, 0.0) for thread, seconds in waited.items()), default=0.0)
                 if longest > WAITED * (now - since):
                     kind = BUSY_MEMBER if name in self._members() else BUSY
-                    self.stage.deeds += [Fault(since, kind, (name,)), Fault(now, kind, (name,), over=True)]
+                    self.stage.actions += [Fault(since, kind, (name,)), Fault(now, kind, (name,), over=True)]
             await asyncio.sleep(LOOK_EVERY)
 
     def _processes(self) -> Mapping[str, int]:
@@ -198,11 +198,11 @@ class Soak:
         attached = self.attached.items()
         return [f"{name} ended:\n{one.output}" for name, one in attached if one.exit_code is not None] + self.unanswered
 
-    def complaints(self) -> list[LogLine]:
+    def problem_lines(self) -> list[LogLine]:
         """Return the lines at WARNING or above of all processes, the oldest first."""
-        start = self.stage.deeds[0].at
+        start = self.stage.actions[0].at
         children = self._members() | self.stage.processes | self.attached
-        found = [line for name, child in children.items() for line in complaints(child.output, name, start)]
+        found = [line for name, child in children.items() for line in problem_lines(child.output, name, start)]
         return sorted(found, key=lambda line: line.at)
 
 

@@ -1,4 +1,4 @@
-"""What explains the log lines of a soak: which deed is followed by which line."""
+"""What explains the log lines of a soak: which action is followed by which line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from benchmarks.soak_log import BUSY, BUSY_MEMBER, RUNS_ON, Cause
 MEMBER: Final = "restart-member"
 KILL: Final = "kill-worker"
 LOST: Final = "lost-connection"
-"""The kind of deed that a line stands for which tells that a process has lost its connection or session."""
+"""The kind of action that a line stands for which says that a process has lost its connection or session."""
 STORE: Final = "slow-event-store"
-"""The kind of deed that a line stands for which tells that a process could not write the event store for a while."""
+"""The kind of action that a line stands for which tells that a process could not write the event store for a while."""
 WRITTEN: Final = 30.0
 """Seconds after which a process has written what has collected meanwhile: each write of it may take 10 s once more."""
 MOVING: Final = (START, LEAVE, KILL, LOST)

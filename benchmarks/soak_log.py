@@ -18,14 +18,14 @@ LINE: Final = re.compile(
     r"(?:(?P<logger>[\w.]+) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<text>.*)"
 )
 UNFORMATTED: Final = re.compile(r"Traceback|Warning\b|Error\b|Exception\b|^(WARNING|ERROR|CRITICAL):")
-"""Marks a line that does not come from a logger, as of an interpreter that ends, and yet is a complaint."""
+"""Marks a line that does not come from a logger, as of an interpreter that ends, and yet is a problem."""
 BUSY: Final = "busy"
 BUSY_MEMBER: Final = "busy-member"
 """Further kinds: a worker, the console or the server, or a member, had to wait for a processor."""
 MOMENT: Final = re.compile(r"(?:the run of |runs \()(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d)")
 """The run that a line is about, or the first one of several."""
 BEFORE: Final = 1.0
-"""Seconds by which a process may notice something before its deed is noted: clocks are read one after the other."""
+"""Seconds by which a process may notice something before its action is noted: clocks are read one after the other."""
 RUNS_ON: Final = 2.0
 """Seconds after which a process that was given a processor again has written what it noticed meanwhile."""
 
@@ -53,30 +53,30 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Lines that match come from deeds of these kinds, while they last and somewhat longer; without kinds always."""
+    """Lines that match come from actions of these kinds, while they last and somewhat longer; without kinds always."""
 
     name: str
     pattern: str
     own: tuple[str, ...] = ()
-    """Kinds of deeds that explain only lines of the process to which they were done."""
+    """Kinds of actions that explain only lines of the process to which they were done."""
     anyones: tuple[str, ...] = ()
-    """Kinds of deeds that explain lines of every process."""
+    """Kinds of actions that explain lines of every process."""
     longer: float = RECOVERED
     becomes: str = ""
-    """The kind of deed that such a line itself stands for, once it is explained: what it tells of has consequences."""
+    """The kind of action that such a line itself stands for, once it is explained: what it says has consequences."""
 
-    def explains(self, line: LogLine, deeds: Sequence[DeedSpan]) -> bool:
+    def explains(self, line: LogLine, actions: Sequence[ActionSpan]) -> bool:
         """Say whether this is why the line was written."""
         if not re.search(self.pattern, f"{line.level} {line.text}"):
             return False
         if not (self.own or self.anyones):
             return True
-        near = (one for one in deeds if one.start - BEFORE <= line.at and line.since <= one.stop + self.longer)
+        near = (one for one in actions if one.start - BEFORE <= line.at and line.since <= one.stop + self.longer)
         return any(one.kind in self.anyones or (one.kind in self.own and one.process == line.process) for one in near)
 
 
 @dataclass(frozen=True, slots=True)
-class DeedSpan:
+class ActionSpan:
     """What was done to a process, from when to when; a worker that was restarted counts as its former process."""
 
     kind: str
@@ -94,7 +94,7 @@ class Examined:
     unexplained: list[LogLine] = field(default_factory=list)
 
 
-def complaints(text: str, process: str, start: float) -> Iterator[LogLine]:
+def problem_lines(text: str, process: str, start: float) -> Iterator[LogLine]:
     """Yield the lines at WARNING or above of a log that begins at ``start``, in seconds since the epoch.
 
     What follows a line without a time of its own, such as a stack, belongs to that line.
@@ -118,28 +118,28 @@ def _time(found: re.Match[str], start: float) -> float:
     return at.timestamp()
 
 
-def deed_spans(entries: Sequence[Entry]) -> list[DeedSpan]:
+def action_spans(entries: Sequence[Entry]) -> list[ActionSpan]:
     """Return what was done, and from when to when; what was not mended lasts until it is done again, or for ever."""
     begun: dict[tuple[str, str], Fault] = {}
-    found: list[DeedSpan] = []
+    found: list[ActionSpan] = []
     for fault in of_kind(entries, Fault):
         process = fault.hosts[0]
-        key = fault.kind, process.partition(".")[0]  # the deed on a worker is mended by the next process in its seat
+        key = fault.kind, process.partition(".")[0]  # the action on a worker is mended by the next process in its seat
         if (first := begun.pop(key, None)) is not None:
-            found.append(DeedSpan(fault.kind, first.hosts[0], first.at, fault.at))
+            found.append(ActionSpan(fault.kind, first.hosts[0], first.at, fault.at))
         if not fault.over:
             begun[key] = fault
-    return found + [DeedSpan(kind, one.hosts[0], one.at, inf) for (kind, _), one in begun.items()]
+    return found + [ActionSpan(kind, one.hosts[0], one.at, inf) for (kind, _), one in begun.items()]
 
 
-def examine(lines: Sequence[LogLine], deeds: Sequence[DeedSpan], causes: Sequence[Cause]) -> Examined:
+def examine(lines: Sequence[LogLine], actions: Sequence[ActionSpan], causes: Sequence[Cause]) -> Examined:
     """Look for the cause of each line; first for the lines that are causes of others."""
     found = Examined()
-    known = list(deeds)
+    known = list(actions)
     for cause in causes:
         if cause.becomes:
-            explained = (line for line in lines if cause.explains(line, deeds))
-            known += [DeedSpan(cause.becomes, line.process, line.at, line.at) for line in explained]
+            explained = (line for line in lines if cause.explains(line, actions))
+            known += [ActionSpan(cause.becomes, line.process, line.at, line.at) for line in explained]
     for line in lines:
         cause = next((one for one in causes if one.explains(line, known)), None)
         if cause is None:

@@ -35,7 +35,7 @@ class Soaked:
 def page(soaked: Soaked) -> str:
     """Return the report as text."""
     played = soaked.played
-    parts = (chaos_report.head(played), chaos_report.deeds(played), _kinds(played), _memory(soaked), _log(soaked))
+    parts = (chaos_report.head(played), chaos_report.actions(played), _kinds(played), _memory(soaked), _log(soaked))
     return "\n".join([line for part in parts for line in part] + list(chaos_report.verdict_of(played)))
 
 

@@ -6,7 +6,9 @@ import json
 import os
 import sys
 
-from benchmarks.chaos_worker import run
+from aioelasticjob.events import Ended, JobEvent
+from benchmarks.chaos_history import Pen
+from benchmarks.chaos_worker import run, write_misfires
 from benchmarks.soak_jobs import declare
 from benchmarks.soak_journal import ORDER, PROCESS
 
@@ -15,4 +17,10 @@ def main() -> None:
     """Run what the first argument, an ``Order`` as JSON, asks for."""
     os.environ[ORDER] = sys.argv[1]
     os.environ[PROCESS] = json.loads(sys.argv[1])["process"]
-    run(lambda app, pen, order: declare(app, order))
+    run(lambda app, pen, order: declare(app, order), _write)
+
+
+def _write(event: JobEvent, pen: Pen) -> None:
+    write_misfires(event, pen)
+    if isinstance(event, Ended):  # which a handler that was cut off before it began could not note
+        pen.outcome(event)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.chaos_history import START
 from benchmarks.chaos_stage import LEAVE, RECOVERED
 from benchmarks.soak_causes import CAUSES, MEMBER
-from benchmarks.soak_log import BEFORE, BUSY, Cause, DeedSpan, LogLine, complaints, deed_spans, examine
+from benchmarks.soak_log import BEFORE, BUSY, ActionSpan, Cause, LogLine, action_spans, examine, problem_lines
 from tests.simulation.history import Fault
 
 NOON = datetime.fromisoformat("2026-11-23 12:00:00").timestamp()
@@ -24,7 +24,7 @@ OSError: no
 
 
 def test_lines_at_warning_or_above_are_found_with_their_times() -> None:
-    assert list(complaints(LOG, "worker", NOON)) == [
+    assert list(problem_lines(LOG, "worker", NOON)) == [
         LogLine(NOON + 2.5, "worker", "WARNING", LOST),
         LogLine(NOON + 3, "worker", "ERROR", "item failed"),
     ]
@@ -32,35 +32,35 @@ def test_lines_at_warning_or_above_are_found_with_their_times() -> None:
 
 def test_the_consoles_lines_have_no_day_and_midnight_comes() -> None:
     evening = datetime.fromisoformat("2026-11-23 23:59:00").timestamp()
-    (line,) = complaints("00:00:30.250 WARNING the registry is gone  registry=jobs", "console", evening)
+    (line,) = problem_lines("00:00:30.250 WARNING the registry is gone  registry=jobs", "console", evening)
     assert line == LogLine(evening + 90.25, "console", "WARNING", "the registry is gone  registry=jobs")
 
 
 @pytest.mark.parametrize("text", ["Traceback (most recent call last):", "x.py:3: ResourceWarning: unclosed"])
-def test_a_complaint_without_a_format_is_found(text: str) -> None:
-    (found,) = complaints(f"The console is at http://localhost\n{text}\n", "console", NOON)
+def test_a_problem_without_a_format_is_found(text: str) -> None:
+    (found,) = problem_lines(f"The console is at http://localhost\n{text}\n", "console", NOON)
     assert found.text == text
 
 
 @pytest.mark.parametrize(("at", "explained"), [(9 - 2 * BEFORE, False), (9, True), (14, True), (19, True), (25, False)])
 def test_a_line_is_explained_by_a_deed_that_was_done_then(at: float, explained: bool) -> None:
     cause = Cause("a member restarts", "was lost", anyones=(MEMBER,), longer=5)
-    found = examine([LogLine(at, "worker", "WARNING", LOST)], [DeedSpan(MEMBER, "1", 10, 15)], [cause])
+    found = examine([LogLine(at, "worker", "WARNING", LOST)], [ActionSpan(MEMBER, "1", 10, 15)], [cause])
     assert found.explained.total() == explained
     assert len(found.unexplained) == (not explained)
 
 
 def test_another_deed_or_another_line_explains_nothing() -> None:
     lost, other = LogLine(12, "worker", "WARNING", LOST), LogLine(12, "worker", "WARNING", "out of memory")
-    assert examine([lost], [DeedSpan("kill-worker", "worker", 10, 15)], CAUSES).unexplained == [lost]
-    deeds = [DeedSpan(kind, "worker", 10, 15) for kind in (MEMBER, START, LEAVE, BUSY)]
-    assert examine([other], deeds, CAUSES).unexplained == [other]
+    assert examine([lost], [ActionSpan("kill-worker", "worker", 10, 15)], CAUSES).unexplained == [lost]
+    actions = [ActionSpan(kind, "worker", 10, 15) for kind in (MEMBER, START, LEAVE, BUSY)]
+    assert examine([other], actions, CAUSES).unexplained == [other]
 
 
 @pytest.mark.parametrize("busy", ["worker-1.2", "worker-2.1"])
 def test_what_a_process_waited_for_explains_no_line_of_another_process(busy: str) -> None:
     blocked = LogLine(12, "worker-1.2", "ERROR", "the event loop has been blocked for 0.7 s")
-    found = examine([blocked], [DeedSpan(BUSY, busy, 11, 11.5)], CAUSES)
+    found = examine([blocked], [ActionSpan(BUSY, busy, 11, 11.5)], CAUSES)
     assert found.explained.total() == (busy == "worker-1.2")
 
 
@@ -74,7 +74,7 @@ def test_a_missed_moment_is_explained_by_what_was_done_from_before_it_to_its_rep
     assert line.since == NOON
     assert LogLine(NOON, "worker-1.2", "WARNING", LOST).since == NOON
     for at, explained in ((NOON - 2 * RECOVERED, False), (NOON - 1, True), (NOON + 59, True), (NOON + 70, False)):
-        found = examine([line], [DeedSpan("kill-worker", "worker-2.1", at, at)], CAUSES)
+        found = examine([line], [ActionSpan("kill-worker", "worker-2.1", at, at)], CAUSES)
         assert found.explained.total() == explained
 
 
@@ -82,7 +82,7 @@ def test_a_line_that_has_a_cause_may_be_the_cause_of_others() -> None:
     lost = LogLine(NOON, "worker-1.2", "WARNING", LOST)
     own = missed(NOON + 9, NOON + 5, "the registry could not be reached")
     others = missed(NOON + 9, NOON + 5, "the registry could not be reached", process="worker-2.1")
-    restart = DeedSpan(MEMBER, "1", NOON - 1, NOON)
+    restart = ActionSpan(MEMBER, "1", NOON - 1, NOON)
     assert examine([lost, own, others], [restart], CAUSES).unexplained == [others]
     assert examine([lost, own, others], [], CAUSES).unexplained == [lost, own, others]
 
@@ -90,8 +90,8 @@ def test_a_line_that_has_a_cause_may_be_the_cause_of_others() -> None:
 def test_a_registry_that_closes_the_first_connection_is_a_member_that_restarts() -> None:
     text = "the registry at a:1 does not answer (closed by the server before it answered): it is tried for 20 s in all"
     line = LogLine(12, "worker-1.2", "WARNING", text)
-    assert not examine([line], [DeedSpan(MEMBER, "1", 10, 15)], CAUSES).unexplained
-    assert examine([line], [DeedSpan(START, "worker-1.2", 10, 15)], CAUSES).unexplained == [line]
+    assert not examine([line], [ActionSpan(MEMBER, "1", 10, 15)], CAUSES).unexplained
+    assert examine([line], [ActionSpan(START, "worker-1.2", 10, 15)], CAUSES).unexplained == [line]
 
 
 def test_a_run_that_fails_on_purpose_needs_a_worker_that_leaves_unless_it_is_attempted_again() -> None:
@@ -99,7 +99,7 @@ def test_a_run_that_fails_on_purpose_needs_a_worker_that_leaves_unless_it_is_att
     assert not examine([LogLine(12, "worker-1.2", "WARNING", again)], [], CAUSES).unexplained
     last = LogLine(12, "worker-1.2", "ERROR", "retried-1: item 0 after 2 attempts failed: OnPurpose: failed on purpose")
     assert examine([last], [], CAUSES).unexplained == [last]
-    assert not examine([last], [DeedSpan(LEAVE, "worker-1.2", 11, 13)], CAUSES).unexplained
+    assert not examine([last], [ActionSpan(LEAVE, "worker-1.2", 11, 13)], CAUSES).unexplained
 
 
 def test_deeds_last_from_the_fault_to_its_mending() -> None:
@@ -113,11 +113,11 @@ def test_deeds_last_from_the_fault_to_its_mending() -> None:
         Fault(7, START, ("worker-1.2",)),
         Fault(9, START, ("worker-1.2",), over=True),
     ]
-    spans = deed_spans(entries)
+    spans = action_spans(entries)
     found = {span.kind: span for span in spans}
-    assert found[MEMBER] == DeedSpan(MEMBER, "1", 2, 4)
-    assert found["restart-worker"] == DeedSpan("restart-worker", "worker-1.1", 3, 5)
-    assert found["kill-worker"] == DeedSpan("kill-worker", "worker-2.1", 6, float("inf"))
+    assert found[MEMBER] == ActionSpan(MEMBER, "1", 2, 4)
+    assert found["restart-worker"] == ActionSpan("restart-worker", "worker-1.1", 3, 5)
+    assert found["kill-worker"] == ActionSpan("kill-worker", "worker-2.1", 6, float("inf"))
     first, second = (span for span in spans if span.kind == START)
-    assert first == DeedSpan(START, "worker-1.1", 1, 7)  # it ended before all its jobs had joined
-    assert second == DeedSpan(START, "worker-1.2", 7, 9)
+    assert first == ActionSpan(START, "worker-1.1", 1, 7)  # it ended before all its jobs had joined
+    assert second == ActionSpan(START, "worker-1.2", 7, 9)

@@ -140,6 +140,14 @@ def test_without_a_selection_and_with_too_many_nothing_is_done(play: Play, monke
             back = await _ask(ada, "pause", *jobs, q="a")
             assert (back.status, back.location) == (303, f"{JOBS}?q=a")
             assert notice in (await ada.get(back.location)).text
+        token = (await ada.get(JOBS)).token
+        for jobs, notice in (
+            ((), "No job is selected"),
+            (("a", "b"), "At most 1 jobs at once"),
+        ):  # without the question
+            back = await ada.post(f"{JOBS}/do/pause", {"csrf": token, **{f"job:{job}": "1" for job in jobs}})
+            assert notice in (await ada.get(back.location)).text
+        assert not scene.registry.snapshot.value.jobs["a"].paused
 
     play(act)
 

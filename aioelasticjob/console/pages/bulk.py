@@ -35,11 +35,8 @@ async def ask(request: PageRequest) -> Response:
     query = JobQuery.of(request.form)
     jobs = _selected(request) if request.form.get("scope") != "found" else _found(request, query)
     back = request.registry_url("jobs", **query.address())
-    if not jobs:
-        return request.redirect(back, request.translate("No job is selected: nothing was done."), error=True)
-    if len(jobs) > MOST:
-        sentence = "At most {most} jobs at once: nothing was done."
-        return request.redirect(back, request.translate(sentence, most=MOST), error=True)
+    if problem := _problem(request, jobs):
+        return request.redirect(back, problem, error=True)
     return request.page(
         "bulk-confirm.html",
         kind=kind,
@@ -54,7 +51,9 @@ async def ask(request: PageRequest) -> Response:
 
 async def act(request: PageRequest) -> Response:
     """Begin with it, and lead to its report, which shows the progress of what takes longer."""
-    kind, jobs = _kind(request, request.http.path_params["action"]), _selected(request)[:MOST]
+    kind, jobs = _kind(request, request.http.path_params["action"]), _selected(request)
+    if problem := _problem(request, jobs):
+        return request.redirect(request.registry_url("jobs"), problem, error=True)
     bulk = BulkAction(request.viewer.name, registry_of(request).settings.name, kind, jobs)
 
     async def do(job: str) -> str:
@@ -95,6 +94,15 @@ def _sentence(request: PageRequest, result: JobResult) -> str:
     if isinstance(result.error, ElasticJobError):
         return request.translate.error(result.error)
     return request.translate("something is wrong with the console itself; its log says what")
+
+
+def _problem(request: PageRequest, jobs: Sequence[str]) -> str | None:
+    """Return why nothing is done for so many jobs, or None."""
+    if not jobs:
+        return request.translate("No job is selected: nothing was done.")
+    if len(jobs) > MOST:
+        return request.translate("At most {most} jobs at once: nothing was done.", most=MOST)
+    return None
 
 
 def _selected(request: PageRequest) -> list[str]:
