@@ -20,7 +20,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.model import GIVEN_UP, FireSource
 from benchmarks.chaos_history import GAVE_WAY
 from tests.simulation.facts import Facts, ObservedRun, Violation
-from tests.simulation.history import Entry, Reported, of_kind
+from tests.simulation.history import Entry, Reported
 from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
 
 EARLY = 0.05
@@ -123,7 +123,7 @@ class _Course:
         self._moments = tuple(_moments(config, min(began, span.start), facts.end))
         self._reports = [
             _Report(entry.at, entry.event)
-            for entry in of_kind(facts.entries, Reported)
+            for entry in facts.of_kind(Reported)
             if isinstance(entry.event, Misfired) and entry.event.job == config.job_name
         ]
 

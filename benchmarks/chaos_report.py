@@ -73,7 +73,7 @@ def _runs(played: Played) -> Iterator[str]:
         name = config.job_name
         runs = [run for run in facts.runs if run.begun.job == name]
         sources, ends = Counter(run.begun.source for run in runs), Counter(run.how for run in runs)
-        events = [one.event for one in of_kind(facts.entries, Reported) if isinstance(one.event, Misfired)]
+        events = [one.event for one in facts.of_kind(Reported) if isinstance(one.event, Misfired)]
         reports = [event for event in events if event.job == name]
         failover = "on" if config.failover else "off"
         yield f"\nJob {name}: {config.cron}, {config.sharding_total_count} items, failover {failover}"

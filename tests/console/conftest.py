@@ -60,7 +60,7 @@ class Scene:
 
     async def run_job(self, name: str = "report", **settings: Any) -> anyio.Event:
         """Run an instance of a job until the scene ends, or until the event returned is set."""
-        app = ElasticJob(self.address, session_timeout=4, event_store=self.store)
+        app = ElasticJob(self.address, event_store=self.store)
 
         async def note(context: ItemContext) -> None:
             self.runs.append(context)

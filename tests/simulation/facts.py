@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
+from typing import Any, TypeVar
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
@@ -39,6 +40,7 @@ RESENT = 8.0
 KNOWN = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
 Span = tuple[float, float]
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,14 @@ class Facts:
     entries: Sequence[Entry]
     by_job: dict[str, JobFacts] = field(default_factory=dict)
     troubles: dict[str, Mapping[str, list[Span]]] = field(default_factory=dict)
+    _by_kind: dict[type[object], Sequence[Any]] = field(default_factory=dict)
+
+    def of_kind(self, kind: type[E]) -> Sequence[E]:
+        """Return the entries of one kind."""
+        if kind not in self._by_kind:
+            self._by_kind[kind] = list(of_kind(self.entries, kind))
+        found: Sequence[E] = self._by_kind[kind]
+        return found
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -87,17 +97,17 @@ class Facts:
     @cached_property
     def jobs(self) -> tuple[str, ...]:
         """The jobs there were."""
-        found = {change.path for written in of_kind(self.entries, Written) for change in written.changes}
+        found = {change.path for written in self.of_kind(Written) for change in written.changes}
         return tuple(sorted(path[1:-7] for path in found if path.endswith("/config") and path.count("/") == 2))
 
     @cached_property
     def runs(self) -> tuple[ObservedRun, ...]:
         """All runs in the order in which they began; one that is not over ends with the history."""
-        ends = {entry.run: entry for entry in of_kind(self.entries, Finished)}
+        ends = {entry.run: entry for entry in self.of_kind(Finished)}
         last = Finished(inf, 0, "going on")
         return tuple(
             ObservedRun(one, min(self.end, ends.get(one.run, last).at), ends.get(one.run, last).how)
-            for one in of_kind(self.entries, Begun)
+            for one in self.of_kind(Begun)
         )
 
     @cached_property
@@ -112,7 +122,7 @@ class Facts:
     def incarnations(self) -> Mapping[str, int]:
         """The session in which each instance registered."""
         found: dict[str, int] = {}
-        for written in of_kind(self.entries, Written):
+        for written in self.of_kind(Written):
             for change in written.changes:
                 if change.created and "/instances/" in change.path:
                     found.setdefault(change.path.rpartition("/")[2], written.session)
@@ -121,17 +131,17 @@ class Facts:
     def alive(self, instance: str, until: float) -> bool:
         """Say whether the process that an instance lived in went on until then: a session outlives its process."""
         host, joined = instance.partition("@-@")[0], inf
-        for written in of_kind(self.entries, Written):
+        for written in self.of_kind(Written):
             if any(change.created and change.path.endswith(f"/instances/{instance}") for change in written.changes):
                 joined = min(joined, written.at)
-        stops = of_kind(self.entries, Stopped)
+        stops = self.of_kind(Stopped)
         return not any(stopped.host == host and joined <= stopped.at <= until for stopped in stops)
 
     @cached_property
     def withdrawn(self) -> frozenset[tuple[int, str]]:
         """The transactions (zxid) that put an item's record (path) back as it was before the claim they take back."""
         before, last, found = dict[str, Record | None](), dict[str, Record | None](), set[tuple[int, str]]()
-        for written in of_kind(self.entries, Written):
+        for written in self.of_kind(Written):
             given_back = {change.path for change in written.changes if change.data is None}
             for change in written.changes:
                 if change.path.split("/")[2:-1] == ["execution"] and change.data is not None:
@@ -144,14 +154,14 @@ class Facts:
     @cached_property
     def calm(self) -> tuple[Span, ...]:
         """The spans in which nothing is broken and nothing is recovering."""
-        phases = list(of_kind(self.entries, Phase))
+        phases = list(self.of_kind(Phase))
         return tuple((one.at, following.at) for one, following in pairwise(phases) if one.name == "calm")
 
     @cached_property
     def paused(self) -> Mapping[str, list[Span]]:
         """When each process was asleep."""
         found: dict[str, list[Span]] = {}
-        for held in of_kind(self.entries, Held):
+        for held in self.of_kind(Held):
             spans = found.setdefault(held.process, [])
             if held.paused:
                 spans.append((held.at, inf))
@@ -163,7 +173,7 @@ class Facts:
     def wakes(self) -> Mapping[str, list[float]]:
         """When the machine of each process woke from a suspension."""
         found: dict[str, list[float]] = {}
-        for held in of_kind(self.entries, Held):
+        for held in self.of_kind(Held):
             if held.suspended and not held.paused:
                 found.setdefault(held.process, []).append(held.at)
         return found
@@ -183,10 +193,10 @@ class Facts:
     def ended_by_hand(self) -> Mapping[int, float]:
         """When each session ended that was ended behind its owner's back: that one, and no other of its host."""
         hosts = {session: name.partition("@-@")[0] for name, session in self.incarnations.items()}
-        faults = of_kind(self.entries, Fault)  # a registry that sleeps answers late
+        faults = self.of_kind(Fault)  # a registry that sleeps answers late
         asked = [(one.hosts[0], one.at, one.at + RESENT) for one in faults if one.kind == "expire" and not one.over]
         found: dict[int, float] = {}
-        for written in of_kind(self.entries, Written):
+        for written in self.of_kind(Written):
             host = hosts.get(written.session, "")
             if written.ending and any(one == host and start <= written.at <= end for one, start, end in asked):
                 found.setdefault(written.session, written.at)
@@ -196,7 +206,7 @@ class Facts:
     def claimed(self) -> Mapping[tuple[str, int, int], float]:
         """When each item was claimed, by job, item and fence."""
         found: dict[tuple[str, int, int], float] = {}
-        for written in of_kind(self.entries, Written):
+        for written in self.of_kind(Written):
             for change in written.changes:
                 if change.created and change.path.endswith("/running"):
                     _, job, _, item, _ = change.path.split("/")
@@ -256,7 +266,7 @@ class Facts:
     def refused(self) -> Mapping[str, list[float]]:
         """When the registry refused a write of each host for a reason that lay with the registry."""
         found: dict[str, list[float]] = {}
-        for refusal in of_kind(self.entries, Refusal):
+        for refusal in self.of_kind(Refusal):
             found.setdefault(refusal.host, []).append(refusal.at)
         return found
 
@@ -322,7 +332,7 @@ class JobFacts:
     def reports(self) -> Mapping[tuple[int, int], list[Reported]]:
         """By moment (item, slot), the reports that it passed without a run."""
         found: dict[tuple[int, int], list[Reported]] = {}
-        for report in of_kind(self.facts.entries, Reported):
+        for report in self.facts.of_kind(Reported):
             event = report.event
             if isinstance(event, Misfired) and event.job == self.name:
                 for slot in {slot for era in self.eras for slot in era.passed(event.first, event.slot)}:
@@ -333,7 +343,7 @@ class JobFacts:
     @cached_property
     def refusals(self) -> tuple[Reported, ...]:
         """Who said when that nothing is run at the moment."""
-        reported = of_kind(self.facts.entries, Reported)
+        reported = self.facts.of_kind(Reported)
         return tuple(one for one in reported if isinstance(one.event, Refused) and one.event.job == self.name)
 
     @cached_property
@@ -364,7 +374,7 @@ class JobFacts:
     def vacant(self) -> tuple[Span, ...]:
         """When no instance was registered, once there had been one."""
         spans, there = list[Span](), set[str]()
-        for written in of_kind(self.facts.entries, Written):
+        for written in self.facts.of_kind(Written):
             for name, gone in came_and_went(written, self.name):
                 (there.discard if gone else there.add)(name)
                 if not there:

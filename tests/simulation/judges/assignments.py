@@ -14,7 +14,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
-from tests.simulation.history import Change, Written, of_kind
+from tests.simulation.history import Change, Written
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,7 +23,7 @@ V = TypeVar("V")
 def assigned_soon(facts: Facts) -> Iterator[Violation]:
     """An assignment that is due is written once membership has rested, by a leader whom nothing keeps from it."""
     states = {name: _State(name) for name in facts.jobs}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for name, state in states.items():
             changes = [change for change in written.changes if change.path.startswith((f"/{name}/", f"{SWITCHES}/"))]
             if changes:

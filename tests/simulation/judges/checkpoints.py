@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Begun, Saved, Written, of_kind
+from tests.simulation.history import Begun, Saved, Written
 from tests.simulation.judges import excuses
 
 
@@ -13,7 +13,7 @@ def begin_at_the_newest(facts: Facts) -> Iterator[Violation]:
     """A run is given the checkpoint that was the newest when its item was claimed."""
     newest: dict[str, str] = {}
     found: dict[tuple[str, int, int], str | None] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path.startswith("offset/") and change.data is not None:
@@ -48,7 +48,7 @@ def only_runners_save(facts: Facts) -> Iterator[Violation]:
     """
     holding: dict[str, int] = {}
     instances = frozenset(facts.incarnations.values())
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path.startswith("execution/") and path.endswith("/running"):
@@ -63,7 +63,7 @@ def only_runners_save(facts: Facts) -> Iterator[Violation]:
 def saved_is_saved(facts: Facts) -> Iterator[Violation]:
     """What a handler was told is saved has been written."""
     begun = {run.begun.run: run.begun.at for run in facts.runs}
-    for saved in of_kind(facts.entries, Saved):
+    for saved in facts.of_kind(Saved):
         if saved.value.encode() not in facts.nodes.over(saved.path, begun[saved.run], saved.at):
             yield Violation("lost checkpoint", saved.at, f"{saved.path}={saved.value} was never written")
 

@@ -13,7 +13,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import FireSource, Outcome
 from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Reported, Written, of_kind
+from tests.simulation.history import Reported, Written
 from tests.simulation.judges.excuses import is_astray
 from tests.simulation.judges.requests import is_cancelled, request_of
 from tests.simulation.judges.timeliness import SCHEDULED
@@ -143,7 +143,7 @@ def _asked_for(job: JobFacts, instance: str, at: float) -> Iterator[int]:
 def _is_reported(job: JobFacts, instance: str, item: int, at: float) -> bool:
     """Whether an instance has said that it will not run what it was asked for at about this time."""
     refused = any(one.at >= at and one.event.instance == instance for one in job.refusals)
-    events = (one.event for one in of_kind(job.facts.entries, Reported) if one.at >= at)
+    events = (one.event for one in job.facts.of_kind(Reported) if one.at >= at)
     own = (event for event in events if isinstance(event, Misfired) and event.instance == instance)
     return refused or any(
         item in event.items and event.first == event.slot and at - RESENT <= event.slot / 1000 <= at + RECENT
@@ -160,7 +160,7 @@ def _is_refused(job: JobFacts, instance: str, at: float) -> bool:
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
     """Return when triggered runs of an item were reported as failed, perhaps before their handler was called."""
     wanted = (job.name, instance, item, FireSource.TRIGGER, Outcome.FAILED)
-    events = ((one.at, one.event) for one in of_kind(job.facts.entries, Reported))  # an event is dated by its host
+    events = ((one.at, one.event) for one in job.facts.of_kind(Reported))  # an event is dated by its host
     ends = ((at, event) for at, event in events if isinstance(event, Ended))
     return [at for at, end in ends if (end.job, end.instance, end.item, end.source, end.outcome) == wanted]
 
@@ -168,7 +168,7 @@ def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
 def _triggers_taken(facts: Facts) -> dict[tuple[str, str], list[float]]:
     """Return when each instance took requests to run a job now."""
     found: dict[tuple[str, str], list[float]] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, name = change.path[1:].partition("/trigger/")
             if name and change.data is None and facts.incarnations.get(name) == written.session:
@@ -184,7 +184,7 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
     def always(path: str, *values: bytes | None) -> bool:
         return set(nodes.over(f"{root}/{path}", start, end)) <= set(values)
 
-    events = [one.event for one in of_kind(facts.entries, Reported) if at <= one.at <= end]
+    events = [one.event for one in facts.of_kind(Reported) if at <= one.at <= end]
     refused = {
         item for event in events if isinstance(event, Misfired) and event.instance == instance for item in event.items
     }

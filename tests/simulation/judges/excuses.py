@@ -15,7 +15,7 @@ from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
 from aioelasticjob.running.clock_skew import STEADY
 from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
-from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written, of_kind
+from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written
 from tests.simulation.judges.eras import Era
 
 ASTRAY = 1.0
@@ -37,7 +37,7 @@ class Clocks:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._set: dict[str, tuple[list[float], list[float]]] = {}
-        for one in of_kind(facts.entries, ClockSet):
+        for one in facts.of_kind(ClockSet):
             times, values = self._set.setdefault(one.host, ([], []))
             times.append(one.at)
             values.append(one.ahead)
@@ -67,7 +67,7 @@ class Clocks:
     @cached_property
     def _answers(self) -> list[tuple[float, int]]:
         """When the registry told which session its time: the answer to a change of a node's data does."""
-        written = of_kind(self._facts.entries, Written)
+        written = self._facts.of_kind(Written)
         return [
             (one.at, one.session)
             for one in written
@@ -102,14 +102,16 @@ class Clocks:
 
 def clocks(facts: Facts) -> Clocks:
     """Return the clocks of a history; reckoned once."""
-    known: dict[int, Clocks] = facts.__dict__.setdefault("_clocks", {})
-    return known.setdefault(0, Clocks(facts))
+    found: Clocks | None = facts.__dict__.get("_clocks")
+    if found is None:
+        found = facts.__dict__["_clocks"] = Clocks(facts)
+    return found
 
 
 def failed_unheard(job: JobFacts) -> Mapping[tuple[int, int], list[Ended]]:
     """Return the runs (item, slot) that were reported as failed, though their handlers may never have been called."""
     found: dict[tuple[int, int], list[Ended]] = {}
-    for entry in of_kind(job.facts.entries, Reported):
+    for entry in job.facts.of_kind(Reported):
         event = entry.event
         if isinstance(event, Ended) and event.job == job.name and event.outcome is Outcome.FAILED:
             found.setdefault((event.item, event.slot), []).append(event)
@@ -133,7 +135,7 @@ def is_overwritten(job: JobFacts, item: int, slot: int) -> bool:
     The item then counts as claimed up to there.
     """
     last, claimed, path = 0.0, 0, f"/{job.name}/execution/{item}"
-    nonsense = [(one.at, one.data) for one in of_kind(job.facts.entries, Nonsense) if one.path == path]  # or its end
+    nonsense = [(one.at, one.data) for one in job.facts.of_kind(Nonsense) if one.path == path]  # or its end
     written = sorted([*job.facts.nodes.changes(path), *nonsense], key=lambda change: change[0])
     for (at, data), (over, _) in pairwise([*written, (job.facts.end, b"")]):
         record, known = records.decode(data or b""), 1000 * (at + clocks(job.facts).ahead(REGISTRY, at, at)[0])
@@ -231,7 +233,7 @@ def ahead_of_time(facts: Facts, host: str, at: float) -> float:
     Nothing is concluded from a clock that was set back before it has stood there for a while, and a process that could
     not hear the registry learns of it only afterwards.
     """
-    started = max((one.at for one in of_kind(facts.entries, Started) if one.host == host and one.at <= at), default=0.0)
+    started = max((one.at for one in facts.of_kind(Started) if one.host == host and one.at <= at), default=0.0)
     since = min(at - NEWS, max(started, facts.heard_before(host, at - NEWS)))
     return max(0.0, *clocks(facts).ahead(REGISTRY, since, at))
 
@@ -340,7 +342,7 @@ def nonsense(facts: Facts, path: str) -> list[tuple[float, float, bytes]]:
 def put_away_badly(run: ObservedRun, facts: Facts) -> bool:
     """Say whether a provider raised when it put its value away: then a run failed though its handler did not."""
     one = run.begun
-    ends = (raised for raised in of_kind(facts.entries, Raised) if raised.where == "provider end")
+    ends = (raised for raised in facts.of_kind(Raised) if raised.where == "provider end")
     return any(
         (raised.process, raised.job) == (one.process, one.job) and run.end <= raised.at <= run.end + ROUNDED
         for raised in ends

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.strategies import AssignmentInput, find, in_orde
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.claim_ahead import EARLY
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Change, Entry, Stopped, Written, of_kind
+from tests.simulation.history import Change, Entry, Stopped, Written
 from tests.simulation.judges import (
     assignments,
     checkpoints,
@@ -93,7 +93,7 @@ def fences_grow(facts: Facts) -> Iterator[Violation]:
 
 def no_dead_writes(facts: Facts) -> Iterator[Violation]:
     """What speaks for an instance was written in the session that instance lived in."""
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in () if written.ending else written.changes:
             author = _author(change)
             if author is None or (written.zxid, change.path) in facts.withdrawn:
@@ -107,7 +107,7 @@ def no_dead_writes(facts: Facts) -> Iterator[Violation]:
 def leaders_assign(facts: Facts) -> Iterator[Violation]:
     """An assignment, whole or in parts, is written by the one who took the leader's seat last."""
     seated: dict[str, int] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path == "leader/election/host" and change.created:
@@ -124,7 +124,7 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
     """Nothing is claimed on an assignment that is known to be outdated, nor for a moment that is still to come."""
     hosts = {name: name.partition("@-@")[0] for name in facts.incarnations}
     marked: dict[str, float] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path == "leader/sharding/necessary":
@@ -153,7 +153,7 @@ def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
     """What the registry says of a run's outcome is how the handler ended."""
     runs = {(run.begun.job, run.begun.item, run.begun.fence): run for run in facts.runs}
     claims: dict[str, int] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         paths = {change.path: change for change in written.changes}
         for path, change in paths.items():
             if not path.endswith("/running") or "/execution/" not in path:
@@ -175,7 +175,7 @@ def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
 
 def nobody_dies(facts: Facts) -> Iterator[Violation]:
     """A process ends when it is told to or killed, not of an error; while nothing can be reached it may give up."""
-    for stopped in of_kind(facts.entries, Stopped):
+    for stopped in facts.of_kind(Stopped):
         hosts = (stopped.host, REGISTRY) if stopped.how.startswith("gave up") else ()
         unreached = any(not facts.undisturbed(host, stopped.at - 10, stopped.at) for host in hosts)
         if stopped.how not in ("crashed", "left") and not unreached:
@@ -345,7 +345,7 @@ def _waits_for_a_clock(job: JobFacts, item: int) -> bool:
     """
     facts, paths = job.facts, f"/{job.name}/execution/{item}"
     marked = max((at for at, _ in facts.nodes.changes(f"{paths}/misfire")), default=0.0)
-    if any(paths in _claimed(one) for one in of_kind(facts.entries, Written) if one.at >= marked):
+    if any(paths in _claimed(one) for one in facts.of_kind(Written) if one.at >= marked):
         return False
     era, (start, end) = job.eras[-1], facts.calm[-1]
     moments = era.passed(round(start * 1000), round(end * 1000)) if era.config.monitor_execution else ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 
 from tests.simulation.facts import RESENT, Facts, Violation
-from tests.simulation.history import Stopped, Written, of_kind
+from tests.simulation.history import Stopped, Written
 
 MARGIN = 1.2
 """Seconds by which handlers end before their session, which lasts 4 s or more: a follower may be so far behind."""
@@ -34,9 +34,9 @@ RULES = (handlers_end_before_their_session,)
 
 def _silent(facts: Facts) -> Mapping[int, float]:
     """Return when the registry ended which session by itself."""
-    ends = (written for written in of_kind(facts.entries, Written) if written.ending)
+    ends = (written for written in facts.of_kind(Written) if written.ending)
     return {one.session: one.at for one in ends if one.session not in facts.ended_by_hand}
 
 
 def _stopped(facts: Facts) -> Mapping[str, float]:
-    return {one.process: one.at for one in of_kind(facts.entries, Stopped)}
+    return {one.process: one.at for one in facts.of_kind(Stopped)}

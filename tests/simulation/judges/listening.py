@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aioelasticjob.model import FireSource
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
-from tests.simulation.history import Begun, Called, Written, of_kind
+from tests.simulation.history import Begun, Called, Written
 from tests.simulation.judges.excuses import nonsense
 
 ONCE = ("once before", "once after")
@@ -17,7 +17,7 @@ Key = tuple[str, int]
 def called_once(facts: Facts) -> Iterator[Violation]:
     """What is called once in the cluster is called again only if something befell who called it before."""
     last: dict[tuple[str, str, int], Called] = {}
-    for called in of_kind(facts.entries, Called):
+    for called in facts.of_kind(Called):
         if called.which not in ONCE or called.source is FireSource.TRIGGER:
             continue
         key = called.job, called.which, called.slot
@@ -44,7 +44,7 @@ def _forgotten(facts: Facts, before: Called, called: Called) -> bool:
     path, run = f"/{called.job}/guarantee", str(called.slot)
     turns = [
         written.at
-        for written in of_kind(facts.entries, Written)
+        for written in facts.of_kind(Written)
         if any(change.created and change.path == f"{path}/{run}" for change in written.changes)
     ]
     taken = max((at for at in turns if at <= called.at), default=before.at)
@@ -56,7 +56,7 @@ def _forgotten(facts: Facts, before: Called, called: Called) -> bool:
 
 def called_before(facts: Facts) -> Iterator[Violation]:
     """No handler begins before what is to be called before it has been called."""
-    listened = {called.job for called in of_kind(facts.entries, Called)}
+    listened = {called.job for called in facts.of_kind(Called)}
     once, own = set[Key](), set[tuple[str, str, int]]()
     for entry in facts.entries:
         if isinstance(entry, Called):
@@ -73,10 +73,10 @@ def called_before(facts: Facts) -> Iterator[Violation]:
 def called_in_peace(facts: Facts) -> Iterator[Violation]:
     """In calm the listeners of a run that anybody takes part in are called, before and after it."""
     called: dict[Key, list[str]] = {}
-    for one in of_kind(facts.entries, Called):
+    for one in facts.of_kind(Called):
         called.setdefault((one.job, one.slot), []).append(one.which)
     listened = {job for job, _ in called}
-    begun = {(one.job, one.slot): one.at for one in of_kind(facts.entries, Begun) if one.source is FireSource.CRON}
+    begun = {(one.job, one.slot): one.at for one in facts.of_kind(Begun) if one.source is FireSource.CRON}
     for (job, slot), at in begun.items():
         calm = any(start + PROMPT <= at and at + 2 * PROMPT <= end for start, end in facts.calm)
         for which in ONCE if calm and job in listened else ():

@@ -9,7 +9,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation, is_as_before
-from tests.simulation.history import Reported, Written, of_kind
+from tests.simulation.history import Reported, Written
 from tests.simulation.judges import excuses
 from tests.simulation.switches import closing
 
@@ -43,7 +43,7 @@ def cut_off_is_reported(facts: Facts) -> Iterator[Violation]:
     for name in facts.jobs:
         reported = {
             (item, one.event.slot, one.event.cut_off): one.at
-            for one in of_kind(facts.entries, Reported)
+            for one in facts.of_kind(Reported)
             if isinstance(one.event, Misfired) and one.event.job == name and one.event.cut_off
             for item in one.event.items
         }
@@ -61,7 +61,7 @@ def cut_off_is_reported(facts: Facts) -> Iterator[Violation]:
 
 def orphans_are_found(facts: Facts) -> Iterator[Violation]:
     """An orphan is put up for rescue soon after its runner's end."""
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes if written.ending else ():
             job, _, path = change.path[1:].partition("/execution/")
             if path.endswith("/running") and change.data is None:
@@ -70,7 +70,7 @@ def orphans_are_found(facts: Facts) -> Iterator[Violation]:
 
 def orphans_are_taken(facts: Facts) -> Iterator[Violation]:
     """An orphan does not wait while anybody who may take it has nothing to do."""
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, item = change.path[1:].partition("/leader/failover/items/")
             if item and change.created and written.at + PROMPT < facts.end:
@@ -84,7 +84,7 @@ def rescues_follow_what_was_cut_off(facts: Facts) -> Iterator[Violation]:
     moment; and under one claim the item is run once.
     """
     last, found = dict[str, Record](), dict[tuple[str, int, int], Record]()
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/execution/")
             if path.isdigit():

@@ -10,7 +10,7 @@ from aioelasticjob.coordination.requests import Request, decode, decode_cancella
 from aioelasticjob.model import ASKED, Outcome
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Change, Written, of_kind
+from tests.simulation.history import Change, Written
 from tests.simulation.switches import closing
 
 UNDER_WAY = 5.0
@@ -40,7 +40,7 @@ def is_cancelled(facts: Facts, run: ObservedRun) -> bool:
 def items_go_on_by_claims(facts: Facts) -> Iterator[Violation]:
     """An item goes on with a request only in the transaction that claims it, and never goes back."""
     last: dict[str, int] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         locked = {change.path for change in written.changes if change.created and change.path.endswith("/running")}
         for change in written.changes:
             if (place := _place(change)) is None or change.data is None:
@@ -78,7 +78,7 @@ def requests_are_answered(facts: Facts) -> Iterator[Violation]:
 def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
     """A run ends as stopped only after somebody has cancelled runs of its job."""
     wished = dict[str, float]()
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path.startswith("requests/cancel-") and change.created:

@@ -7,7 +7,7 @@ from math import inf
 
 from aioelasticjob.events import AttemptFailed
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, Violation
-from tests.simulation.history import Attempted, AttemptOver, Raised, Reported, Written, of_kind
+from tests.simulation.history import Attempted, AttemptOver, Raised, Reported, Written
 from tests.simulation.switches import closing
 
 NEWS = 2.0
@@ -25,7 +25,7 @@ def attempts_follow_one_another(facts: Facts) -> Iterator[Violation]:
     last: dict[int, int] = {}
     going_on: set[int] = set()
     runs = {run.begun.run: run for run in facts.runs}
-    unprovided = {one.job for one in of_kind(facts.entries, Raised) if one.where.startswith("provider")}
+    unprovided = {one.job for one in facts.of_kind(Raised) if one.where.startswith("provider")}
     for entry in facts.entries:
         if isinstance(entry, AttemptOver):
             going_on.discard(entry.run)
@@ -45,7 +45,7 @@ def attempts_follow_one_another(facts: Facts) -> Iterator[Violation]:
 def no_attempt_without_its_lock(facts: Facts) -> Iterator[Violation]:
     """No attempt begins after its instance has given the lock up, or its session has ended as far as it can know."""
     runs, given_up = {run.begun.run: run for run in facts.runs}, _given_up(facts)
-    for entry in of_kind(facts.entries, Attempted):
+    for entry in facts.of_kind(Attempted):
         one = runs[entry.run].begun
         if entry.number > 1 and entry.at > given_up.get((one.job, one.item, one.fence), inf) + 1e-6:
             text = f"{one.job}/{one.item}: attempt {entry.number} of {runs[entry.run]} has no lock any more"
@@ -55,7 +55,7 @@ def no_attempt_without_its_lock(facts: Facts) -> Iterator[Violation]:
 def attempts_rest_when_switched_off(facts: Facts) -> Iterator[Violation]:
     """No further attempt begins of an item that is known to be switched off, or on a server that is."""
     runs = {run.begun.run: run for run in facts.runs}
-    for entry in of_kind(facts.entries, Attempted):
+    for entry in facts.of_kind(Attempted):
         run, since = runs[entry.run], entry.at - KNOWN
         one = run.begun
         for flag in (f"/{one.job}/sharding/{one.item}/disabled", *closing(one.job, one.host)):
@@ -85,12 +85,12 @@ def failed_attempts_are_reported(facts: Facts) -> Iterator[Violation]:
     """An attempt that is followed by another one has failed, and its process has reported that."""
     reported = {
         (one.process, one.event.job, item, one.event.slot, one.event.attempt)
-        for one in of_kind(facts.entries, Reported)
+        for one in facts.of_kind(Reported)
         if isinstance(one.event, AttemptFailed)
         for item in one.event.items
     }
     runs = {run.begun.run: run for run in facts.runs}
-    for entry in of_kind(facts.entries, Attempted):
+    for entry in facts.of_kind(Attempted):
         one, before = runs[entry.run].begun, entry.number - 1
         if before and (one.process, one.job, one.item, one.slot, before) not in reported:
             yield Violation(
@@ -102,7 +102,7 @@ def _given_up(facts: Facts) -> dict[tuple[str, int, int], float]:
     """Return until when an attempt may begin under each lock: job, item and fence."""
     held: dict[str, int] = {}
     found: dict[tuple[str, int, int], float] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         for change in written.changes:
             if not change.path.endswith("/running") or "/execution/" not in change.path:
                 continue

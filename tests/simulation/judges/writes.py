@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
 from tests.simulation.facts import RESENT, Facts, Violation
-from tests.simulation.history import Change, Written, of_kind
+from tests.simulation.history import Change, Written
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ RULES = (transactions_are_sound,)
 def steps(facts: Facts) -> Iterator[Step]:
     """Yield every transaction with each job that it concerns, oldest first."""
     known: dict[str, Job] = {}
-    for written in of_kind(facts.entries, Written):
+    for written in facts.of_kind(Written):
         concerned: dict[str, dict[str, Change]] = {}
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
