@@ -163,11 +163,16 @@ def _rotated(order: tuple[str, ...], by: int) -> tuple[str, ...]:
 
 
 def _place(instance: Instance) -> tuple[int, int, str, str]:
+    return (*_order_of(instance.ip), instance.id)
+
+
+@lru_cache(4096)
+def _order_of(ip: str) -> tuple[int, int, str]:
     try:
-        address = ipaddress.ip_address(instance.ip)
+        address = ipaddress.ip_address(ip)
     except ValueError:
-        return (9, 0, instance.ip, instance.id)
-    return (address.version, int(address), "", instance.id)
+        return (9, 0, ip)
+    return (address.version, int(address), "")
 
 
 _BUILT_IN: Mapping[str, Strategy] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
@@ -41,6 +41,8 @@ KNOWN = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
 Span = tuple[float, float]
 E = TypeVar("E")
+decode_record = lru_cache(2**16)(records.decode)
+"""Judges read the same records again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Facts:
             given_back = {change.path for change in written.changes if change.data is None}
             for change in written.changes:
                 if change.path.split("/")[2:-1] == ["execution"] and change.data is not None:
-                    record = records.decode(change.data)
+                    record = decode_record(change.data)
                     if f"{change.path}/running" in given_back and is_as_before(record, before.get(change.path)):
                         found.add((written.zxid, change.path))
                     before[change.path], last[change.path] = last.get(change.path, Record()), record

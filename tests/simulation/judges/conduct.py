@@ -9,10 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from math import inf
 
-from aioelasticjob.coordination import records
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import FireSource, Outcome
-from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
+from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation, decode_record
 from tests.simulation.history import Reported, Written
 from tests.simulation.judges.excuses import is_astray
 from tests.simulation.judges.requests import is_cancelled, request_of
@@ -195,7 +194,7 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
         return
     for item in {int(name) for name in nodes.children(f"{root}/sharding", at)} - refused:
         marks = [f"sharding/{item}/disabled", f"sharding/{item}/failover", f"leader/failover/items/{item}"]
-        record = records.decode(nodes.at(f"{root}/execution/{item}", at) or b"")
+        record = decode_record(nodes.at(f"{root}/execution/{item}", at) or b"")
         free = record is not None and record.completed and all(always(mark, None) for mark in marks)
         free = free and always(f"execution/{item}/running", None, instance.encode())
         if free and always(f"sharding/{item}/instance", instance.encode()):

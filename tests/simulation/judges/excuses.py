@@ -9,12 +9,21 @@ from itertools import pairwise
 from math import inf
 
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination import records
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
 from aioelasticjob.running.clock_skew import STEADY
-from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
+from tests.simulation.facts import (
+    PROMPT,
+    REGISTRY,
+    RESENT,
+    Facts,
+    JobFacts,
+    ObservedRun,
+    Span,
+    Violation,
+    decode_record,
+)
 from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written
 from tests.simulation.judges.eras import Era
 
@@ -138,7 +147,7 @@ def is_overwritten(job: JobFacts, item: int, slot: int) -> bool:
     nonsense = [(one.at, one.data) for one in job.facts.of_kind(Nonsense) if one.path == path]  # or its end
     written = sorted([*job.facts.nodes.changes(path), *nonsense], key=lambda change: change[0])
     for (at, data), (over, _) in pairwise([*written, (job.facts.end, b"")]):
-        record, known = records.decode(data or b""), 1000 * (at + clocks(job.facts).ahead(REGISTRY, at, at)[0])
+        record, known = decode_record(data or b""), 1000 * (at + clocks(job.facts).ahead(REGISTRY, at, at)[0])
         if record is not None:
             last, claimed = at, record.slot
         elif claimed < slot <= known and _is_unread(job, item, last, at, over):
@@ -186,7 +195,7 @@ def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
 def _claims_no_earlier(job: JobFacts, item: int, slot: int, since: float) -> bool:
     """Say whether from a time to a moment an item had a record that claims a later moment, or no record at all."""
     written = job.facts.nodes.over(f"/{job.name}/execution/{item}", since, slot / 1000)
-    claims = [records.decode(data) for data in written if data is not None]
+    claims = [decode_record(data) for data in written if data is not None]
     if not claims:
         return all(config.monitor_execution for config in job.configs(since, slot / 1000))
     return any(one is not None and one.slot > slot for one in claims)
@@ -218,7 +227,7 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     changed = former[-1].end if former else 0.0
     claimed, reached, host = 0.0, 0, ""
     for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
-        record = records.decode(data or b"") or Record()
+        record = decode_record(data or b"") or Record()
         if at <= slot / 1000 and record.slot != reached:  # else it was settled, or run for another reason
             claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
     if not (claimed < changed and slot <= reached <= 1000 * changed + MAX_FUTURE):
@@ -297,7 +306,7 @@ def was_forgotten(facts: Facts, earlier: ObservedRun, run: ObservedRun) -> bool:
     if any(first <= at < min(one.at, one.slot / 1000) for at in lost):
         return True
     for at, data in facts.nodes.changes(path):
-        record = records.decode(data or b"") if first <= at < one.at else None
+        record = decode_record(data or b"") if first <= at < one.at else None
         if record is not None and one.slot < record.slot and record.slot > 1000 * at + MAX_FUTURE:
             return True
     return False
@@ -310,7 +319,7 @@ def is_hidden(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     """
     late, schedule = Record(), era.config.schedule
     for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
-        record = records.decode(data or b"")
+        record = decode_record(data or b"")
         if at < era.start or record is None or record.completed or schedule is None or record.slot <= late.slot:
             continue
         following = schedule.next_after(moment(record.slot / 1000))

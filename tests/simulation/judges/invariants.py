@@ -12,11 +12,10 @@ from functools import partial
 from itertools import pairwise
 from math import inf
 
-from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.claim_ahead import EARLY
-from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
+from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation, decode_record
 from tests.simulation.history import Change, Entry, Stopped, Written
 from tests.simulation.judges import (
     assignments,
@@ -140,7 +139,7 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
             elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
-                record = records.decode(change.data) if change.path in _claimed(written) else None
+                record = decode_record(change.data) if change.path in _claimed(written) else None
                 early = 0.0 if record is None else record.slot / 1000 - written.at
                 if record is not None and early > AHEAD:
                     host = record.instance.partition("@-@")[0]
@@ -163,7 +162,7 @@ def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
                 claims[path] = written.zxid
                 continue
             settled = paths.get(path.removesuffix("/running"))
-            record = records.decode(settled.data) if settled is not None and settled.data else None
+            record = decode_record(settled.data) if settled is not None and settled.data else None
             run = runs.get((job, item, claims.get(path, 0)))
             if record is None or run is None or not record.outcome:
                 continue
@@ -260,14 +259,14 @@ def _is_news(run: ObservedRun, facts: Facts) -> bool:
 def _claimed(written: Written) -> frozenset[str]:
     """Return the items' nodes that a transaction claims for a scheduled moment; others leave that of the record."""
     locks = {change.path for change in written.changes if change.created}
-    found = ((one.path, records.decode(one.data or b"")) for one in written.changes if f"{one.path}/running" in locks)
+    found = ((one.path, decode_record(one.data or b"")) for one in written.changes if f"{one.path}/running" in locks)
     others = (FireSource.FAILOVER, FireSource.TRIGGER)
     return frozenset(path for path, record in found if record is not None and record.source not in others)
 
 
 def _rescued(written: Written) -> frozenset[str]:
     """Return the items' nodes that a transaction claimed for a rescue, which needs no assignment."""
-    found = ((change.path, records.decode(change.data or b"")) for change in written.changes)
+    found = ((change.path, decode_record(change.data or b"")) for change in written.changes)
     return frozenset(path for path, record in found if record is not None and record.source == FireSource.FAILOVER)
 
 
@@ -277,7 +276,7 @@ def _author(change: Change) -> str | None:
     if not change.data or not parts:
         return None
     if parts[0] == "execution" and len(parts) == 2:
-        record = records.decode(change.data)
+        record = decode_record(change.data)
         return None if record is None or record.outcome == GIVEN_UP else record.instance  # which the leader writes
     speaks = parts == ["leader", "election", "host"] or (parts[0] == "execution" and parts[-1] == "running")
     if speaks:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
-from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation, is_as_before
+from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation, decode_record, is_as_before
 from tests.simulation.history import Reported, Written
 from tests.simulation.judges import excuses
 from tests.simulation.switches import closing
@@ -89,7 +88,7 @@ def rescues_follow_what_was_cut_off(facts: Facts) -> Iterator[Violation]:
             job, _, path = change.path[1:].partition("/execution/")
             if path.isdigit():
                 found[job, int(path), written.zxid] = last.get(change.path, Record())
-                last[change.path] = records.decode(change.data or b"") or Record()
+                last[change.path] = decode_record(change.data or b"") or Record()
     begun = dict[tuple[str, int, int], ObservedRun]()
     for run in facts.runs:
         one = run.begun
@@ -121,7 +120,7 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
         path = f"/{name}/execution/{item}"
         garbled = [(at, nonsense) for at, _, nonsense in excuses.nonsense(facts, path)]
         for at, data in sorted([*facts.nodes.changes(path), *garbled], key=lambda change: change[0]):
-            record = records.decode(data or b"") or Record()  # of what was removed or made by hand nothing is owed
+            record = decode_record(data or b"") or Record()  # of what was removed or made by hand nothing is owed
             cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
             claimed.setdefault(record.begun, at)
             taken_back = is_as_before(record, before)
@@ -135,7 +134,7 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
 def _overlooked(job: JobFacts, item: int, ended: float) -> Iterator[Violation]:
     """Yield an orphan that the leader, or an idle instance, should have seen to."""
     facts, nodes, root, until = job.facts, job.facts.nodes, f"/{job.name}", ended + PROMPT
-    record = records.decode(nodes.at(f"{root}/execution/{item}", ended) or b"")
+    record = decode_record(nodes.at(f"{root}/execution/{item}", ended) or b"")
     configs = job.configs(ended - RECENT, until + PROMPT)
     wanted = all(config.failover and item < config.sharding_total_count for config in configs)
     if record is None or record.completed or not wanted or until + PROMPT > facts.end:

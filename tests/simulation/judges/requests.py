@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from aioelasticjob.coordination import records
 from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.model import ASKED, Outcome
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
-from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation
+from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation, decode_record
 from tests.simulation.history import Change, Written
 from tests.simulation.switches import closing
 
@@ -22,7 +21,7 @@ def request_of(facts: Facts, run: ObservedRun) -> str:
     """Return the request that a run was claimed for; empty if there is none."""
     one = run.begun
     claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
-    record = records.decode(facts.nodes.at(f"/{one.job}/execution/{one.item}", claimed) or b"")
+    record = decode_record(facts.nodes.at(f"/{one.job}/execution/{one.item}", claimed) or b"")
     return "" if record is None else record.request
 
 
@@ -84,7 +83,7 @@ def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
             if path.startswith("requests/cancel-") and change.created:
                 wished.setdefault(job, written.at)
             if path.startswith("execution/") and path.count("/") == 1 and change.data:
-                record = records.decode(change.data)
+                record = decode_record(change.data)
                 if record is not None and record.outcome == Outcome.STOPPED and job not in wished:
                     yield Violation("only cancelled runs are stopped", written.at, change.path)
 

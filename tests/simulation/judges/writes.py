@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
-from tests.simulation.facts import RESENT, Facts, Violation
+from tests.simulation.facts import RESENT, Facts, Violation, decode_record
 from tests.simulation.history import Change, Written
 
 
@@ -134,7 +133,7 @@ def _after(before: Job, changes: dict[str, Change]) -> Job:
                 if data is not None:
                     after.running[int(item)] = data.decode()
             case ["execution", item]:
-                after.records[int(item)] = records.decode(data or b"") or Record()
+                after.records[int(item)] = decode_record(data or b"") or Record()
             case ["leader", "failover", "items", item]:
                 (after.waiting.discard if data is None else after.waiting.add)(int(item))
     return after
