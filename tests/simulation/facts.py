@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
 from tests.simulation.history import (
@@ -30,6 +29,7 @@ from tests.simulation.history import (
     of_kind,
 )
 from tests.simulation.judges.eras import Era
+from tests.simulation.written import decode_record, dismissed, is_as_before
 
 REGISTRY = "10.0.0.1"
 """Where the registry runs."""
@@ -41,8 +41,6 @@ KNOWN = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
 Span = tuple[float, float]
 E = TypeVar("E")
-decode_record = lru_cache(2**16)(records.decode)
-"""Judges read the same records again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,8 @@ class Facts:
 
     def of_kind(self, kind: type[E]) -> Sequence[E]:
         """Return the entries of one kind."""
-        if kind not in self._by_kind:
-            self._by_kind[kind] = list(of_kind(self.entries, kind))
-        found: Sequence[E] = self._by_kind[kind]
+        if (found := self._by_kind.get(kind)) is None:
+            found = self._by_kind[kind] = list(of_kind(self.entries, kind))
         return found
 
     @cached_property
@@ -226,7 +223,7 @@ class Facts:
             elif isinstance(entry, Fault) and entry.kind == "leave" and not entry.over:
                 found.setdefault(there.get(entry.hosts[0], ""), entry.at)
             elif isinstance(entry, Written):
-                for name in _dismissed(entry, self.incarnations):
+                for name in dismissed(entry, self.incarnations):
                     found.setdefault(name, entry.at)
         return found
 
@@ -386,14 +383,6 @@ class JobFacts:
         return tuple(spans)
 
 
-def is_as_before(record: Record | None, before: Record | None) -> bool:
-    """Say whether a record is the one before the last, or that one with its moment lowered, which was in the future."""
-    if record is None or before is None:
-        return record == (before or Record())
-    lowered = record.slot < before.slot and record == replace(before, slot=record.slot, ahead=before.slot)
-    return lowered or record == before
-
-
 def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -> None:
     """Count a fault in or out; only the last one out ends the trouble."""
     depth[host] = max(0, depth.get(host, 0) + (-1 if fault.over else 1))
@@ -401,12 +390,3 @@ def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -
         spans.append((fault.at, inf))
     elif fault.over and depth[host] == 0 and spans:
         spans[-1] = (spans[-1][0], fault.at)
-
-
-def _dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[str]:
-    """Yield the instances that a transaction asks to leave, or that it removes though they are another's."""
-    for change in written.changes:
-        _, _, parent, *name = change.path.split("/") + [""] * 2
-        removed = parent == "instances" and change.data is None and incarnations.get(name[0]) != written.session
-        if removed or (parent == "shutdown" and change.created):
-            yield name[0]

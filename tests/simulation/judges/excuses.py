@@ -13,19 +13,10 @@ from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
 from aioelasticjob.running.clock_skew import STEADY
-from tests.simulation.facts import (
-    PROMPT,
-    REGISTRY,
-    RESENT,
-    Facts,
-    JobFacts,
-    ObservedRun,
-    Span,
-    Violation,
-    decode_record,
-)
+from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
 from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written
 from tests.simulation.judges.eras import Era
+from tests.simulation.written import decode_record
 
 ASTRAY = 1.0
 """Seconds by which a clock may be wrong without an effect."""

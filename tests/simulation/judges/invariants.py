@@ -15,7 +15,7 @@ from math import inf
 from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.claim_ahead import EARLY
-from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation, decode_record
+from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Entry, Stopped, Written
 from tests.simulation.judges import (
     assignments,
@@ -31,6 +31,7 @@ from tests.simulation.judges import (
 )
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 from tests.simulation.switches import closing, disabling
+from tests.simulation.written import decode_record
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.model import ASKED, Outcome
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
-from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation, decode_record
+from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Written
 from tests.simulation.switches import closing
+from tests.simulation.written import decode_record
 
 UNDER_WAY = 5.0
 """Seconds before the end in which a request that has much to run has gone on."""

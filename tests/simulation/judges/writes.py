@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aioelasticjob.model import Record
-from tests.simulation.facts import RESENT, Facts, Violation, decode_record
+from tests.simulation.facts import RESENT, Facts, Violation
 from tests.simulation.history import Change, Written
+from tests.simulation.written import decode_record
 
 
 @dataclass(slots=True)
