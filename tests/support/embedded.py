@@ -26,7 +26,7 @@ class EmbeddedServer:
 
 
 @contextmanager
-def embedded_server(tick_time: int = 100) -> Iterator[EmbeddedServer]:
+def embedded_server(tick_time: int = 1000) -> Iterator[EmbeddedServer]:
     """Yield an embedded server with ticks of ``tick_time`` milliseconds, its tree in memory."""
     started: Future[tuple[EmbeddedServer, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
