@@ -104,6 +104,11 @@ def explained(error: Exception | None, settings: TlsSettings, server: str) -> Tl
     own = settings.certificate
     if "WRONG_VERSION_NUMBER" in reason:
         return unencrypted(server)
+    if "PROTOCOL_VERSION" in reason:
+        return TlsFailed(
+            f"{server} speaks no TLS {settings.minimum_version} or newer: set up a newer version there, "
+            "or lower tls.minimum_version"
+        )
     if "CERTIFICATE_EXPIRED" in reason and own is not None:
         return CertificateExpired(f"{server} refuses our certificate in {own}: it has expired", own)
     if any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):

@@ -107,6 +107,13 @@ def test_a_file_that_is_missing_wrong_or_expired_is_named(
         assert (type(found), found.file) == (error, None if file is None else str(file)), found
 
 
+def test_a_server_with_older_versions_of_tls_only_is_told_apart(zookeeper: RealServer, ours: Authority) -> None:
+    """This release of ZooKeeper speaks TLS 1.2, unless it is told otherwise."""
+    found = refusal(zookeeper, {"ca": ours.certificate, "minimum_version": "1.3"})
+    assert "speaks no TLS 1.3 or newer" in str(found)
+    assert "lower tls.minimum_version" in str(found)
+
+
 def test_a_certificate_that_only_the_server_finds_expired_is_named(
     zookeeper: RealServer, ours: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
