@@ -17,7 +17,7 @@ from typing import Unpack
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.settings import ConnectionOptions
+from aioelasticjob.registry.settings import ConnectionOptions, wrong_address
 from aioelasticjob.shared_registry import EXAMPLE, SharedServer, ensure_server
 
 EMBEDDED = "embedded://"
@@ -53,17 +53,17 @@ class Address:
         options.pop("tls", None)  # such a registry is on this machine
         place, question, query = text.removeprefix(EMBEDDED).partition("?")
         if "@" in place:
-            raise InvalidSetting("address", f"{EMBEDDED}…@{place.rpartition('@')[2]}", "must have no credentials")
+            raise wrong_address(text, "must have no credentials")
         if place[:1] in ("", "/"):
             if question:
-                raise InvalidSetting("address", text, f"a registry to share names its host and port: {EXAMPLE}")
+                raise wrong_address(text, f"a registry to share names its host and port: {EXAMPLE}")
             return cls(text, ConnectionSettings.parse(f"zk://127.0.0.1/{place.strip('/')}", **options), private=True)
         try:
             settings = ConnectionSettings.parse(f"zk://{place}", **options)
         except InvalidSetting as error:
-            raise InvalidSetting("address", text, error.expected) if error.setting == "address" else error from None
+            raise (wrong_address(text, error.expected) if error.setting == "address" else error) from None
         if len(settings.hosts) > 1:
-            raise InvalidSetting("address", text, f"a shared registry is one server: {EXAMPLE}")
+            raise wrong_address(text, f"a shared registry is one server: {EXAMPLE}")
         if settings.sasl is not None or settings.sasl_file is not None:
             raise InvalidSetting("sasl", "…", "a registry that this machine's processes share knows digest only")
         server = SharedServer.parse(*settings.hosts[0], query)

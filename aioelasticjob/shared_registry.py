@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import anyio
 from anyio import CapacityLimiter, to_thread
 
+from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
 
 DEFAULT_LINGER: Final = 30.0
@@ -201,7 +202,7 @@ def _options(query: str) -> dict[str, str]:
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
         if name not in ("data_dir", "linger") or name in options:
-            raise InvalidSetting("address", part, f"there are data_dir and linger, once each: {EXAMPLE}")
+            raise InvalidSetting("address", hide_in_text(part), f"there are data_dir and linger, once each: {EXAMPLE}")
         options[name] = unquote(value)
     return options
 

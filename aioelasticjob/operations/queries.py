@@ -139,7 +139,7 @@ def can_be_a_job(name: str) -> bool:
 async def no_such(session: Session, name: str) -> InvalidSetting:
     """Return the error for a job that does not exist; it lists those that do."""
     return InvalidSetting(
-        "job", name, f"there is no such job in {_where(session)}; there are: {listed(await names(session))}"
+        "job", name, f"there is no such job in {session.settings.address}; there are: {listed(await names(session))}"
     )
 
 
@@ -155,7 +155,3 @@ def _parted(found: dict[str, Node], layouts: Sequence[Layout], zxid: int) -> lis
     for path, node in found.items():
         parts[path.split("/", 2)[1]][path] = node
     return [Tree(parts[layout.job], zxid) for layout in layouts]
-
-
-def _where(session: Session) -> str:
-    return f"zk://{session.settings.servers}/{session.settings.namespace}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict, Unpack, cast
 
+from aioelasticjob.credentials import HIDDEN, hide_in_text
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.names import is_ip
@@ -19,6 +20,9 @@ DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
 MAX_REQUEST = (
     1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
 )
+
+
+_CREDENTIALS: Final = 'must have no credentials: give them as digest or sasl, "user:password"'
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -71,13 +75,12 @@ class ConnectionSettings:
                 raise unknown_setting(name, value, known)
         scheme, separator, rest = address.partition("://")
         if scheme not in DEFAULT_PORTS or not separator:
-            raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace")
+            raise wrong_address(address, "write zk://host:port,host:port/namespace")
         servers, _, namespace = rest.partition("/")
         if "@" in servers:
-            wrong = 'must have no credentials: give them as digest or sasl, "user:password"'
-            raise InvalidSetting("address", f"{scheme}://…@{rest.rpartition('@')[2]}", wrong)
+            raise wrong_address(address, _CREDENTIALS)
         if "?" in rest:
-            raise InvalidSetting("address", address, "takes no options after a '?': give them beside the address")
+            raise wrong_address(address, "takes no options after a '?': give them beside the address")
         tls = TlsSettings.of(options.get("tls"))
         if scheme == "zk" and tls not in (None, TlsSettings()):
             raise InvalidSetting("tls", tls, "connections of zk://… are not encrypted: write zks://…, or leave tls out")
@@ -125,9 +128,26 @@ class ConnectionSettings:
         return "a private registry, in memory" if self.private else f"the registry at {self.servers}"
 
     @property
+    def address(self) -> str:
+        """The registry's address, for people."""
+        return f"{'zk' if self.tls is None else 'zks'}://{self.servers}/{self.namespace}"
+
+    @property
     def servers(self) -> str:
         """The hosts as a person would write them."""
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+
+
+def wrong_address(address: str, expected: str) -> InvalidSetting:
+    """Return the error for an address, which shows the address without credentials that may be in it."""
+    before, mark, rest = address.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    shown = f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}"
+    return InvalidSetting("address", hide_in_text(shown), expected)
+
+
+def _no_host(address: str, expected: str) -> InvalidSetting:
+    return wrong_address(address, _CREDENTIALS if "@" in address else expected)  # a password may contain a slash
 
 
 def _host(server: str, address: str, default: int) -> tuple[str, int]:
@@ -137,9 +157,9 @@ def _host(server: str, address: str, default: int) -> tuple[str, int]:
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     elif ":" in name:
-        raise InvalidSetting("address", address, f"write an IPv6 address in brackets, [{server}]:{default}")
+        raise _no_host(address, f"write an IPv6 address in brackets, [{server}]:{default}")
     if not _resolvable(name) or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InvalidSetting("address", address, f"{server!r} is not host:port with a port from 1 to 65535")
+        raise _no_host(address, f"{server!r} is not host:port with a port from 1 to 65535")
     return name, int(port)
 
 

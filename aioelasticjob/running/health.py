@@ -92,8 +92,7 @@ class Health:
         jobs = tuple(replace(one, refused=refusals[one.name].present) if one.name in refusals else one for one in found)
         if session is None:
             return cls("down", os.getpid(), None, jobs, phase)
-        registry = f"zk://{session.settings.servers}/{session.settings.namespace}"
-        return cls(_status(session), os.getpid(), registry, jobs, phase)
+        return cls(_status(session), os.getpid(), session.settings.address, jobs, phase)
 
     @property
     def alive(self) -> bool:

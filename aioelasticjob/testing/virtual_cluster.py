@@ -351,7 +351,7 @@ def simulated(
 def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[Provider, Provider]) -> ElasticJob:
     """Return the same application as another process would have it: all that it does at run time is its own."""
     twin = copy.copy(app)
-    twin._registry = Address(f"zk://{settings.servers}/{settings.namespace}", settings)
+    twin._registry = Address(settings.address, settings)
     twin._here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
     twin._jobs = dict(app._jobs)
     twin.dependency_overrides = {**app.dependency_overrides, **overrides}

@@ -21,12 +21,18 @@ PACKAGE = Path(aioelasticjob.__file__).parent
 MODULES = (
     *("operations/*.py", "console/**/*.py", "cron/*.py", "jobs/http.py", "jobs/script.py", "jobs/shell_signs.py"),
     *("registry/access.py", "registry/certificates.py", "registry/client.py", "registry/codec.py"),
-    *("registry/session.py", "registry/session_keeper.py", "registry/tls.py", "observers/sql/store.py"),
-    *("config.py", "durations.py", "retry.py", "setting_errors.py", "setting_types.py"),
+    *(
+        "registry/session.py",
+        "registry/session_keeper.py",
+        "registry/settings.py",
+        "registry/tls.py",
+        "observers/sql/store.py",
+    ),
+    *("addresses.py", "config.py", "durations.py", "retry.py", "setting_errors.py", "setting_types.py"),
 )
 """The modules whose sentences may come to a page."""
 SAYING = re.compile(
-    r"InvalidSetting|NotPossible|FieldError|Meanwhile|Conflict|ForeignData|commit|HTTPException|ValueError"
+    r"InvalidSetting|wrong_address|no_host|NotPossible|FieldError|Meanwhile|Conflict|ForeignData|commit|HTTPException|ValueError"
     r"|AuthenticationFailed|TlsFailed|Certificate|SessionEnded|Suspended|Overloaded|Unreachable"
 )
 """The names of what makes such sentences."""

@@ -72,11 +72,35 @@ def test_times_may_be_text_or_a_timedelta() -> None:
     assert (settings.session_timeout, settings.connection_timeout) == (60, 5)
 
 
-@pytest.mark.parametrize("address", ["zk://user:secret@h:1/x", "zk://h,user:secret@g/x", "embedded://u:secret@h:1/x"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("zk://user:secret@h:1/x", "zk://h,user:secret@g/x", "embedded://u:secret@h:1/x"),
+        *("zks://user:secret/or@h:1/x", "zk://us:er:secret/or@h/x", "embedded://u:secret/or@h:1/x"),
+    ],
+)
 def test_credentials_in_an_address_are_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(InvalidSetting, match="must have no credentials") as caught:
         Address.parse(address)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("zks//user:secret@h:1/x", "user:secret@h", "http://user:secret@h", "zk://h/x?password=secret"),
+        *("embedded://?password=secret", "embedded://h:1/x?password=secret&data_dir=d"),
+    ],
+)
+def test_credentials_are_not_repeated_when_something_else_is_wrong(address: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        Address.parse(address)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["zk://h:2181/x", "zks://h:2281,[::1]:2282/x", "zk://h:2181/"])
+def test_settings_can_be_shown_as_the_address_that_they_come_from(address: str) -> None:
+    assert ConnectionSettings.parse(address).address == address
 
 
 def test_bytes_of_the_environment_that_are_no_text_are_refused() -> None:
