@@ -38,6 +38,10 @@ _SETTINGS = {
 
 
 _NETTY = ("buffer", "codec", "common", "handler", "resolver", "transport")
+CLASS_PATH: Final = ":".join(
+    f"{JARS}/{name}.jar" for name in ("zookeeper", "slf4j-nop", *(f"netty-{part}" for part in _NETTY))
+)
+"""What both the server and the client of Java need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +151,8 @@ class RealServer:
 
     def start(self) -> None:
         """Start the process; ``wait_until_serving`` says when it answers."""
-        names = ("zookeeper", "slf4j-nop", *(f"netty-{part}" for part in _NETTY))
-        class_path = ":".join(f"{JARS}/{name}.jar" for name in names)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [str(JAVA), *_FLAGS, *self._flags, "-cp", class_path, main, str(self._directory / "zoo.cfg")]
+        command = [str(JAVA), *_FLAGS, *self._flags, "-cp", CLASS_PATH, main, str(self._directory / "zoo.cfg")]
         self._process = ChildProcess(command, self._directory / "server.log")
 
     def wait_until_serving(self, patience: float = 90) -> None:
