@@ -10,9 +10,10 @@ from statistics import median
 from typing import Final
 
 from aioelasticjob.doctor.facts import Facts, Member
-from aioelasticjob.doctor.permission_judgement import permissions, quotas
+from aioelasticjob.doctor.permission_judgement import not_asked, permissions, quotas
 from aioelasticjob.doctor.report import Finding, Verdict
 from aioelasticjob.errors import TlsFailed
+from aioelasticjob.plural import counted
 from aioelasticjob.running.clock_skew import ASTRAY
 
 OLDEST: Final = (3, 6)
@@ -65,7 +66,7 @@ def encryption(facts: Facts) -> Finding:
         return Finding(topic, Verdict.WARNING, seen, "Set up secureClientPort in zoo.cfg, and write zks://.")
     agreed = [(one, one.encryption) for one in members if one.encryption is not None]
     if not agreed:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     ends = [(f"the certificate of {one.server}", found.expires) for one, found in agreed]
     if facts.own_certificate is not None:
         ends.append((f"our certificate in {facts.settings.tls.certificate}", facts.own_certificate))
@@ -94,7 +95,7 @@ def version(facts: Facts) -> Finding:
         return Finding(topic, Verdict.GOOD, seen)
     allowed = facts.permissions
     if allowed is None:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     if allowed.identities is not None or allowed.multi_read:
         newer = "3.7" if allowed.identities is not None else "3.6"
         return Finding(topic, Verdict.GOOD, f"ZooKeeper {newer} or newer, as its operations show; {facts.client}.")
@@ -107,7 +108,7 @@ def session_timeout(facts: Facts) -> Finding:
     topic, wanted = "session timeout", facts.settings.session_timeout
     limits = {one.server: one.timeouts for one in facts.members if one.timeouts is not None}
     if not limits:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     shortest, longest = max(low for low, _ in limits.values()), min(high for _, high in limits.values())
     seen = f"The servers grant {shortest:g} to {longest:g} s; jobs ask for {wanted:g} s"
     if wanted > longest:
@@ -126,7 +127,7 @@ def clock(facts: Facts) -> Finding:
     """Judge how far this host's clock and the registry's are apart."""
     topic, found = "clock", facts.writes
     if found is None or found.failure or not found.seconds:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     direction = "ahead of" if found.skew > 0 else "behind"
     seen = f"This host's clock is {abs(found.skew):.3f} s {direction} the registry's (± {found.uncertainty:.3f} s)"
     if abs(found.skew) <= ASTRAY + found.uncertainty:
@@ -141,12 +142,12 @@ def write_latency(facts: Facts) -> Finding:
     """Judge how long a write takes."""
     topic, found = "write latency", facts.writes
     if found is None:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     if found.failure:
         return Finding(topic, Verdict.BAD, _sentence(found.failure), "See below what our session may do.")
     middle, longest = median(found.seconds), max(found.seconds)
     took = f"median {_ms(middle)}, longest {_ms(longest)}"
-    seen = f"{_count(len(found.seconds), 'write')} to an ephemeral node, {took}."
+    seen = f"{counted(len(found.seconds), 'write')} to an ephemeral node, {took}."
     if middle <= SLOW:
         return Finding(topic, Verdict.GOOD, seen)
     advice = (
@@ -160,7 +161,7 @@ def request_size(facts: Facts) -> Finding:
     topic, wanted = "request size", facts.settings.max_request
     taken = [one.max_request for one in facts.members if one.max_request is not None]
     if not taken:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     if (least := min(taken)) >= wanted:
         return Finding(topic, Verdict.GOOD, f"Requests of {wanted:,} bytes are taken, the largest that jobs send.")
     seen = f"Requests of more than about {least:,} bytes end the connection; jobs send up to {wanted:,} bytes."
@@ -173,7 +174,7 @@ def words(facts: Facts) -> Finding:
     topic = "four-letter words"
     reached = [one for one in facts.members if one.failure is None]
     if not reached:
-        return _not_asked(topic, facts)
+        return not_asked(topic, facts)
     seen = "; ".join(f"{one.server} answers {', '.join(one.words) or 'none'}" for one in reached)
     if all("srvr" in one.words for one in reached):
         return Finding(topic, Verdict.GOOD, f"{seen}.")
@@ -193,18 +194,6 @@ _TOPICS: Final[tuple[Callable[[Facts], Finding], ...]] = (
     request_size,
     words,
 )
-
-
-def _not_asked(topic: str, facts: Facts) -> Finding:
-    if all(one.failure is not None or one.read_only for one in facts.members):
-        why = "no server can be used"
-    elif facts.login is not None:
-        why = "the session ended before it"
-    elif facts.permissions is not None and facts.permissions.refused:
-        why = "our session may not write there"
-    else:
-        why = "no server reported it"
-    return Finding(topic, Verdict.UNKNOWN, f"This could not be asked: {why}.")
 
 
 def _version(member: Member) -> str | None:
@@ -233,10 +222,6 @@ def _day(moment: datetime) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _sentence(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from aioelasticjob.doctor.facts import Facts, Permissions, Quota
 from aioelasticjob.doctor.report import Finding, Verdict
 from aioelasticjob.errors import AuthenticationFailed
+from aioelasticjob.plural import counted
 
 NEARLY: Final = 0.8
 """The part of a quota beyond which it is worth a warning."""
@@ -27,12 +28,13 @@ def permissions(facts: Facts) -> Finding:
     topic, found = "permissions", facts.permissions
     if facts.login is not None:
         if isinstance(facts.login, AuthenticationFailed):
-            return Finding(topic, Verdict.BAD, f"{facts.login}.", "Correct digest or sasl, or the file that holds it.")
+            refused, advice = str(facts.login), "Correct digest or sasl, or the file that holds it."
+            return Finding(topic, Verdict.BAD, f"{refused[0].upper()}{refused[1:]}.", advice)
         return Finding(
             topic, Verdict.BAD, f"The session ended: {facts.login}.", "Run this again; see the server's log."
         )
     if found is None:
-        return Finding(topic, Verdict.UNKNOWN, "This could not be asked: no server can be used.")
+        return not_asked(topic, facts)
     who = ", ".join(found.identities) if found.identities else "an unnamed client"
     if found.refused:
         lacking = "; ".join(f"{right} ({why})" for right, why in found.refused.items())
@@ -46,7 +48,8 @@ def permissions(facts: Facts) -> Finding:
         return Finding(topic, Verdict.GOOD, seen)
     if found.closed:
         return _closed(topic, found, who)
-    seen = f"Our session ({who}) may read, create and delete at {found.place}, and at {found.children} nodes below it."
+    below = counted(found.children, "node")
+    seen = f"Our session ({who}) may read, create and delete at {found.place}, and at {below} directly below it."
     if found.open_to_all and facts.settings.authenticated:
         seen += " So may everybody else: the namespace was made without credentials."
         advice = "Set an access control list on the namespace (setAcl of zkCli.sh), since what exists stays open."
@@ -57,9 +60,10 @@ def permissions(facts: Facts) -> Finding:
 def quotas(facts: Facts) -> Finding:
     """Judge how much of the quotas is used."""
     topic, found = "quotas", facts.permissions
-    if found is None or found.quotas is None:
-        why = "no session" if found is None else "our session may not read /zookeeper/quota"
-        return Finding(topic, Verdict.UNKNOWN, f"This could not be asked: {why}.")
+    if found is None:
+        return not_asked(topic, facts)
+    if found.quotas is None:
+        return Finding(topic, Verdict.UNKNOWN, "This could not be asked: our session may not read /zookeeper/quota.")
     if not found.quotas:
         return Finding(topic, Verdict.GOOD, "There is no quota on the namespace, above it, or directly below it.")
     uses = [use for quota in found.quotas for use in _uses(quota)]
@@ -69,6 +73,20 @@ def quotas(facts: Facts) -> Finding:
         return Finding(topic, Verdict.GOOD, f"{seen or 'The quotas set no limit'}.")
     advice = "Raise the quota (setquota of zkCli.sh), or remove jobs that are not needed: jobs wait when it is used up."
     return Finding(topic, Verdict.BAD if part >= 1 else Verdict.WARNING, f"{seen}.", advice)
+
+
+def not_asked(topic: str, facts: Facts) -> Finding:
+    """Return the finding for a topic that the registry could not be asked about."""
+    if all(one.failure is not None or one.read_only for one in facts.members):
+        why = "no server can be used"
+    elif facts.login is not None:
+        refused = isinstance(facts.login, AuthenticationFailed)
+        why = "the login was refused" if refused else "the session ended before it"
+    elif facts.permissions is not None and facts.permissions.refused:
+        why = "our session may not write there"
+    else:
+        why = "no server reported it"
+    return Finding(topic, Verdict.UNKNOWN, f"This could not be asked: {why}.")
 
 
 def _uses(quota: Quota) -> Iterator[tuple[float, str]]:
@@ -84,6 +102,8 @@ def _uses(quota: Quota) -> Iterator[tuple[float, str]]:
 def _closed(topic: str, found: Permissions, who: str) -> Finding:
     named = ", ".join(found.closed[:MAX_NAMED])
     more = f" and {len(found.closed) - MAX_NAMED} more" if len(found.closed) > MAX_NAMED else ""
-    seen = f"Our session ({who}) may not read, create and delete at {named}{more}, of {found.children} nodes."
+    seen = (
+        f"Our session ({who}) may not read, create and delete at {named}{more}, of {counted(found.children, 'node')}."
+    )
     advice = "Give the credentials that made these nodes: all processes of an installation need the same ones."
     return Finding(topic, Verdict.BAD, seen, advice)

@@ -80,7 +80,9 @@ def test_a_good_registry_is_good_in_all_topics(real_loop_kind: LoopKind) -> None
             await make_namespace(server)
             report = await examined(server)
             assert (report.verdict, verdicts(report)) == (GOOD, {})
-            assert "may read, create and delete at /shop, and at 1 nodes below it." in said(report, "permissions")
+            assert "may read, create and delete at /shop, and at 1 node directly below it." in said(
+                report, "permissions"
+            )
 
     run_async(real_loop_kind, main)
 

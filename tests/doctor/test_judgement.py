@@ -79,6 +79,9 @@ def test_what_no_server_can_answer_is_said_to_be_unknown() -> None:
         *("version", "permissions", "session timeout", "clock", "write latency", "quotas", "request size"),
         "four-letter words",
     ]
+    assert {finding.seen for finding in findings if finding.verdict is Verdict.UNKNOWN} == {
+        "This could not be asked: no server can be used."
+    }
 
 
 def test_a_read_only_server_has_lost_the_others() -> None:
@@ -210,9 +213,12 @@ def test_four_letter_words_are_no_condition_of_jobs() -> None:
 def test_a_refused_login_comes_before_all_permissions() -> None:
     refused = AuthenticationFailed("the registry refused the SASL user 'bob': check user and password")
     verdict, seen, _ = judged("permissions", login=refused, permissions=None, writes=None)
-    assert (verdict, seen) == (Verdict.BAD, f"{refused}.")
-    assert "before it" in found("clock", login=refused, permissions=None, writes=None).seen
-    assert judged("permissions", login=OSError("gone"))[1] == "The session ended: gone."
+    assert (verdict, seen) == (Verdict.BAD, "The registry refused the SASL user 'bob': check user and password.")
+    for topic in ("clock", "write latency", "quotas"):
+        assert "the login was refused" in found(topic, login=refused, permissions=None, writes=None).seen
+    gone = OSError("gone")
+    assert judged("permissions", login=gone)[1] == "The session ended: gone."
+    assert "the session ended before it" in found("quotas", login=gone, permissions=None, writes=None).seen
 
 
 def test_each_right_that_lacks_is_named() -> None:
