@@ -1,7 +1,7 @@
 """Limits warnings that can repeat: the first are written, later ones are counted, and the next line has the count.
 
 Each job writes at most one line of each kind in ``INTERVAL`` seconds, and all jobs of a process together write at most
-``MOST``.  So when a process is overloaded, the log names some jobs and counts the others.
+``MOST`` of a kind.  So when a process is overloaded, the log names some jobs and counts the others.
 """
 
 from __future__ import annotations
@@ -42,19 +42,28 @@ class LimitedLog:
         self._kinds: dict[str, _Kind] = {}
 
     def warning(
-        self, log: logging.Logger, job: str, kind: str, message: str, *, each: bool = False, **extra: object
+        self,
+        log: logging.Logger,
+        job: str,
+        kind: str,
+        message: str,
+        *,
+        each: bool = False,
+        most: int = MOST,
+        **extra: object,
     ) -> None:
         """Write a warning; if its job or the process has written too many of its kind, count it instead.
 
         With ``each``, only the limit of the process applies, since each line of the job is about something else.
+        ``most`` is that limit.
         """
         now = get_running_loop().time()
         seen = self._kinds.setdefault(kind, _Kind(log, now))
         if now >= seen.since + INTERVAL:
-            if seen.lines >= MOST:
+            if seen.lines >= most:
                 _count_left_out(kind, seen)
             seen = self._kinds[kind] = _Kind(log, now, seen.jobs, seen.written)
-        if (now < seen.written.get(job, -inf) + INTERVAL and not each) or seen.lines >= MOST:
+        if (now < seen.written.get(job, -inf) + INTERVAL and not each) or seen.lines >= most:
             seen.jobs[job] = seen.jobs.get(job, 0) + 1
             return
         seen.lines += 1

@@ -72,10 +72,10 @@ class Stopping:
         return not limit.cancelled_caught
 
     def _warn(self, waits: str) -> None:
-        """Log what this instance still has to write; when a thousand jobs stop, most lines are only counted."""
+        """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
         claim = self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
         why = "the registry has not accepted it" if connected else "there is no connection to the registry"
         what = "to unregister" if claim is None else f"to settle items {', '.join(map(str, sorted(claim.items)))}"
         job, kind = self._member.layout.job, f"an instance stops, {waits} for its last writes, because {why}"
-        self._log.warning(log, job, kind, f"this instance stops, {waits} {what}: {why}")
+        self._log.warning(log, job, kind, f"this instance stops, {waits} {what}: {why}", most=1)
