@@ -1,4 +1,4 @@
-"""A shop with five tills, counted every second: each of them once, however many workers serve the shop.
+"""A shop with five tills, counted every second, however many workers serve the shop.
 
 uvicorn --workers 5 shop:app
 """
@@ -15,7 +15,9 @@ from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.integrations import host
 from aioelasticjob.integrations.fastapi import elastic_job, health
 
-REGISTRY = os.environ.get("SHOP_REGISTRY", "embedded://127.0.0.1:2181/shop?data_dir=registry")
+REGISTRY = os.environ.get(
+    "SHOP_REGISTRY", "embedded://127.0.0.1:2181/shop?data_dir=registry"
+)
 DATABASE = os.environ.get("SHOP_DATABASE", "shop.db")
 
 jobs = ElasticJob(REGISTRY, session_timeout=6)
@@ -23,9 +25,14 @@ jobs = ElasticJob(REGISTRY, session_timeout=6)
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
-    app.state.books = sqlite3.connect(DATABASE, isolation_level=None, check_same_thread=False, timeout=30)
+    app.state.books = sqlite3.connect(
+        DATABASE, isolation_level=None, check_same_thread=False, timeout=30
+    )
     app.state.books.execute("PRAGMA journal_mode = WAL")
-    app.state.books.execute("CREATE TABLE IF NOT EXISTS counted (moment TEXT, till INT, pid INT, source TEXT)")
+    app.state.books.execute(
+        "CREATE TABLE IF NOT EXISTS counted"
+        " (moment TEXT, till INT, pid INT, source TEXT)"
+    )
     yield
     app.state.books.close()
 
@@ -36,8 +43,15 @@ def books(app: Annotated[FastAPI, Depends(host)]) -> sqlite3.Connection:
 
 
 @jobs.job(cron="* * * * * ?", sharding_total_count=5, failover=True)
-def count_till(context: ItemContext, books: Annotated[sqlite3.Connection, Depends(books)]) -> None:
-    counted = (context.fire_time.isoformat(), context.item, os.getpid(), context.source)
+def count_till(
+    context: ItemContext, books: Annotated[sqlite3.Connection, Depends(books)]
+) -> None:
+    counted = (
+        context.fire_time.isoformat(),
+        context.item,
+        os.getpid(),
+        context.source,
+    )
     books.execute("INSERT INTO counted VALUES (?, ?, ?, ?)", counted)
 
 
@@ -48,6 +62,7 @@ app.get("/health")(health(jobs))
 @app.get("/tills")
 def tills() -> dict[str, int]:
     """How often a till was counted at all, and how often twice for one moment."""
-    select = "SELECT count(*), count(*) - count(DISTINCT moment || '/' || till) FROM counted"
+    again = "count(*) - count(DISTINCT moment || '/' || till)"
+    select = f"SELECT count(*), {again} FROM counted"
     counted, twice = app.state.books.execute(select).fetchone()
     return {"counted": counted, "twice": twice}

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, blocks, pages
 
 SITE: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 DOCS = ROOT / "docs"
@@ -34,3 +34,10 @@ def test_a_reader_fetches_nothing_from_elsewhere() -> None:
     assert SITE["theme"]["font"] is False
     assert not any("://" in file for file in [*SITE["extra_css"], *SITE.get("extra_javascript", [])])
     assert not any("```mermaid" in path.read_text() for path in DOCS.rglob("*.md"))
+
+
+def test_python_fits_into_the_column_of_a_page() -> None:
+    """At 1,280 pixels the column has 87 characters; excerpts of our own code stay as they are, and scroll."""
+    shown = (block for page in pages() if page.startswith("docs/") for block in blocks(page, "python"))
+    wide = [(str(block), line) for block in shown for line in block.text.splitlines() if len(line) > 86]
+    assert [(where, line) for where, line in wide if "docs/why/" not in where] == []
