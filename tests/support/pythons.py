@@ -13,14 +13,17 @@ VERSIONS = ("3.11", "3.12", "3.13")
 LOWEST = VERSIONS[0]
 """The Python that runs with the lowest allowed versions of the dependencies; the others run with the newest."""
 SUITES = (
-    *("tests/test_*.py", "tests/cron", "tests/error_handlers", "tests/jobs"),
+    *("tests/test_*.py", "tests/cron", "tests/error_handlers", "tests/jobs", "tests/registry"),
     *("tests/running/test_cancellation.py", "tests/running/test_executors.py", "tests/running/test_process_worker.py"),
 )
-"""Suites that meet what differs between Pythons and versions of dependencies, in at most 90 s of processor time."""
-THOUSAND = "tests/test_app.py::test_a_thousand_jobs_join_and_leave"
-"""Left out: it takes long, and shows nothing that depends on the Python."""
+"""Suites that meet what differs between Pythons and versions of dependencies, in some two minutes of processor time."""
+LEFT_OUT = (
+    "tests/test_app.py::test_a_thousand_jobs_join_and_leave",
+    "tests/registry/test_mirror.py::test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults",
+)
+"""They take long, and show nothing that depends on the Python."""
 ONE_PROCESS = "not simulation and not process and not zookeeper"
-OPTIONS = ("-q", "-n", "2", "--dist", "worksteal", "-m", ONE_PROCESS, "--deselect", THOUSAND)
+OPTIONS = ("-q", "-n", "2", "--dist", "worksteal", "-m", ONE_PROCESS, *(f"--deselect={test}" for test in LEFT_OUT))
 
 
 def besides(own: tuple[int, int]) -> list[str]:
