@@ -144,7 +144,7 @@ def write_latency(facts: Facts) -> Finding:
     if found is None:
         return not_asked(topic, facts)
     if found.failure:
-        return Finding(topic, Verdict.BAD, _sentence(found.failure), "See below what our session may do.")
+        return Finding(topic, Verdict.BAD, _sentence(found.failure), "See what is said about permissions and quotas.")
     middle, longest = median(found.seconds), max(found.seconds)
     took = f"median {_ms(middle)}, longest {_ms(longest)}"
     seen = f"{counted(len(found.seconds), 'write')} to an ephemeral node, {took}."

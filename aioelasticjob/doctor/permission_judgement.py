@@ -84,6 +84,8 @@ def not_asked(topic: str, facts: Facts) -> Finding:
         why = "the login was refused" if refused else "the session ended before it"
     elif facts.permissions is not None and facts.permissions.refused:
         why = "our session may not write there"
+    elif facts.writes is not None and facts.writes.failure:
+        why = "nothing could be written"
     else:
         why = "no server reported it"
     return Finding(topic, Verdict.UNKNOWN, f"This could not be asked: {why}.")

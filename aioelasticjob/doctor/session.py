@@ -119,11 +119,13 @@ async def _refused(line: Line, codec: Codec, path: str) -> Mapping[str, str]:
 
 
 async def _refusal(line: Line, codec: Codec, ops: Sequence[Op]) -> str:
-    """Return why the last of these operations would be refused; the transaction as a whole always is."""
+    """Return why our session may not do the last of these operations; the transaction as a whole always fails."""
     doomed = [*ops, Check("/", NEVER)]
     error, _, frame = await _sent(line, wire.MULTI, codec.multi(doomed))
     whole = len(frame) <= wire.BODY  # the registry has looked at no operation
     index, code = (0, error) if whole else wire.refused_operation(frame, doomed) or (0, 0)
+    if code == wire.USED_UP:  # that is no lack of permission, and is judged by itself
+        return ""
     return str(wire.failure(code, ops[-1].path)) if code and (whole or index == len(ops) - 1) else ""
 
 

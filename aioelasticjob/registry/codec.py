@@ -48,6 +48,7 @@ CONFLICTS: Final[dict[int, str]] = {
     exc.NoChildrenForEphemerals.error_code: "no ephemeral children",
 }
 READ_ONLY: Final[int] = exc.NotReadOnly.error_code
+USED_UP: Final = -125  # a quota
 THROTTLED: Final = -127  # the server has more requests than it can bear, and has not looked at this one
 UNCERTAIN: Final = (
     exc.ZKSystemError.error_code,
@@ -66,7 +67,7 @@ PLAIN: Final[dict[int, str]] = {  # texts for error codes that aiozk has no name
     -122: "the registry took too long",
     -123: "reconfiguration is switched off in the registry",
     -124: "the registry demands SASL authentication",
-    -125: "the quota that somebody set in the registry is used up: raise it (setquota), or remove nodes",
+    USED_UP: "the quota that somebody set in the registry is used up: raise it (setquota), or remove nodes",
 }
 BYSTANDERS: Final = (
     exc.RolledBack.error_code,

@@ -281,6 +281,16 @@ def test_a_quota_that_is_used_up_is_noticed() -> None:
     asyncio.run(main())
 
 
+def make_node(address: str, path: str) -> None:
+    client = KazooClient(address)
+    client.start(60)
+    try:
+        client.create(path)
+    finally:
+        client.stop()
+        client.close()
+
+
 def limit(address: str, path: str, limits: bytes) -> None:
     client = KazooClient(address)
     client.start(60)
@@ -396,6 +406,17 @@ def test_a_quota_of_zookeeper_is_read(real_zookeeper: RealServer) -> None:
     limit(real_zookeeper.address, "/doctor-quota", b"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1")
     report = of(real_zookeeper, "doctor-quota")
     assert "/doctor-quota uses 0 of 1 nodes (countHardLimit)" in said(report, "quotas")
+
+
+@pytest.mark.zookeeper
+def test_a_quota_of_zookeeper_that_is_used_up_is_no_lack_of_permission(real_zookeeper: RealServer) -> None:
+    limit(real_zookeeper.address, "/doctor-full", b"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1")
+    make_node(real_zookeeper.address, "/doctor-full")
+    report = of(real_zookeeper, "doctor-full")
+    assert verdicts(report) == {"clock": UNKNOWN, "write latency": BAD, "quotas": BAD}
+    assert "/doctor-full uses 1 of 1 nodes (countHardLimit)" in said(report, "quotas")
+    assert "the quota that somebody set in the registry is used up" in said(report, "write latency")
+    assert "nothing could be written" in said(report, "clock")
 
 
 @pytest.mark.zookeeper
