@@ -19,7 +19,7 @@ from aioelasticjob.coordination.effects import (
     Assign,
     ClearRecords,
     Effect,
-    GiveUpRun,
+    EndRun,
     RemoveItems,
     Transaction,
     UpdateRequest,
@@ -54,13 +54,13 @@ READ_PURPOSE = "to read what the rules ask for"
 log = logging.getLogger(__name__)
 
 Ts = TypeVarTuple("Ts")
-Report: TypeAlias = Callable[[GiveUpRun | UpdateRequest], None]
+Report: TypeAlias = Callable[[EndRun | UpdateRequest], None]
 """Is called with an effect that was written, if it ends what others wait for."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait, and returns the seconds until the next turn."""
 
 
-def _ignore(written: GiveUpRun | UpdateRequest) -> None:
+def _ignore(written: EndRun | UpdateRequest) -> None:
     """Report nothing."""
 
 
@@ -168,7 +168,8 @@ class Coordinator:
         member.refusals.accepted(READ_PURPOSE)
         if cut_off or runs.lingering:  # look again until they have been rescued
             pacing.orphans_looked_up = None
-        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, runs.cut_off, member.host)
+        looked_up = unwanted, cut_off, runs.cut_off, member.host, runs.fences
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, *looked_up)
         found = self._work_for(rule_input)
         return found if isinstance(found, float) else await found()
 
@@ -260,6 +261,7 @@ class _InterruptedRuns:
     """The runs that were found cut off."""
 
     cut_off: dict[int, Record] = field(default_factory=dict)
+    fences: dict[int, int] = field(default_factory=dict)
     lingering: bool = False
     """Whether an instance that is not registered any more still runs an item: no mirrored node will show its end."""
 
@@ -279,6 +281,7 @@ async def _cut_off(member: Member, view: JobView, runs: _InterruptedRuns) -> dic
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = node.stat.version
             runs.cut_off[item] = record
+            runs.fences[item] = node.stat.mzxid  # a run's record is written when it is claimed, and when it ends
         if running is not None and running.data.decode("utf-8", "replace") not in view.instances:
             runs.lingering = True
     return found
@@ -317,7 +320,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
         for transaction in await _transactions(member, view, effect, lost):
             match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
                 case WriteApplied(committed):
-                    if not isinstance(effect, GiveUpRun | ClearRecords):  # the mirror never shows records
+                    if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
                         written = committed.zxid
                 case WriteRefused(Suspended() as error) | SessionOver(error):
                     raise error
@@ -334,7 +337,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                 log.info(text, job, items, holders, extra={"job": job, "items": items})
             for item, record in lost.items():
                 _log_lost_run(job, item, record)
-            if isinstance(effect, GiveUpRun | UpdateRequest):
+            if isinstance(effect, EndRun | UpdateRequest):
                 report(effect)
     return written
 

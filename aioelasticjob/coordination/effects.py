@@ -10,7 +10,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import rescued_request, settling
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import GIVEN_UP, Fire, FireSource, Record, VersionedRecord
+from aioelasticjob.model import Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 
 MAX_OPERATIONS = 1000
@@ -64,8 +64,8 @@ class MarkOrphan:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpRun:
-    """Settle a run as failed that was cut off, and whose rescues were cut off in a row."""
+class EndRun:
+    """Settle a run that was cut off and is not to be rescued."""
 
     item: int
     version: int
@@ -76,6 +76,8 @@ class GiveUpRun:
     """The present time, in milliseconds since the epoch."""
     marked: bool
     """Whether the item has an orphan's mark, because an instance that left has handed it over."""
+    outcome: str
+    """``GIVEN_UP`` after too many rescues that were cut off, ``stopped`` if somebody had cancelled the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ Effect = (
     | Assign
     | RemoveItems
     | MarkOrphan
-    | GiveUpRun
+    | EndRun
     | RemoveMarks
     | RestoreNodes
     | RefreshServer
@@ -187,8 +189,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [_remove_items(view, items)]
         case MarkOrphan():
             return [_mark_orphan(view, effect)]
-        case GiveUpRun():
-            return [_give_up_run(view, effect)]
+        case EndRun():
+            return [_end_run(view, effect)]
         case RemoveMarks(paths):
             return [[*_leading(view), Delete(path)] for path in paths]
         case RestoreNodes(me, nodes):
@@ -269,9 +271,9 @@ def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
     return [*_leading(view), Check(paths.execution, lost.version), *_absent(paths.running), Create(paths.orphan, mark)]
 
 
-def _give_up_run(view: JobView, given: GiveUpRun) -> Transaction:
+def _end_run(view: JobView, given: EndRun) -> Transaction:
     paths = view.layout.item(given.item)
-    record = replace(given.run, completed=True, completed_at=given.at, outcome=GIVEN_UP)
+    record = replace(given.run, completed=True, completed_at=given.at, outcome=given.outcome)
     settle = Set(paths.execution, records.encode(record), given.version)
     unmark = [Delete(paths.orphan)] if given.marked else []
     requested = rescued_request(view, given.item, given.run)

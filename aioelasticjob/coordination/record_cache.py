@@ -154,6 +154,11 @@ class RecordCache:
         assert seen is not None
         return seen.version
 
+    def fence(self, item: int) -> int:
+        """Return the fence of an item's newest run, unless the run has ended: then a later transaction."""
+        seen = self.items[item].seen
+        return 0 if seen is None else seen.zxid
+
     def moment(self, item: int) -> int:
         """Return the moment of an item's newest run, in ms since the epoch, also if its record was lowered."""
         record, lowered = self.record(item), self.items[item].lowered

@@ -52,6 +52,11 @@ def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
     return tuple(one for one in found if one is not None)
 
 
+def is_cancelled(view: JobView, item: int, fence: int) -> bool:
+    """Whether somebody has cancelled the run of an item that has this fence."""
+    return any(one.fences.get(item) == fence for one in cancellations_of(view))
+
+
 def open_requests(view: JobView) -> Iterator[Request]:
     """Yield the requests of which runs may still begin, in the order in which they are answered."""
     if view.config.monitor_execution:

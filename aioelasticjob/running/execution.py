@@ -96,6 +96,14 @@ class Execution:
         if not self.to_stop.isdisjoint(items):
             limit.cancel("somebody has cancelled the run")
 
+    def note_stopped(self) -> None:
+        """Note the outcome of cancelled runs whose handlers were then cut off, because this instance leaves.
+
+        Otherwise these runs would be handed over, and another instance would begin them again.
+        """
+        for item in self.to_stop & self.claim.items.keys():
+            self.outcomes.setdefault(item, Outcome.STOPPED)
+
     def log_unheeded_handlers(self) -> None:
         """Name the handlers in the log that go on although they were cancelled; not those in threads, which must."""
         for task, context in self.under_way.items():
@@ -117,16 +125,19 @@ async def execute(execution: Execution) -> None:
     config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
     if not execution.is_proven():
         await checkpoint_if_cancelled()  # while a listener waited, the machine may have slept and the lease may be over
-    with execution.handling():
-        if execution.job.engine is not None:
-            await _run_engine(execution, execution.job.engine)
-        elif config.per == "instance":
-            await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
-        elif len(claim.items) == 1:
-            (item,) = claim.items
-            await _run_item(execution, item_context(config, claim, item, checkpoints), item)
-        else:
-            await _run_items(execution)
+    try:
+        with execution.handling():
+            if execution.job.engine is not None:
+                await _run_engine(execution, execution.job.engine)
+            elif config.per == "instance":
+                await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
+            elif len(claim.items) == 1:
+                (item,) = claim.items
+                await _run_item(execution, item_context(config, claim, item, checkpoints), item)
+            else:
+                await _run_items(execution)
+    finally:
+        execution.note_stopped()
 
 
 async def _run_engine(execution: Execution, engine: Engine) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from zlib import crc32
 
 from anyio import move_on_after
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.effects import GiveUpRun, UpdateRequest
+from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.request_runs import rescued_request
+from aioelasticjob.coordination.request_runs import is_cancelled, rescued_request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import Fire, FireSource, Outcome
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import stop_cancelled
 from aioelasticjob.running.missed_reports import EXPIRED
@@ -25,6 +26,8 @@ from aioelasticjob.running.stats import ExecutionStats
 VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
 
+log = logging.getLogger(__name__)
+
 
 class Rescues:
     """Takes the orphans of a job on behalf of one instance."""
@@ -34,14 +37,17 @@ class Rescues:
     ) -> None:
         self._member, self._state, self._stats, self._claims, self._views = member, state, stats, claims, views
 
-    def conclude(self, written: GiveUpRun | UpdateRequest) -> None:
-        """Report what this instance has ended as the leader: a run that it has given up, or a request."""
+    def conclude(self, written: EndRun | UpdateRequest) -> None:
+        """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         if isinstance(written, UpdateRequest):
             due = written.request.moment
             self._state.report(written.expired_items, Passed(due, due), EXPIRED)
             return
-        item, run = written.item, written.run
-        if error := self._stats.given_up(self._views.value.config, item, run):
+        job, item, run = self._member.layout.job, written.item, written.run
+        if written.outcome == Outcome.STOPPED:
+            text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
+            log.info(text, job, item, run.instance, extra={"job": job, "item": item, "instance": run.instance})
+        elif error := self._stats.given_up(self._views.value.config, item, run):
             slot = Passed(run.moment, run.moment)
             self._state.report([item], slot, str(error), run.instance, handled=True)
 
@@ -80,7 +86,8 @@ class Rescues:
         record = cache.record(item)
         if record.completed:
             await self._claims.remove_orphan_mark(item)
-        elif record.rescues < view.config.max_rescues:  # else the leader gives it up
+        elif record.rescues < view.config.max_rescues and not is_cancelled(view, item, cache.fence(item)):
+            # else the leader ends it
             requested = rescued_request(view, item, record)
             fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter, requested=requested)
             taken = await run_claimed(view, fire, frozenset({item}))

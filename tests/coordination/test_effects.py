@@ -15,8 +15,8 @@ from aioelasticjob.coordination.effects import (
     BecomeLeader,
     ClearRecords,
     Effect,
+    EndRun,
     ForgetRequest,
-    GiveUpRun,
     MarkOrphan,
     NoteSchedule,
     RefreshServer,
@@ -33,7 +33,7 @@ from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
@@ -53,8 +53,8 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
     RemoveItems: st.frozensets(items, min_size=1).map(RemoveItems),
     MarkOrphan: st.builds(MarkOrphan, items, versions),
-    GiveUpRun: st.builds(
-        GiveUpRun, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans()
+    EndRun: st.builds(
+        EndRun, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans(), st.just(GIVEN_UP)
     ),
     NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
     RemoveMarks: st.lists(paths, min_size=1, unique=True).map(lambda chosen: RemoveMarks(tuple(chosen))),

@@ -1,4 +1,4 @@
-"""Handlers in threads: the only part of a execution_of that needs a real loop."""
+"""Executions of handlers in threads, which need a real loop, and of runs that somebody has cancelled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -14,8 +16,10 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
+from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
@@ -29,7 +33,7 @@ class NoCheckpoints:
         raise NotImplementedError
 
 
-def execution_of(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Execution:
+def execution_of(config: JobConfig, handler: Callable[[Any], object], *items: int) -> Execution:
     seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
     claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen, {})
     return Execution(
@@ -112,6 +116,35 @@ def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_
 
     assert run_async(real_loop_kind, main) == {0: Outcome.STOPPED, 1: Outcome.STOPPED}
     assert ended == ([] if early else ["thread"] * 2)
+
+
+@pytest.mark.parametrize("per", ["item", "instance"])
+@pytest.mark.parametrize("first", ["the run", "the execution"])
+def test_a_run_that_was_cancelled_is_stopped_also_if_its_instance_leaves_meanwhile(per: str, first: str) -> None:
+    async def handler(context: Any) -> None:
+        try:
+            await anyio.sleep(100)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(1)
+
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=3, per=per), handler, 0, 1)
+        leaves = HandlerScope(execution.log_unheeded_handlers)
+
+        async def run_it() -> None:
+            with leaves:
+                await execute(execution)
+
+        acts = {"the run": partial(execution.stop, {0, 1, 2}), "the execution": partial(leaves.cancel, "it leaves")}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_it)
+            for what in sorted(acts, key=first.__ne__):
+                await anyio.sleep(0.5)
+                acts[what]()
+        return execution.outcomes
+
+    assert run(main) == {0: Outcome.STOPPED, 1: Outcome.STOPPED}
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("x", [SystemExit()])])

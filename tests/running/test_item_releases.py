@@ -70,7 +70,7 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
     refused = list[str]()
 
     async def refusing(member: Member, ops: Sequence[Op], what: str) -> commit.WriteResult:
-        if "GiveUpRun" in what and len(refused) < 2:
+        if "EndRun" in what and len(refused) < 2:
             refused.append(what)
             member.refusals.refused(what, error := RegistryError("the quota is used up"))
             return commit.WriteRefused(error)

@@ -89,6 +89,27 @@ def test_every_orphan_is_rescued_by_the_others_side_by_side() -> None:
     simulate(scene)
 
 
+def test_a_run_that_was_cancelled_is_not_rescued_when_its_process_dies_before_it_has_ended() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = workers_of(here, work=8, sharding_total_count=2)
+        victim, _ = [await them.hire(name) for name in "ab"]
+        await here.until(31)
+        (item,) = [item for _, name, item, _ in them.runs if name == "a"]
+        them.faults.pause(victim)  # it does not see the wish any more
+        await operations.cancel(here.observer, "job", item=item, by="anna")
+        await anyio.sleep(1)
+        them.faults.crash(victim)
+        await here.until(58)
+        assert them.rescues() == []
+        record = await here.record(item)
+        assert (record.outcome, record.completed, record.slot % 30_000) == ("stopped", True, 0)
+        assert await here.names(LAYOUT.orphans) == ()
+        await here.until(62)
+        assert [(name, source) for at, name, one, source in them.runs if one == item and at > 58] == [("b", "CRON")]
+
+    simulate(scene)
+
+
 def test_a_rescuer_that_dies_is_itself_replaced() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")

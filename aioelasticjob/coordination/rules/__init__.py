@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.rules.election import elect, step_down
-from aioelasticjob.coordination.rules.failover import give_up_runs, mark_orphans, unmark_orphans
+from aioelasticjob.coordination.rules.failover import end_runs, mark_orphans, unmark_orphans
 from aioelasticjob.coordination.rules.housekeeping import (
     clear_records,
     refresh_server,
@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = (
     step_down,
     note_schedule,
     mark_orphans,
-    give_up_runs,
+    end_runs,
     unmark_orphans,
     require_assignment,
     assign_items,

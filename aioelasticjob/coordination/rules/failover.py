@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.coordination.effects import GiveUpRun, MarkOrphan, RemoveMarks
+from aioelasticjob.coordination.effects import EndRun, MarkOrphan, RemoveMarks
+from aioelasticjob.coordination.request_runs import is_cancelled
 from aioelasticjob.coordination.rules.rule_input import RuleInput
+from aioelasticjob.model import GIVEN_UP, Outcome
 
 
 def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
-    """The leader marks every item whose run was cut off as an orphan, unless it gives the run up.
+    """The leader marks every item whose run was cut off as an orphan, unless it ends the run itself.
 
     A run was cut off if it was begun, is not completed and runs nowhere.
     """
@@ -21,28 +23,36 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
         wanted = (
             item in view.items and item < view.config.sharding_total_count
         )  # or ``unmark_orphans`` would undo it for ever
-        if wanted and not any(mark in view.tree for mark in marks) and _rescues(now, item) < view.config.max_rescues:
+        if wanted and not any(mark in view.tree for mark in marks) and not _end(now, item):
             yield MarkOrphan(item, version, now.runs.get(item))
 
 
-def give_up_runs(now: RuleInput) -> Iterator[GiveUpRun]:
-    """The leader settles a run as failed after ``max_rescues`` rescues in a row were cut off: its handler may be why.
+def end_runs(now: RuleInput) -> Iterator[EndRun]:
+    """The leader settles a run that was cut off and is not to be rescued.
 
-    Without a limit, a handler that ends its process would end one instance after the other.  If an instance has handed
-    the run over, its mark is removed as well, because rescuers ignore the mark of a run that is to be given up.
+    It gives a run up after ``max_rescues`` rescues in a row were cut off, because the run's handler may be why: without
+    a limit, a handler that ends its process would end one instance after the other.  It ends a run as stopped if
+    somebody had cancelled it: who cancels a thread that hangs, and kills its process because it goes on, does not want
+    another instance to begin the run again.  If an instance has handed the run over, its mark is removed as well,
+    because rescuers ignore the mark of such a run.
     """
     view = now.view
     if not (now.leading and view.config.failover):
         return
     for item, version in sorted(now.cut_off.items()):
         paths = view.layout.item(item)
-        if paths.failover not in view.tree and _rescues(now, item) >= view.config.max_rescues:
+        if paths.failover not in view.tree and (outcome := _end(now, item)):
             marked = paths.orphan in view.tree and not view.obstructed(paths.orphan)
-            yield GiveUpRun(item, version, now.runs[item], round(now.time * 1000), marked)
+            yield EndRun(item, version, now.runs[item], round(now.time * 1000), marked, outcome)
 
 
-def _rescues(now: RuleInput, item: int) -> int:
-    return now.runs[item].rescues if item in now.runs else 0
+def _end(now: RuleInput, item: int) -> str:
+    """Return the outcome of a run that was cut off and is not to be rescued; empty if it is to be rescued."""
+    if item not in now.runs:
+        return ""
+    if is_cancelled(now.view, item, now.fences.get(item, 0)):
+        return Outcome.STOPPED.value
+    return GIVEN_UP if now.runs[item].rescues >= now.view.config.max_rescues else ""
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:

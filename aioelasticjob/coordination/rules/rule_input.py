@@ -30,6 +30,8 @@ class RuleInput:
     """The records of these items."""
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
+    fences: Mapping[int, int] = field(default_factory=dict)
+    """The fences of the runs that were cut off: the transactions in which they were claimed."""
 
     @property
     def present(self) -> bool:

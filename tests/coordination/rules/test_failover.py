@@ -6,7 +6,8 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
-from aioelasticjob.coordination.rules.failover import give_up_runs
+from aioelasticjob.coordination.requests import encode_cancellation
+from aioelasticjob.coordination.rules.failover import end_runs
 from aioelasticjob.errors import Conflict
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
@@ -48,10 +49,24 @@ def test_a_run_that_was_handed_over_is_given_up_with_its_mark() -> None:
     assert record_of(here).outcome == "given up"
 
 
+@pytest.mark.parametrize(("handed_over", "later"), [(False, 0), (True, 0), (False, 1)])
+def test_a_run_that_was_cancelled_and_cut_off_ends_as_stopped_and_a_later_one_is_rescued(
+    handed_over: bool, later: int
+) -> None:
+    here = cut_off(0)
+    fence = here.registry.nodes[LAYOUT.item(1).execution].stat.mzxid
+    wish = encode_cancellation({0: fence, 1: fence - later}, 1, "anna")
+    marks = [Create(LAYOUT.item(1).orphan)] if handed_over else []
+    here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish), *marks])
+    view = here.settle()
+    assert (record_of(here).outcome, view.orphans) == (("", {1}) if later else ("stopped", frozenset()))
+    assert record_of(here).completed is not bool(later)
+
+
 def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
     here = cut_off(3)
     here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)
-    assert list(give_up_runs(here.rule_input(leads(here)))) == []
+    assert list(end_runs(here.rule_input(leads(here)))) == []
 
 
 @pytest.mark.parametrize("settings", [{"failover": False}, {"leader": False}])
@@ -60,7 +75,7 @@ def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]
     (other,) = here.view().instances.keys() - {leads(here)}
     if "failover" in settings:
         here.registry.commit([Set(LAYOUT.config, here.config.changed(failover=False).to_json(), -1)])
-    assert list(give_up_runs(here.rule_input(other if "leader" in settings else leads(here)))) == []
+    assert list(end_runs(here.rule_input(other if "leader" in settings else leads(here)))) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +88,7 @@ def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]
 )
 def test_giving_up_is_refused_if_the_run_goes_on_or_was_claimed_or_another_leads(disturbance: Create | Set) -> None:
     here = cut_off(3)
-    (effect,) = give_up_runs(here.rule_input(leads(here)))
+    (effect,) = end_runs(here.rule_input(leads(here)))
     (transaction,) = to_transactions(effect, here.view())
     here.registry.commit([disturbance], incarnation=2)
     with pytest.raises(Conflict):

@@ -53,7 +53,7 @@ class World:
     def rule_input(self, name: str, view: JobView | None = None, *, tick: bool = True) -> RuleInput:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
         nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
-        runs = dict[int, Record]()
+        runs, fences = dict[int, Record](), dict[int, int]()
         for item in range(13):
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
@@ -61,9 +61,10 @@ class World:
                 decoded = records.decode(record.data)
                 if decoded is not None and not decoded.completed:
                     cut_off[item], runs[item] = record.stat.version, decoded
+                    fences[item] = record.stat.mzxid
         idle = {} if self.running() else unwanted
-        found = view or self.view()
-        return RuleInput(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)
+        found, looked_up = view or self.view(), (idle, cut_off, runs)
+        return RuleInput(found, name, True, tick, self.registry.now, *looked_up, fences=fences)
 
     def running(self) -> dict[str, object]:
         """Return the marks of runs."""
