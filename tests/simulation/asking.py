@@ -2,41 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from random import Random
+from typing import TypeAlias
+
+from anyio import create_task_group, sleep
 
 from aioelasticjob import operations
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.registry.session import Session
-from tests.simulation.chaos import Chaos, Kinds, operate
+from tests.simulation.chaos import Chaos, operate
+from tests.simulation.cluster import Cluster
+
+Wish: TypeAlias = Callable[[Session, str, Random], Awaitable[object]]
+"""Asks something of a job."""
 
 
-async def ask(chaos: Chaos) -> None:
-    """Somebody asks for runs, or cancels what was asked for, or runs that are under way."""
-    job, dice = chaos.layout().job, chaos.dice
-    choice, few, delay, back = dice.random(), dice.randint(1, 3), dice.uniform(0, 15), dice.uniform(2, 10)
-    id = f"r{dice.randrange(10**6)}"
+async def run_now(session: Session, job: str, dice: Random) -> None:
+    """Ask for a run at once, of all items or of some."""
+    await operations.ask(session, job, items=_items(dice), id=_id(dice))
+
+
+async def run_later(session: Session, job: str, dice: Random) -> None:
+    """Ask for a run after a while, which may expire before it can begin."""
+    delay, expires = dice.uniform(0, 15), dice.choice([None, None, "2s", "8s"])
+    await operations.ask(session, job, items=_items(dice), delay=delay, expires=expires, id=_id(dice))
+
+
+async def backfill(session: Session, job: str, dice: Random) -> None:
+    """Ask for the moments of the last seconds."""
+    now, back, at_once = await _now(session), dice.uniform(2, 10), dice.choice([None, 1, 2])
+    start = now - timedelta(seconds=back)
+    await operations.backfill(session, job, start, now, items=_items(dice), items_at_once=at_once, id=_id(dice))
+
+
+async def rerun(session: Session, job: str, dice: Random) -> None:
+    """Ask for one of the moments that came in the last seconds."""
+    now, back = await _now(session), dice.uniform(2, 12)
+    schedule = (await operations.job(session, job, now=0)).config.schedule
+    came = None if schedule is None else schedule.next_after(now - timedelta(seconds=back))
+    if came is not None and came < now:
+        await operations.rerun(session, job, came, items=_items(dice), id=_id(dice))
+
+
+async def cancel_runs(session: Session, job: str, dice: Random) -> None:
+    """Stop the runs that are under way, or the run of one item."""
+    await operations.cancel(session, job, item=dice.choice([None, 0, 1, 2]))
+
+
+async def change_a_request(session: Session, job: str, dice: Random) -> None:
+    """Cancel, pause or resume a request that has not ended."""
+    acts = (operations.cancel_request, operations.pause_request, operations.resume_request)
+    act = dice.choices(acts, (4, 2, 4))[0]
+    is_open = [one.request.id for one in await operations.requests(session, job) if one.request.is_open]
+    if is_open:
+        await act(session, job, dice.choice(is_open))
+
+
+WISHES: dict[Wish, int] = {
+    run_now: 5,
+    run_later: 5,
+    backfill: 5,
+    rerun: 3,
+    cancel_runs: 5,
+    change_a_request: 3,
+}
+"""What is asked, and how often compared to the rest."""
+
+
+OFTEN = 0.45
+"""How many wishes there are in a second."""
+
+
+async def rage(cluster: Cluster, dice: Random, seconds: float) -> None:
+    """Let programs ask for things for a while, several at a time."""
+    chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
+    async with create_task_group() as tasks:
+        while (now := cluster.history.now()) < end:
+            await sleep(min(end - now, dice.expovariate(OFTEN)))
+            tasks.start_soon(_ask, chaos)
+        tasks.cancel_scope.cancel()
+
+
+async def _ask(chaos: Chaos) -> None:
+    job, own = chaos.layout().job, Random(chaos.dice.random())
+    (wish,) = own.choices(list(WISHES), list(WISHES.values()))
 
     async def act(session: Session) -> None:
         with suppress(ElasticJobError):  # the job may not allow it now, and what was asked for may be over
-            now = moment(await session.server_time())
-            if choice < 0.25:
-                await operations.ask(session, job, id=id)
-            elif choice < 0.5:
-                await operations.ask(session, job, delay=delay, id=id)
-            elif choice < 0.8:
-                start, at_once = now - timedelta(seconds=back), few if few < 3 else None
-                await operations.backfill(session, job, start, now, items_at_once=at_once, id=id)
-            elif choice < 0.9:
-                await operations.cancel(session, job)
-            else:
-                open_ = [one for one in await operations.requests(session, job) if one.request.is_open]
-                for one in open_[:1]:
-                    await operations.cancel_request(session, job, one.request.id)
+            await wish(session, job, own)
 
-    await operate(chaos, f"ask something of {job}", act)
+    await operate(chaos, f"{wish.__name__} of {job}", act)
 
 
-KINDS: Kinds = {"ask": (8, ask)}
-"""What happens only if it is asked for by name: seeds from before there was any live as they did."""
+def _id(dice: Random) -> str:
+    return f"r{dice.randrange(10**6)}"
+
+
+def _items(dice: Random) -> list[int] | None:
+    return None if dice.random() < 0.6 else sorted(dice.sample(range(4), dice.randint(1, 2)))
+
+
+async def _now(session: Session) -> datetime:
+    return moment(await session.server_time())

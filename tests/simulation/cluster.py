@@ -96,6 +96,8 @@ class Plan:
     """Whether operators also change settings of every kind, and write nonsense."""
     hostile: bool = False
     """Whether the surroundings do what nobody expects of them: the kinds of faults in ``hostile``."""
+    requests: bool = False
+    """Whether programs ask for runs, and cancel what runs or was asked for."""
 
 
 class Witness(DataTree):

@@ -9,22 +9,23 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from aioelasticjob.coordination import claims, effects, records, rules
+from aioelasticjob.coordination import claims, effects, records, request_runs, rules
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.coordination.rules import RuleInput
+from aioelasticjob.coordination.rules import RuleInput, failover
 from aioelasticjob.coordination.rules.sharding import require_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.jobs.context import Context
+from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
-from aioelasticjob.running import execution
+from aioelasticjob.running import execution, rescues
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
@@ -258,3 +259,28 @@ def begin_where_it_was_known() -> AbstractContextManager[object]:
 def bury_the_cut_off() -> AbstractContextManager[object]:
     """Tell nobody that a run was cut off."""
     return mock.patch.object(MissedMoments, "report_lost_runs")
+
+
+def run_requests_again() -> AbstractContextManager[object]:
+    """Claim an item for a request without noting that, so that the item is run for the request again and again."""
+    original = request_runs.claiming
+
+    def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
+        return [operation for operation in original(layout, fire, items) if isinstance(operation, Check)]
+
+    return mock.patch.object(claims, "claiming", claiming)
+
+
+def ignore_cancellations() -> AbstractContextManager[object]:
+    """Let runs go on that somebody has cancelled."""
+    return mock.patch.object(execution, "cancellations_of", return_value=())
+
+
+@contextlib.contextmanager
+def rescue_the_cancelled() -> Iterator[None]:
+    """Rescue runs that somebody had cancelled before they were cut off."""
+    with (
+        mock.patch.object(failover, "is_cancelled", return_value=False),
+        mock.patch.object(rescues, "is_cancelled", return_value=False),
+    ):
+        yield

@@ -67,13 +67,15 @@ class Planted:
     tweak: Tweak = plain
     failover: bool = False
     wild: bool = False
+    requests: bool = False
     seeds: int = 1
     """How many seeds it took when it was measured last."""
 
     def live(self, seed: int, *, sound: bool = False) -> SimulationVerdict:
         """Live a seed with the defect, or ``sound`` without it."""
         kinds = tuple(filter(None, self.kinds.split(",")))
-        wanted = self.tweak(plan(seed, kinds=kinds, failover=self.failover, wild=self.wild))
+        asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
+        wanted = self.tweak(plan(seed, kinds=kinds, **asked))
         if sound:
             return live(wanted)
         with self.defect():
@@ -132,6 +134,14 @@ PLANTED = (
     Planted(omissions.prune_what_runs, "nothing that runs is removed", "reconfigure", dragging),
     Planted(omissions.try_what_is_switched_off, "no attempt when switched off", "close-item,close-server", failing),
     Planted(omissions.try_without_a_lock, "no attempt without its lock", "drop,expire", failing),
+    Planted(defects.run_requests_again, "each item of a request runs once", "trigger", requests=True),
+    Planted(defects.ignore_cancellations, "cancelled runs end", "trigger", dragging, requests=True),
+    Planted(
+        *(defects.rescue_the_cancelled, "cancelled runs are not rescued", "crash,expire", dragging),
+        failover=True,
+        requests=True,
+        seeds=2,
+    ),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
 )
 

@@ -71,6 +71,7 @@ def replay(plan: Plan) -> str:
     failover += " --wild" if plan.wild else ""
     failover += " --hostile" if plan.hostile else ""
     failover += " --retries" if any(job.attempts for job in plan.jobs) else ""
+    failover += " --requests" if plan.requests else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -83,12 +84,14 @@ def plan(
     wild: bool = False,
     hostile: bool = False,
     retries: bool = False,
+    requests: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
     In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.  In a ``hostile``
     one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
-    With ``retries`` handlers fail some attempts of a run, and are called again.
+    With ``retries`` handlers fail some attempts of a run, and are called again.  With ``requests`` programs ask for
+    runs, besides everything else that happens.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -107,7 +110,7 @@ def plan(
         jobs = surroundings.jobs(seed, jobs, kinds)
     if retries:
         jobs = tuple(_with_attempts(job, Random(f"retries {seed} {job.name}")) for job in jobs)
-    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile)
+    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile, requests)
 
 
 def live(wanted: Plan) -> SimulationVerdict:
@@ -163,9 +166,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         if cluster.plan.hostile:
             chance = Random(f"hostile {cluster.plan.seed}")
             tasks.start_soon(rage, cluster, chance, cluster.plan.chaos, surroundings.KINDS, surroundings.OFTEN)
-        if "ask" in cluster.plan.kinds:
-            asks = Random(f"asks {cluster.plan.seed}")
-            tasks.start_soon(rage, cluster, asks, cluster.plan.chaos, asking.KINDS)
+        if cluster.plan.requests:
+            tasks.start_soon(asking.rage, cluster, Random(f"asks {cluster.plan.seed}"), cluster.plan.chaos)
         await rage(cluster, dice, cluster.plan.chaos)
     cluster.peaceful = True
     enter("recovery")
@@ -265,7 +267,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     kinds = tuple(filter(None, given.kinds.split(",")))
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
-    wanted |= {"hostile": given.hostile, "retries": given.retries}
+    wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -279,12 +281,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
-    known = ",".join((*KINDS, *WILD, *surroundings.KINDS, *asking.KINDS))
+    known = ",".join((*KINDS, *WILD, *surroundings.KINDS))
     parser.add_argument("--kinds", default="", help=f"only these faults, of {known}")
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")
     parser.add_argument("--hostile", action="store_true", help="let the registry refuse, users' code raise anything, …")
     parser.add_argument("--retries", action="store_true", help="let attempts of runs fail, and be tried again")
+    parser.add_argument("--requests", action="store_true", help="let programs ask for runs, and cancel some")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

@@ -6,17 +6,23 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
+
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.requests import Request, encode, encode_cancellation, encode_progress
+from aioelasticjob.events import Ended
 from aioelasticjob.model import FireSource, Progress, Record
+from tests.simulation.asking import WISHES
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Phase, Written
+from tests.simulation.history import Begun, Fault, Phase, Reported, Written, of_kind
 from tests.simulation.judges import requests
+from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import history_of
-from tests.simulation.test_invariants import A, T, begun, broken, ended, made, put, written
+from tests.simulation.test_invariants import A, B, T, begun, broken, ended, made, put, written
 
 MOMENT = int((T + 15) * 1000)
 ASKED = encode(Request("r", FireSource.TRIGGER, 1, MOMENT))
+SEEDS = range(6)
 MADE = written(15, 9, made("requests"), made("requests/r", ASKED))
 
 
@@ -55,14 +61,62 @@ def test_what_was_asked_for_is_answered_unless_it_was_cancelled_or_nobody_may() 
         assert not broken(requests.requests_are_answered, history_of(MADE, excuse, *calm))
 
 
+WISH = written(19, 9, made("requests/cancel-1", encode_cancellation({0: 1}, MOMENT, "")))
+RUN = begun(1, 16, slot=15, fence=1)
+
+
 def test_only_a_run_that_was_cancelled_is_stopped() -> None:
     stopped = written(20, 1, put("execution/0", records.encode(Record(instance=A, outcome="stopped"))))
-    wish = written(19, 9, made("requests/cancel-1", encode_cancellation({0: 1}, MOMENT, "")))
-    assert broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, stopped))
-    assert not broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, wish, stopped))
-    run = begun(1, 16, slot=15, fence=1)
-    assert broken(requests_excuse, history_of(MADE, claim(15.9), run, ended(1, 20, "cut off")))
-    assert not broken(requests_excuse, history_of(MADE, claim(15.9), run, wish, ended(1, 20, "cut off")))
+    other = written(19, 9, made("requests/cancel-1", encode_cancellation({0: 2, 1: 1}, MOMENT, "")))
+    assert broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, claim(15.9), stopped))
+    assert broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, claim(15.9), other, stopped))
+    assert not broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, claim(15.9), WISH, stopped))
+    assert broken(requests_excuse, history_of(MADE, claim(15.9), RUN, ended(1, 20, "cut off")))
+    assert not broken(requests_excuse, history_of(MADE, claim(15.9), RUN, WISH, ended(1, 20, "cut off")))
+
+
+def test_a_run_that_was_cancelled_ends_unless_its_host_cannot_hear_of_it() -> None:
+    late = history_of(MADE, claim(15.9), RUN, WISH, ended(1, 25, "cut off"))
+    assert broken(requests.cancelled_runs_end, late)
+    deaf = Fault(T + 18, "drop", ("10.0.1.1",))
+    assert not broken(requests.cancelled_runs_end, [*late[:-1], deaf, late[-1]])
+    assert not broken(requests.cancelled_runs_end, history_of(MADE, claim(15.9), RUN, WISH, ended(1, 20, "cut off")))
+    assert not broken(requests.cancelled_runs_end, history_of(MADE, claim(15.9), RUN, ended(1, 25)))
+
+
+@pytest.mark.parametrize(("wished", "fence", "wrong"), [(19, 1, True), (24.99, 1, False), (19, 5, False)])
+def test_a_run_that_was_cancelled_is_not_rescued(wished: float, fence: int, wrong: bool) -> None:
+    wish = written(wished, 9, made("requests/cancel-1", encode_cancellation({0: fence}, MOMENT, "")))
+    rescue = written(25, 2, made("execution/0/running", B), zxid=7)
+    history = history_of(MADE, claim(15.9), RUN, ended(1, 20, "crashed"), wish, rescue, rescued(25.1))
+    assert bool(broken(requests.cancelled_runs_are_not_rescued, history)) is wrong
+
+
+def rescued(at: float) -> Begun:
+    """Return the rescue of item 0 by another instance."""
+    host = B.partition("@")[0]
+    return replace(begun(2, at, slot=15, fence=7, source=FireSource.FAILOVER), instance=B, host=host)
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(600)
+def test_clusters_keep_their_promises_while_programs_ask_for_runs() -> None:
+    """Requests, backfills, reruns, cancels, attempts and kills are all there, so that the judges have work."""
+    asked, outcomes, kinds, sources = set[str](), set[str](), set[str](), set[FireSource]()
+    for seed in SEEDS:
+        verdict = live(plan(seed, failover=seed % 2 == 1, retries=True, requests=True))
+        assert not verdict.violations, verdict.report()
+        assert "--requests" in replay(verdict.plan)
+        faults = list(of_kind(verdict.entries, Fault))
+        kinds |= {fault.kind for fault in faults}
+        asked |= {fault.detail.partition(" of ")[0] for fault in faults if fault.kind == "operator"}
+        ends = [one.event for one in of_kind(verdict.entries, Reported) if isinstance(one.event, Ended)]
+        outcomes |= {end.outcome.value for end in ends}
+        sources |= {end.source for end in ends}
+    assert {wish.__name__ for wish in WISHES} <= asked
+    assert {"crash", "pause", "drop", "expire"} <= kinds
+    assert {"completed", "failed", "stopped"} <= outcomes
+    assert {FireSource.TRIGGER, FireSource.BACKFILL, FireSource.FAILOVER} <= sources
 
 
 def requests_excuse(facts: Facts) -> Iterator[Violation]:

@@ -219,6 +219,7 @@ def test_records_have_to_say_how_it_was() -> None:
     assert not broken(invariants.records_tell_the_truth, [*run, settled("failed")])
     assert broken(invariants.records_tell_the_truth, [*run, settled("completed")])
     assert not broken(invariants.records_tell_the_truth, [*run[:-1], ended(1, 11, "crashed"), settled("given up")])
+    assert not broken(invariants.records_tell_the_truth, [*run[:-1], ended(1, 11, "crashed"), settled("stopped")])
 
 
 def test_only_a_run_without_an_end_is_given_up() -> None:

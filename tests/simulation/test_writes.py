@@ -66,8 +66,8 @@ def test_nothing_is_removed_that_runs() -> None:
     assert not found(CLAIM, GIVEN_BACK, replace(removed, at=T + 13))
 
 
-def test_a_run_that_was_given_up_by_the_leader_is_nobodys_word() -> None:
-    for outcome, wrong in (("given up", False), ("failed", True)):
+def test_a_run_that_was_ended_by_the_leader_is_nobodys_word() -> None:
+    for outcome, wrong in (("given up", False), ("stopped", False), ("failed", True)):
         settled = written(30, 2, put("execution/0", record(A, outcome=outcome)))
         assert bool(broken(invariants.no_dead_writes, [*BORN, settled])) is wrong
 

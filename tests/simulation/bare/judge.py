@@ -147,11 +147,12 @@ class Judge:
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
         settled = changed and _record(record).begun == _record(was[paths.execution]).begun  # and no claim was withdrawn
         if settled and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
-            fence = None if ran is None else (item, ran.stat.czxid)
+            last = was[paths.execution]
+            fence = (item, 0 if last is None else last.stat.mzxid) if ran is None else (item, ran.stat.czxid)
             if fence not in self.cancelled:
                 yield "only cancelled runs are stopped", f"nobody has cancelled the run of fence {fence}"
-        given_up = session == self._leader and _record(record).outcome == GIVEN_UP
-        if changed and not (owns or unused or given_up):
+        by_leader = session == self._leader and _record(record).outcome in (GIVEN_UP, Outcome.STOPPED)
+        if changed and not (owns or unused or by_leader):
             yield "records are their runner's", "it wrote the record without holding the item"
         if was[paths.orphan] is None and paths.orphan in now:
             yield from self._judge_mark(session, paths, was)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 
 from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
-from aioelasticjob.model import GIVEN_UP, FireSource, Instance
+from aioelasticjob.model import GIVEN_UP, FireSource, Instance, Outcome
 from aioelasticjob.running.claim_ahead import EARLY
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Entry, Stopped, Written
@@ -46,7 +46,7 @@ HOWS = {
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
-    "stopped": ("cut off", "completed", "failed"),
+    "stopped": ("cut off", "completed", "failed", "crashed"),
     GIVEN_UP: ("cut off", "crashed"),
 }
 
@@ -278,7 +278,8 @@ def _author(change: Change) -> str | None:
         return None
     if parts[0] == "execution" and len(parts) == 2:
         record = decode_record(change.data)
-        return None if record is None or record.outcome == GIVEN_UP else record.instance  # which the leader writes
+        by_leader = record is not None and record.outcome in (GIVEN_UP, Outcome.STOPPED)  # or by the runner
+        return None if record is None or by_leader else record.instance
     speaks = parts == ["leader", "election", "host"] or (parts[0] == "execution" and parts[-1] == "running")
     if speaks:
         return change.data.decode()

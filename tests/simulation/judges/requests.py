@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import inf
 
 from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
-from aioelasticjob.model import ASKED, Outcome
+from aioelasticjob.model import ASKED, FireSource, Outcome
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
-from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation
+from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Written
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record
@@ -28,13 +29,22 @@ def request_of(facts: Facts, run: ObservedRun) -> str:
 
 def is_cancelled(facts: Facts, run: ObservedRun) -> bool:
     """Whether somebody has asked to stop a run before it ended."""
-    one, parent = run.begun, f"/{run.begun.job}/requests"
-    for name in facts.nodes.children(parent, run.end):
-        data = facts.nodes.at(f"{parent}/{name}", run.end)
-        wish = None if data is None else decode_cancellation(name, Node(data, UNREAD_NODE.stat))
-        if wish is not None and wish.fences.get(one.item) == one.fence:
-            return True
-    return False
+    one = run.begun
+    return cancelled(facts).get((one.job, one.item, one.fence), inf) <= run.end
+
+
+def cancelled(facts: Facts) -> Mapping[tuple[str, int, int], float]:
+    """Return when each run was cancelled first, by job, item and fence; reckoned once."""
+    found: dict[tuple[str, int, int], float] | None = facts.__dict__.get("_cancelled")
+    if found is None:
+        found = facts.__dict__["_cancelled"] = {}
+        for written in facts.of_kind(Written):
+            for change in written.changes:
+                job, _, name = change.path[1:].partition("/requests/")
+                wish = decode_cancellation(name, Node(change.data, UNREAD_NODE.stat)) if name and change.data else None
+                for item, fence in wish.fences.items() if wish is not None else ():
+                    found.setdefault((job, item, fence), written.at)
+    return found
 
 
 def items_go_on_by_claims(facts: Facts) -> Iterator[Violation]:
@@ -76,17 +86,46 @@ def requests_are_answered(facts: Facts) -> Iterator[Violation]:
 
 
 def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
-    """A run ends as stopped only after somebody has cancelled runs of its job."""
-    wished = dict[str, float]()
+    """A run ends as stopped only after somebody has cancelled it."""
+    claimed = dict[tuple[str, int], int]()
     for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
-            if path.startswith("requests/cancel-") and change.created:
-                wished.setdefault(job, written.at)
-            if path.startswith("execution/") and path.count("/") == 1 and change.data:
-                record = decode_record(change.data)
-                if record is not None and record.outcome == Outcome.STOPPED and job not in wished:
+            parts = path.split("/")
+            if parts[0] != "execution" or len(parts) < 2 or not parts[1].isdigit():
+                continue
+            place = job, int(parts[1])
+            record = decode_record(change.data) if len(parts) == 2 and change.data else None
+            if record is not None and record.outcome == Outcome.STOPPED:
+                settled = (written.zxid, change.path) not in facts.withdrawn  # else an older record was put back
+                if settled and (*place, claimed.get(place, 0)) not in cancelled(facts):
                     yield Violation("only cancelled runs are stopped", written.at, change.path)
+            elif parts[2:] == ["running"] and change.created:
+                claimed[place] = written.zxid
+
+
+def cancelled_runs_end(facts: Facts) -> Iterator[Violation]:
+    """The handler of a run that somebody has cancelled ends soon."""
+    for run in facts.runs:
+        one = run.begun
+        wished = cancelled(facts).get((one.job, one.item, one.fence), inf)
+        latest = max(wished, one.at) + PROMPT
+        if run.end > latest and facts.undisturbed(one.host, wished - RESENT, latest):
+            yield Violation("cancelled runs end", run.end, f"{one.job}/{one.item}: {run} was cancelled at {wished:.3f}")
+
+
+def cancelled_runs_are_not_rescued(facts: Facts) -> Iterator[Violation]:
+    """No instance rescues a run of which it knows that it was cancelled."""
+    claims = dict[tuple[str, int], list[int]]()
+    for job, item, fence in sorted(facts.claimed):
+        claims.setdefault((job, item), []).append(fence)
+    for one in (run.begun for run in facts.runs if run.begun.source is FireSource.FAILOVER):
+        before = [fence for fence in claims.get((one.job, one.item), ()) if fence < one.fence]
+        at = facts.claimed.get((one.job, one.item, one.fence), one.at)
+        wished = cancelled(facts).get((one.job, one.item, before[-1] if before else 0), inf)
+        if wished < facts.knows_since(one.host, at):
+            text = f"{one.job}/{one.item}: {one.instance} rescues a run that was cancelled at {wished:.3f}"
+            yield Violation("cancelled runs are not rescued", one.at, text)
 
 
 RULES = (
@@ -94,6 +133,8 @@ RULES = (
     requested_runs_begin_once,
     requests_are_answered,
     only_cancelled_runs_are_stopped,
+    cancelled_runs_end,
+    cancelled_runs_are_not_rescued,
 )
 
 
