@@ -11,7 +11,8 @@ from functools import partial
 from math import inf
 from typing import TypeAlias, TypeVarTuple
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, catch_up_server, write
 from aioelasticjob.coordination.diagnostics import ConfigWarnings, diagnose
@@ -34,6 +35,7 @@ from aioelasticjob.coordination.refusal_note import note_refusals
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
+from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
@@ -336,14 +338,14 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                 text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
                 log.info(text, job, items, holders, extra={"job": job, "items": items})
             for item, record in lost.items():
-                _log_lost_run(job, item, record)
+                _log_lost_run(view.config, item, record)
             if isinstance(effect, EndRun | UpdateRequest):
                 report(effect)
     return written
 
 
-def _log_lost_run(job: str, item: int, record: Record) -> None:
-    when = moment(record.moment / 1000).isoformat(timespec="seconds")
+def _log_lost_run(config: JobConfig, item: int, record: Record) -> None:
+    job, when = config.job_name, local_text(record.moment, config.time_zone)
     log.warning(
         "%s: item %d was removed because the item count was lowered.  Its run of %s was cut off on %s; it is lost",
         *(job, item, when, record.instance),

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from aioelasticjob.clock import moment
 from aioelasticjob.cron.fields import shortened
 from aioelasticjob.errors import InvalidSetting
 
@@ -31,6 +32,21 @@ def zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: the name of a directory
         raise _unknown(name) from error
+
+
+def local_time(milliseconds: int, time_zone: str) -> datetime:
+    """Return a time in a job's time zone, to the second; in UTC if the zone of a job without cron does not exist."""
+    try:
+        zone = zone_named(time_zone)
+    except InvalidSetting:
+        zone = UTC
+    return moment(milliseconds // 1000).astimezone(zone)
+
+
+def local_text(milliseconds: int, time_zone: str) -> str:
+    """Return a time in a job's time zone as ISO 8601, such as ``2026-11-01T02:00:00+08:00``."""
+    found = local_time(milliseconds, time_zone) + timedelta(milliseconds=milliseconds % 1000)
+    return found.isoformat(timespec="milliseconds" if milliseconds % 1000 else "seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.events import run_id_of
 from aioelasticjob.setting_types import Alert
 
 log = logging.getLogger(__package__)  # one logger for all messages about failures, in whichever module they are written
@@ -114,7 +115,9 @@ def _line(failure: Failure) -> str:
 
 
 def _about(failure: Failure) -> dict[str, object]:
-    return {"job": failure.job, "items": failure.items, "fire_time": failure.fire_time, "task_id": failure.task_id}
+    run = run_id_of(failure.job, failure.task_id)
+    fields: dict[str, object] = {"job": failure.job, "items": failure.items, "fire_time": failure.fire_time}
+    return {**fields, "task_id": failure.task_id, **({"run_id": run} if run else {})}
 
 
 async def to_log(failure: Failure, options: Options) -> None:

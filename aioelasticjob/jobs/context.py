@@ -78,7 +78,7 @@ class Context(ABC):
     @property
     def run_id(self) -> str:
         """The name of this run of the job: the same for all its items and instances, and for their rescues."""
-        return f"{self.job_name}@{self.fire.run}"
+        return run_id(self.job_name, self.fire)
 
     @property
     def source(self) -> FireSource:
@@ -232,6 +232,11 @@ def _about(context: Context, **which: object) -> dict[str, object]:
     """Return the fields that each line of a run's log has."""
     again = {"attempt": context.attempt} if context.attempt > 1 else {}
     return {"job": context.job_name, **which, "run_id": context.run_id, "task_id": context.task_id, **again}
+
+
+def run_id(job: str, fire: Fire) -> str:
+    """Return the name of a run of a job."""
+    return f"{job}@{fire.run}"
 
 
 def task_id(job: str, items: str, instance: str, run: str, number: int) -> str:

@@ -17,12 +17,13 @@ from uuid import uuid4
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, too_large
 from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.cron.zone import local_time
 from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, view_of
-from aioelasticjob.operations.request_status import existing, local_time, status_of_request
+from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op, Set

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from anyio import sleep
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.request_runs import begun_items, requests_of, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, is_id
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.cron.zone import zone_named
+from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import CUT_OFF
@@ -155,15 +155,6 @@ def status_of_request(view: JobView, request: Request, now: float | None = None)
     if now is not None and request.is_open and waiting and 0 < request.expires <= round(now * 1000):
         state = EXPIRED
     return RequestStatus(request, state, dict(outcomes), waiting, running, zone)
-
-
-def local_time(milliseconds: int, time_zone: str) -> datetime:
-    """Return a time in a job's time zone, to the second; in UTC if the zone of a job without cron does not exist."""
-    try:
-        zone = zone_named(time_zone)
-    except InvalidSetting:
-        zone = UTC
-    return moment(milliseconds // 1000).astimezone(zone)
 
 
 def _state(request: Request, waiting: tuple[int, ...], running: tuple[int, ...], *, begun: bool) -> str:

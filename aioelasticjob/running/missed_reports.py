@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import Events, Misfired
@@ -32,14 +33,14 @@ class MissedReports:
         job, items, why = config.job_name, report.items, report.why
         first, slot, moments = report.passed.first, report.passed.last, report.passed.count
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
-        message = f"{_items(items)} missed {_moments(report.passed)}: {why}{ran_on}"
+        message = f"{_items(items)} missed {_moments(report.passed, config.time_zone)}: {why}{ran_on}"
         # each request expires by itself, so a line about one must not suppress a line about another
         each = why == EXPIRED
         self._log.warning(log, job, why, message, each=each, slot=slot, items=items, moments=moments)
         self._events.counts[job].misfired += moments * len(items)
         self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
         if not report.handled:
-            at = moment(slot / 1000).isoformat()
+            at = local_text(slot, config.time_zone)
             failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
             self._dispatcher.report(config, failure)
 
@@ -51,9 +52,9 @@ def _items(items: tuple[int, ...]) -> str:
     return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
 
 
-def _moments(passed: Passed) -> str:
+def _moments(passed: Passed, time_zone: str) -> str:
     """Return missed moments as text."""
-    first, last = (moment(one / 1000).isoformat(timespec="seconds") for one in (passed.first, passed.last))
+    first, last = (local_text(one, time_zone) for one in (passed.first, passed.last))
     if passed.count == 1:
         return f"the run of {last}"
     at_least = "at least " if passed.count >= STEPS else ""

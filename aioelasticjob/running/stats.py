@@ -6,14 +6,15 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
-from aioelasticjob.jobs.context import Context, task_id
+from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.limited_log import LimitedLog
@@ -73,7 +74,7 @@ class ExecutionStats:
                 "%s: %s begin (%s)",
                 self._job,
                 listed(items),
-                _origin(fire),
+                _origin(execution.config, fire),
                 extra={"job": self._job, **self._about(items, fire)},
             )
 
@@ -94,7 +95,7 @@ class ExecutionStats:
         """Pass a failure to the error handler that is configured now."""
         if config.log_runs == "none" and config.error_handler == "log":
             return
-        fire_time = context.fire_time.isoformat()
+        fire_time = _when(config, context.fire)
         run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
         self._dispatcher.report(config, Failure(*run, error, attempts=context.attempt))
 
@@ -106,8 +107,8 @@ class ExecutionStats:
             execution.trace.attempt_failed(failed)
         if failed.pause is None or retry is None or execution.config.log_runs == "none":
             return
-        which, run = f"attempt {context.attempt} of {retry.attempts}", f"the run of {context.fire_time.isoformat()}"
-        text = f"{listed(context.claimed)}: {which} failed in {run}: {error_text(failed.error)}"
+        which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
+        text = f"{listed(context.claimed)}: {which} failed in the run of {when}: {error_text(failed.error)}"
         extra: dict[str, Any] = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
         kind = f"attempts fail with {type(failed.error).__name__}"
         self._limited.warning(
@@ -126,12 +127,13 @@ class ExecutionStats:
             items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
             if items:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
-                values = self._job, listed(items), outcome.value, seconds, _origin(fire)
-                about = {"job": self._job, **self._about(items, fire), "seconds": seconds, "outcome": outcome.value}
-                log.log(level, "%s: %s %s after %.3f s (%s)", *values, extra=about)
+                values = self._job, listed(items), outcome.value, seconds, _origin(execution.config, fire)
+                about = {**self._about(items, fire), "seconds": round(seconds, 3), "outcome": outcome.value}
+                log.log(level, "%s: %s %s after %.3f s (%s)", *values, extra={"job": self._job, **about})
 
     def _about(self, items: Sequence[int], fire: Fire) -> dict[str, object]:
-        return {"items": tuple(items), "slot": fire.slot, "source": fire.source.value}
+        run = run_id(self._job, fire)
+        return {"items": tuple(items), "slot": fire.slot, "run_id": run, "source": fire.source.value}
 
     def given_up(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
         """Report to the error handler that a run was given up, and return the error; None if it was reported before."""
@@ -139,10 +141,8 @@ class ExecutionStats:
             return None
         self._given_up[item] = run.begun
         error = GivenUp(run.rescues, run.instance)
-        task, fire_time = (
-            task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment),
-            moment(run.moment / 1000).isoformat(),
-        )
+        task = task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment)
+        fire_time = local_text(run.moment, config.time_zone)
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error, what="given-up")
         self._dispatcher.report(config, failure)
         return error
@@ -174,5 +174,9 @@ def listed(items: Sequence[int]) -> str:
     return f"items {', '.join(map(str, items[:MAX_NAMED]))}{more}"
 
 
-def _origin(fire: Fire) -> str:
-    return f"{fire.source.value} for {moment(fire.slot / 1000):%Y-%m-%d %H:%M:%S} UTC"
+def _origin(config: JobConfig, fire: Fire) -> str:
+    return f"{fire.source.value} for {_when(config, fire)}"
+
+
+def _when(config: JobConfig, fire: Fire) -> str:
+    return local_text(fire.slot, config.time_zone)

@@ -108,10 +108,14 @@ NINE = 1_767_258_000_000
     ],
 )
 def test_moments_are_written_as_times(passed: Passed, words: str) -> None:
-    assert _moments(passed) == words
+    assert _moments(passed, "UTC") == words
 
 
 def test_of_many_items_the_first_and_the_last_are_named() -> None:
     assert _items((2,)) == "item 2"
     assert _items((0, 2)) == "items 0, 2"
     assert _items(tuple(range(300))) == "300 items (0 to 299)"
+
+
+def test_moments_are_written_in_the_zone_of_the_job() -> None:
+    assert _moments(Passed(NINE, NINE), "Asia/Shanghai") == "the run of 2026-01-01T17:00:00+08:00"

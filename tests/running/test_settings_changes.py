@@ -409,17 +409,17 @@ def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) 
         assert lines() == []
         await them.change(logRuns="ends")
         await here.until(29)
-        assert lines() == ["job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01 00:00:20 UTC)"]
+        assert lines() == ["job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01T00:00:20+00:00)"]
         await them.change(logRuns="all")
         await here.until(39)
         assert lines() == [
-            "job: items 0, 1 begin (CRON for 2026-01-01 00:00:30 UTC)",
-            "job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01 00:00:30 UTC)",
+            "job: items 0, 1 begin (CRON for 2026-01-01T00:00:30+00:00)",
+            "job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01T00:00:30+00:00)",
         ]
         await them.change(logRuns="ends", jobParameter="fail")
         await here.until(49)
         assert "aioelasticjob.error_handlers" in {one.name for one in caplog.records}
-        assert lines() == ["job: items 0, 1 failed after 2.000 s (CRON for 2026-01-01 00:00:40 UTC)"]
+        assert lines() == ["job: items 0, 1 failed after 2.000 s (CRON for 2026-01-01T00:00:40+00:00)"]
         await them.change(logRuns="none")
         caplog.clear()
         await here.until(59)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import ClockSkew, GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
@@ -16,8 +18,9 @@ from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Versio
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.stats import ExecutionStats
-from aioelasticjob.testing import VirtualClock
+from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import ME, Desk
 from tests.running.dataflow_runs import DataflowRun, SavedOffsets, dataflow, ignore, three
 
@@ -125,3 +128,35 @@ def test_orphans_that_are_not_rescued_here_are_logged_once_for_those_that_wait_t
     for items in ({1, 2}, {1, 2}, {2}, {2, 3}, set[int](), {2}):
         books.stats.declined(frozenset(items), TOO_FAR_OFF)
     assert len(books.published) == 3
+
+
+def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.running.stats")
+    config = CONFIG.changed(time_zone="Asia/Shanghai", cron="0 * * * * ?", log_runs="all", retry=Retry(attempts=2))
+    books, execution = Books(), replace(execution_of(*EVERY), config=config)
+    context = item_context(config, execution.claim, 1, SavedOffsets())
+
+    async def note() -> None:
+        books.stats.began(execution, catch_up=False)
+        books.stats._attempt_failed(execution, FailedAttempt(context, ValueError("no luck"), 0.1, 0.25))
+        books.stats.ended(execution, 3.00049)
+
+    run(note)
+    when = "1970-01-01T08:01:00+08:00"
+    assert caplog.messages == [
+        f"job: items 0, 1, 2 begin (CRON for {when})",
+        f"job: item 1: attempt 1 of 2 failed in the run of {when}: ValueError: no luck; the next one begins in 0.25 s",
+        f"job: item 0 completed after 3.000 s (CRON for {when})",
+        f"job: item 1 failed after 3.000 s (CRON for {when})",
+        f"job: item 2 timed out after 3.000 s (CRON for {when})",
+    ]
+    assert {vars(line)["run_id"] for line in caplog.records} == {context.run_id}
+    assert {vars(line)["seconds"] for line in caplog.records[2:]} == {3.0}
+    books.stats.failed(config, context, ValueError("no luck"))
+    assert books.failures.taken[0][1].fire_time == when
+
+
+@pytest.mark.parametrize(("milliseconds", "text"), [(60_000, "08:01:00"), (60_250, "08:01:00.250")])
+def test_a_moment_has_milliseconds_if_it_needs_them(milliseconds: int, text: str) -> None:
+    assert local_text(milliseconds, "Asia/Shanghai") == f"1970-01-01T{text}+08:00"
+    assert local_text(milliseconds, "Nowhere/City") == f"1970-01-01T{text}+00:00".replace("T08", "T00")
