@@ -102,7 +102,10 @@ COMMANDS: Mapping[str, Source] = {
     "config": Source(LOOK, "Look at settings files.", "config", "config"),
     "events": Source(LOOK, "The history of runs, from an event store.", "events", "events"),
     "requests": Source(
-        LOOK, "List what was asked of a job (requests NAME); cancel, pause or resume a request.", "requests", "requests"
+        LOOK,
+        "List what was asked of a job (requests NAME), or of all; cancel or pause a request.",
+        "requests",
+        "requests",
     ),
     "doctor": Source(
         LOOK,

@@ -176,7 +176,8 @@ def _declared_otherwise(status: JobStatus) -> list[Text]:
 def _instances(status: JobStatus, now: float) -> RenderableType:
     if not status.instances:
         return Text("no instance is there", style="yellow")
-    table = TextTable("Instance", "Host", ">Process", "Holds", "Runs", "Here for", "", whole=("Instance",))
+    titles = "Instance", "Host", ">Process", "Holds", "Runs", "Here for", "State"
+    table = TextTable(*titles, whole=("Instance", "State"), spare=("Host", "Process", "Here for"))
     for one in status.instances:
         table.add(
             Text(one.id),
@@ -200,7 +201,8 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
 
 
 def _items(status: JobStatus, now: float) -> TextTable:
-    table = TextTable(">Item", "Parameter", "Held by", "Running", "Last run", "", whole=("Held by",))
+    titles = ">Item", "Parameter", "Held by", "Running", "Last run", "State"
+    table = TextTable(*titles, whole=("Held by",), spare=("Parameter",))
     for item in status.items:
         table.add(
             str(item.item),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from typing import Annotated, Any, TypeAlias
@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from aioelasticjob import operations
 from aioelasticjob.cli.actions import Instance, Item, print_result
-from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.jobs import AnyName, AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
@@ -138,11 +138,12 @@ def cancel(where: RegistryOptions, name: Name, item: Item = None, as_json: AsJso
 
 
 class _Listing(TyperGroup):
-    """A group whose first word may be a job's name: then its requests are listed."""
+    """A group whose first word may be a job's name, or an option of ``list``: then requests are listed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; without the name of a command, ``list`` is meant."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
+        own = {option for parameter in self.get_params(ctx) for option in parameter.opts}
+        if not args or args[0] not in {*self.commands, *own}:
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
@@ -150,22 +151,28 @@ class _Listing(TyperGroup):
 requests = typer.Typer(
     name="requests",
     cls=_Listing,
-    help="List what was asked of a job (requests NAME); cancel, pause or resume a request.",
-    no_args_is_help=True,
+    help="List what was asked of a job (requests NAME), or of all; cancel or pause a request.",
 )
 
 
 @requests.command("list")
 @on_a_registry
-def list_(where: RegistryOptions, name: Name, as_json: AsJson = False) -> None:
-    """List the requests of a job, and how far each has come."""
-    found = where.look(lambda session: operations.requests(session, name, now=SystemClock().now()))
+def list_(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False) -> None:
+    """List the requests of a job, or of all jobs, and how far each has come."""
+
+    async def look(session: Session) -> list[tuple[str, RequestStatus]]:
+        jobs = await operations.names(session) if name is None else [name]
+        now = SystemClock().now()
+        return [(job, one) for job in jobs for one in await operations.requests(session, job, now=now)]
+
+    found = where.look(look)
     if as_json:
-        write_json([as_dict(one) for one in found])
+        write_json([{"job": job, **as_dict(one)} for job, one in found])
     elif found:
-        out().print(_table(found))
+        out().print(_table(found, of_all=name is None))
     else:
-        out().print(f"{name}: nothing was asked of it", style="dim", markup=False)
+        nothing = "nothing was asked of any job" if name is None else f"{name}: nothing was asked of it"
+        out().print(nothing, style="dim", markup=False)
 
 
 @requests.command("cancel")
@@ -268,14 +275,15 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
         raise typer.Exit(UNSUCCESSFUL)
 
 
-def _table(found: tuple[RequestStatus, ...]) -> TextTable:
-    titles = "id", "kind", "state", "for", "items", "ended", "left", "by"
-    table = TextTable(*titles, whole=("id", "state", "for"), spare=("by", "kind", "left", "items"))
-    for one in found:
+def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextTable:
+    titles = *(["job"] if of_all else []), "id", "kind", "state", "for", "items", "ended", "left", "by"
+    table = TextTable(*titles, whole=("job", "id", "state", "for"), spare=("by", "kind", "left", "items"))
+    for job, one in found:
         request = one.request
         chosen = "all" if request.items is None else operations.listed(request.items, 6)
         due = one.local(request.span.start if request.span else request.moment)
         table.add(
+            *([job] if of_all else []),
             *(Text(text) for text in (request.id, request.source.value.lower(), one.state, str(due or ""), chosen)),
             *(Text(text) for text in (one.outcomes_text, str(one.left or ""), request.by)),
         )

@@ -126,6 +126,15 @@ def test_requests_are_listed_paused_and_cancelled(ask: Ask) -> None:
     assert "cancelled" in said(ask("requests", "list", "report"))
 
 
+def test_without_a_name_the_requests_of_all_jobs_are_listed(ask: Ask) -> None:
+    assert "nothing was asked of any job" in said(ask("requests"))
+    said(ask("trigger", "report", "--in", "2h", "--id", "later"))
+    head, _, row = [line for line in said(ask("requests")).splitlines() if line.strip()]
+    assert (head.split()[:2], row.split()[:2]) == (["job", "id"], ["report", "later"])
+    (request,) = json.loads(said(ask("requests", "--json")))
+    assert (request["job"], request["id"]) == ("report", "later")
+
+
 def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
     span = ("--from", "2026-01-01", "--to", "2026-01-04")
     planned = said(ask("backfill", "report", *span, "--items", "1", "--dry-run"))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from io import StringIO
 
 from rich.console import Console
 from rich.text import Text
 
 from aioelasticjob import FireSource, JobConfig
-from aioelasticjob.cli.jobs import _list
+from aioelasticjob.cli.jobs import _instances, _items, _list
 from aioelasticjob.cli.requests import _table
 from aioelasticjob.cli.servers import _servers
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.coordination.requests import Request
-from aioelasticjob.operations import JobStatus, RequestStatus, ServerStatus
+from aioelasticjob.model import Record
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus, ServerStatus
 
 NINE = 1_767_258_000.0
 """2026-01-01 at nine."""
@@ -74,7 +76,7 @@ def test_a_narrow_terminal_gets_no_spare_columns_and_says_so() -> None:
 def test_requests_fit_into_eighty_characters_without_broken_words() -> None:
     asked = Request("1a206251d82-e9473082", FireSource.TRIGGER, 4, 1_767_258_000_000, by="operator@scheduler-host")
     found = RequestStatus(asked, "done", {"completed": 4}, (), ())
-    lines = shown(_table((found,)), terminal=True, width=80)
+    lines = shown(_table([("report", found)], of_all=False), terminal=True, width=80)
     assert any("1a206251d82-e9473082" in line and "2026-01-01 09:00:00+00:00" in line for line in lines)
     assert all(len(line) <= 80 for line in lines)
     assert "by" in lines[-1]
@@ -89,3 +91,21 @@ def test_jobs_and_servers_fit_into_eighty_characters_without_broken_words() -> N
     hosts = shown(_servers((job,), NINE), terminal=True, width=80)
     assert any("10.200.100.101" in line and "scheduler-host-1" in line for line in hosts)
     assert all(len(line) <= 80 for line in [*lines, *hosts])
+
+
+def test_the_instances_and_items_of_a_job_fit_into_eighty_characters_without_broken_words() -> None:
+    holder = "192.168.100.200@-@1234567-3ae223a4"
+    config = JobConfig.build(job_name="report", cron="0 0 2 * * ?", sharding_total_count=12)
+    record = Record(0, "CRON", holder, begun=1_767_257_900_000, completed_at=1_767_257_912_345, outcome="completed")
+    items = tuple(ItemStatus(item, "Shanghai", holder, None, None, False, False, False, record) for item in range(12))
+    joined = datetime.fromtimestamp(NINE - 5000, UTC)
+    one = InstanceStatus(holder, "192.168.100.200", "scheduler-host-1", 1_234_567, joined, True, tuple(range(12)), ())
+    job = JobStatus(config, None, holder, True, None, (one,), (), items, paused=True).at(NINE)
+    instances = shown(_instances(job, NINE), terminal=True, width=80)
+    assert any(holder in line and line.endswith("switched off") for line in instances)
+    assert instances[-1].startswith("left out, for the terminal is narrow: Host")
+    lines = shown(_items(job, NINE), terminal=True, width=80)
+    assert sum(holder in line for line in lines) == 12
+    words = " ".join(lines).split()
+    assert all(words.count(word) == 12 for word in ("completed", "(12,345", "ms)"))
+    assert all(len(line) <= 80 for line in [*lines, *instances])
