@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, get_type_hints
 
@@ -10,6 +11,7 @@ import typer
 
 from aioelasticjob.errors import InvalidSetting
 
+PREFIX: Final = "AIOELASTICJOB_"
 TLS: Final = "tls_"
 PAIRS: Final = (("digest", "digest_file"), ("sasl", "sasl_file"), ("tls_key_password", "tls_key_password_file"))
 """Settings of which one replaces the other."""
@@ -30,7 +32,22 @@ _HELP: Final = {
 
 def variable(name: str) -> str:
     """Return the environment variable of an option."""
-    return f"AIOELASTICJOB_{name.replace(TLS, 'tls__', 1)}".upper()
+    return f"{PREFIX}{name.replace(TLS, 'tls__', 1)}".upper()
+
+
+def refuse_mistyped_variables(options: Iterable[str]) -> None:
+    """Refuse a variable that looks like a mistyped one: a command would act on another registry than was meant.
+
+    Raises: InvalidSetting.
+    """
+    read = {variable(name) for name in options}
+    if not any(name.upper().startswith(PREFIX) and name.upper() not in read for name in os.environ):
+        return
+    from aioelasticjob.settings.checking import Application  # takes long to import, and is seldom needed
+    from aioelasticjob.settings.environment import mistyped
+
+    for name, near in mistyped(os.environ, (*Application.model_fields, "profile", "profiles")):
+        raise InvalidSetting("environment", name, f"sets nothing; did you mean {near}?")
 
 
 def _option(name: str, text: str) -> inspect.Parameter:

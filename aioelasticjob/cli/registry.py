@@ -14,7 +14,7 @@ import typer
 
 from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import profiles
-from aioelasticjob.cli.access import OPTIONS, access_to, refuse_typed_tls, with_options
+from aioelasticjob.cli.access import OPTIONS, access_to, refuse_mistyped_variables, refuse_typed_tls, with_options
 from aioelasticjob.cli.profiles import Profile
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import Session
@@ -167,6 +167,7 @@ def _with_registry(
     command: Callable[Concatenate[RegistryOptions, P], None], parameters: Mapping[str, inspect.Parameter]
 ) -> Callable[..., None]:
     def called(context: typer.Context, **given: Any) -> None:
+        refuse_mistyped_variables(parameters)
         options = {name: given.pop(name) for name in parameters}
         command(RegistryOptions.of(context, options), **given)  # type: ignore[call-arg]
 

@@ -91,6 +91,27 @@ def test_a_registry_goes_by_its_name(
 
 
 @pytest.mark.parametrize(
+    ("typed", "near"),
+    [("REGISTERY", "REGISTRY"), ("PROFIL", "PROFILE"), ("DIGESST", "DIGEST"), ("MAX_RETRYS", "MAX_RETRIES")],
+)
+def test_a_mistyped_variable_is_refused_before_another_registry_is_used(
+    command: Command, address: str, monkeypatch: pytest.MonkeyPatch, typed: str, near: str
+) -> None:
+    monkeypatch.setenv(f"AIOELASTICJOB_{typed}", "secret")
+    result = command("jobs", "-r", address)
+    said = f"error: environment = 'AIOELASTICJOB_{typed}': sets nothing; did you mean AIOELASTICJOB_{near}?"
+    assert (result.exit_code, result.stderr.strip()) == (2, said)
+
+
+@pytest.mark.parametrize("name", ["ITEM", "SESSION_TIMEOUT", "EVENT_STORE", "JOBS__BACKUP__CRON", "OUR_OWN"])
+def test_variables_that_others_read_are_left_alone(
+    command: Command, address: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(f"AIOELASTICJOB_{name}", "5")
+    assert command("jobs", "-r", address).exit_code == 0
+
+
+@pytest.mark.parametrize(
     ("text", "options", "said"),
     [
         ("", ("-p", "nosuch"), "profile = 'nosuch': {file} has no such profile; there are: none"),
