@@ -204,10 +204,12 @@ class Account:
             account.rescued = account.rescued and item in self._in_rescue()  # a rescue blocks it further
             self._account([item], Came.ELSEWHERE)
 
-    def _account(self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf) -> None:
+    def _account(
+        self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf, why: str = ""
+    ) -> None:
         """Apply the table's rule to the moments that came while items were in a state.
 
-        ``ended`` is when the schedule ended: later moments are not its own.
+        ``ended`` is when the schedule ended: later moments are not its own.  ``why`` replaces the table's reason.
         """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
         fate = rule.fate(misfire=self.config.misfire if misfire is None else misfire)
@@ -216,7 +218,7 @@ class Account:
         # a moment up to the floor is run by nobody here any more
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
-        self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, rule.why)
+        self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, why or rule.why)
         for number in self._unclaimed(newest, numbers):
             if is_missed and not is_alike:
                 self._report([number], until, rule.why_newest)

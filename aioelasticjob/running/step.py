@@ -17,7 +17,7 @@ from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import ENDED, Came, Items
+from aioelasticjob.running.state import ENDED, GONE, Came, Items
 from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_in_time
 
 
@@ -180,12 +180,21 @@ class JobState(Account):
             item.given = given.get(number, 0)
         for number in unmarked:
             self.items[number].forget()
-        self._account(gained - unmarked, Came.BLOCKED)
+        for last, numbers in self._by_former_runner(view, gained - unmarked).items():
+            self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
         self.looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
         for number in self.begun_elsewhere:
             self.items[number].elsewhere = True
         self._note_rescued()
         self._see_absence(view)
+
+    def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
+        """Return items by the instance that ran them last, if it is gone; the others are below an empty text."""
+        found = dict[str, list[int]]()
+        for number in sorted(gained):
+            last = self.items[number].record.instance
+            found.setdefault("" if last in view.instances else last, []).append(number)
+        return found
 
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""

@@ -16,7 +16,7 @@ from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import BLOCKED, Items
+from aioelasticjob.running.state import GONE, Items
 from aioelasticjob.testing import Process
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
@@ -69,11 +69,13 @@ def test_moments_missed_by_instances_that_are_gone_are_reported_by_the_remaining
         await here.until(31)
         here.faults.crash(second)
         await here.until(37)
+        ran = (await here.record(1)).instance
+        assert ran in await here.names(LAYOUT.instances)
         await hire(here, "c", cron="0/5 * * * * ?")
         here.faults.crash(first)
         here.events.clear()
         await here.until(60)
-        lost = [event for event in misfires(here, 1) if event.why == BLOCKED]
+        lost = [event for event in misfires(here, 1) if event.why == GONE.format(ran)]
         spans = [(event.first / 1000 - here.start, event.slot / 1000 - here.start, event.moments) for event in lost]
         assert spans == [(35, 40, 2)]  # it was last run at 30, and runs again at 45
 

@@ -14,7 +14,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Op, Set
 from aioelasticjob.running.missed import NOT_RECORDED
-from aioelasticjob.running.state import AWAY, BLOCKED
+from aioelasticjob.running.state import AWAY, GONE
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 Span = tuple[int, int, str]
@@ -104,10 +104,12 @@ def test_a_run_that_the_outage_cut_off_does_not_hide_what_came_after_it(misfire:
 def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await hire(here, work=40, cron="0/2 * * * * ?")
+        await here.until(2)
+        (before,) = await here.names(LAYOUT.instances)
         await out_of_reach(here, 20.5, 32.5)
         await here.until(45)
         _cut_off, (first, until, earlier), (after, newest, away), *_ = reported(here)
-        assert (first, earlier) == (4, BLOCKED)
+        assert (first, earlier) == (4, GONE.format(before))
         assert (after, away) == (until + 2, AWAY)
         assert 18 <= until <= 20 < 30 <= newest
 
