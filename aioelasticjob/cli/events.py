@@ -16,6 +16,7 @@ from rich.text import Text
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.events import run_id_of
 from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
 from aioelasticjob.plural import counted
 
@@ -91,6 +92,7 @@ def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")]
         write_json(_as_json(details))
         return
     _list((details.run,))
+    out().print(f"run of the job: {details.run.run_id}", style="dim", markup=False)
     for state in details.states:
         out().print(f"{_time(state.at)}  {state.state}  {state.message or ''}".rstrip(), markup=False)
     if details.stack:
@@ -168,6 +170,9 @@ def _as_json(value: RunEntry | RunDetails) -> dict[str, object]:
     """Return a value for JSON, with keys in camel case as in every command."""
 
     def spelt(fields: list[tuple[str, object]]) -> dict[str, object]:
-        return {to_camel(name): field for name, field in fields}
+        found = dict(fields)
+        if (task := found.get("task_id")) is not None:
+            found["run_id"] = run_id_of(str(found["job"]), str(task))
+        return {to_camel(name): field for name, field in found.items()}
 
     return asdict(value, dict_factory=spelt)

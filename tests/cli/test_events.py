@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aioelasticjob.cli.application import application
-from aioelasticjob.model import Outcome
+from aioelasticjob.model import Outcome, run_name
 from aioelasticjob.observers.sql import open_store
 from tests.observers.sample_events import NOON, batch, beginning, end, raised
 
@@ -93,6 +93,8 @@ def test_one_run_is_shown_with_its_states_and_its_stack(store: str) -> None:
     shown = command("show", "-s", store, run["id"]).stdout
     assert "TASK_STAGING" in shown
     assert "raise ValueError(text)" in shown
+    assert run["runId"] == f"report@{run_name(NOON + 1000)}"
+    assert f"run of the job: {run['runId']}" in shown
     assert json.loads(command("show", "-s", store, run["id"], "--json").stdout)["run"] == run
 
 

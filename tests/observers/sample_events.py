@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.events import Began, Ended, JobEvent, Started
-from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.observers.sql.rows import Batch
 
 NOON = 1_800_000_000_000
@@ -21,7 +21,7 @@ class Clock(SystemClock):
 
 
 def name(slot: int, item: int, job: str = "report", me: str = ME) -> str:
-    return f"{job}@-@{item}@-@READY@-@{me}@-@{slot:x}"
+    return f"{job}@-@{item}@-@READY@-@{me}@-@{run_name(slot)}.{slot:x}"
 
 
 def beginning(
