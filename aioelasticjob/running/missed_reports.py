@@ -13,6 +13,7 @@ from aioelasticjob.events import Events, Misfired
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.running.state import ORDINARY_IN_STREAMS
 
 EXPIRED = "it was asked for, and could not be begun before the request expired"
 
@@ -29,17 +30,23 @@ class MissedReports:
         self._log, self._dispatcher = limited_log, dispatcher
 
     def put(self, config: JobConfig, report: Report) -> None:
-        """Report missed moments.  The error handler is not called for a run that it was called for already."""
+        """Report missed moments.  The error handler is not called for a run that it was called for already.
+
+        Moments that come while a stream runs are events, but neither warnings nor alerts: that is how streams work.
+        """
         job, items, why = config.job_name, report.items, report.why
         first, slot, moments = report.passed.first, report.passed.last, report.passed.count
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
         message = f"{_items(items)} missed {_moments(report.passed, config.time_zone)}: {why}{ran_on}"
         # each request expires by itself, so a line about one must not suppress a line about another
-        each = why == EXPIRED
-        self._log.warning(log, job, why, message, each=each, slot=slot, items=items, moments=moments)
+        each, is_ordinary = why == EXPIRED, config.streaming and why in ORDINARY_IN_STREAMS
+        if is_ordinary:
+            log.debug("%s: %s", job, message, extra={"job": job, "slot": slot, "items": items, "moments": moments})
+        else:
+            self._log.warning(log, job, why, message, each=each, slot=slot, items=items, moments=moments)
         self._events.counts[job].misfired += moments * len(items)
         self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
-        if not report.handled:
+        if not (report.handled or is_ordinary):
             at = local_text(slot, config.time_zone)
             failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
             self._dispatcher.report(config, failure)

@@ -88,6 +88,9 @@ BLOCKED = "another instance held or ran the item, or the item waited for its res
 GONE = "{}, which ran before, is gone, and they came before this instance took over"
 STILL_RAN = "another instance was still running the item"
 
+ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
+"""Reasons that are ordinary in a streaming job, whose run goes on while many moments come."""
+
 TABLE = {
     Came.HELD_UP: Rule("this process was too slow or was suspended", Newest.RUN, Newest.RUN),
     Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN, Newest.RUN),

@@ -119,3 +119,31 @@ def test_of_many_items_the_first_and_the_last_are_named() -> None:
 
 def test_moments_are_written_in_the_zone_of_the_job() -> None:
     assert _moments(Passed(NINE, NINE), "Asia/Shanghai") == "the run of 2026-01-01T17:00:00+08:00"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_moments_that_come_while_a_stream_runs_are_neither_warnings_nor_alerts(
+    streaming: bool, alerts: Alerts, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = ElasticJob("embedded://")
+    settings = {"streaming": streaming, "error_handler": "pager", "alert_on": "failed,missed"}
+
+    @app.dataflow("records", cron="* * * * * ?", **settings)  # type: ignore[arg-type]
+    async def fetch(context: ItemContext) -> list[int]:
+        await sleep(5)
+        return [1]
+
+    @fetch.process
+    async def process(context: ItemContext, record: int) -> None: ...
+
+    @simulated
+    async def scene(cluster: VirtualCluster) -> None:
+        instance = await cluster.start(app)
+        await sleep(20)
+        await instance.stop()
+        missed = [event for event in cluster.events if isinstance(event, Misfired)]
+        assert {event.why for event in missed} == {"the last run was still going on"}
+
+    scene(VirtualCluster())
+    warned = [line for line in caplog.messages if " missed " in line]
+    assert (warned == [], alerts.sent == []) == (streaming, streaming)

@@ -268,6 +268,8 @@ def test_a_stream_that_gave_way_goes_on_elsewhere_at_once_and_its_moment_is_not_
 def test_a_stream_goes_on_with_a_newer_moment_in_the_place_of_the_one_that_it_has_left_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("DEBUG", "aioelasticjob.running.missed_reports")
+
     async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, settings={"cron": "0/10 * * * * ?"})
         await plant.hire("a")
