@@ -18,7 +18,7 @@ from tests.simulation.history import Begun, Fault, Phase, Reported, Written, of_
 from tests.simulation.judges import requests
 from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import history_of
-from tests.simulation.test_invariants import A, B, T, begun, broken, ended, made, put, written
+from tests.simulation.test_invariants import CONFIG, A, B, T, begun, broken, ended, made, put, written
 
 MOMENT = int((T + 15) * 1000)
 ASKED = encode(Request("r", FireSource.TRIGGER, 1, MOMENT))
@@ -73,6 +73,16 @@ def test_only_a_run_that_was_cancelled_is_stopped() -> None:
     assert not broken(requests.only_cancelled_runs_are_stopped, history_of(MADE, claim(15.9), WISH, stopped))
     assert broken(requests_excuse, history_of(MADE, claim(15.9), RUN, ended(1, 20, "cut off")))
     assert not broken(requests_excuse, history_of(MADE, claim(15.9), RUN, WISH, ended(1, 20, "cut off")))
+
+
+@pytest.mark.parametrize("per", ["instance", "item"])
+def test_items_of_one_call_are_stopped_together(per: str) -> None:
+    config = written(0.5, 9, put("config", CONFIG.replace(b"}", b', "per": "%s"}' % per.encode())))
+    both = written(15.9, 1, made("execution/0/running", A), made("execution/1/running", A), zxid=1)
+    wish = written(19, 9, made("requests/cancel-1", encode_cancellation({1: 1}, MOMENT, "")))
+    stopped = written(20, 1, put("execution/0", records.encode(Record(instance=A, outcome="stopped"))))
+    found = broken(requests.only_cancelled_runs_are_stopped, history_of(config, both, wish, stopped))
+    assert bool(found) is (per == "item")
 
 
 def test_a_run_that_was_cancelled_ends_unless_its_host_cannot_hear_of_it() -> None:

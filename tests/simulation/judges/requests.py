@@ -33,17 +33,30 @@ def is_cancelled(facts: Facts, run: ObservedRun) -> bool:
     return cancelled(facts).get((one.job, one.item, one.fence), inf) <= run.end
 
 
-def cancelled(facts: Facts) -> Mapping[tuple[str, int, int], float]:
-    """Return when each run was cancelled first, by job, item and fence; reckoned once."""
-    found: dict[tuple[str, int, int], float] | None = facts.__dict__.get("_cancelled")
+def named(facts: Facts) -> Mapping[tuple[str, int, int], float]:
+    """Return when each run was first named by somebody who cancelled it, by job, item and fence; reckoned once."""
+    found: dict[tuple[str, int, int], float] | None = facts.__dict__.get("_named")
     if found is None:
-        found = facts.__dict__["_cancelled"] = {}
+        found = facts.__dict__["_named"] = {}
         for written in facts.of_kind(Written):
             for change in written.changes:
                 job, _, name = change.path[1:].partition("/requests/")
                 wish = decode_cancellation(name, Node(change.data, UNREAD_NODE.stat)) if name and change.data else None
                 for item, fence in wish.fences.items() if wish is not None else ():
                     found.setdefault((job, item, fence), written.at)
+    return found
+
+
+def cancelled(facts: Facts) -> Mapping[tuple[str, int, int], float]:
+    """Return when each run was cancelled: items that run in one call are stopped together; reckoned once."""
+    found: dict[tuple[str, int, int], float] | None = facts.__dict__.get("_cancelled")
+    if found is None:
+        found = facts.__dict__["_cancelled"] = dict(named(facts))
+        together = {name for name in facts.jobs if any(era.config.per == "instance" for era in facts.job(name).eras)}
+        first = {(job, fence): at for (job, _, fence), at in sorted(named(facts).items(), key=lambda one: -one[1])}
+        for job, item, fence in facts.claimed:
+            if job in together and (job, fence) in first:
+                found[job, item, fence] = first[job, fence]
     return found
 
 
@@ -122,7 +135,7 @@ def cancelled_runs_are_not_rescued(facts: Facts) -> Iterator[Violation]:
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.FAILOVER):
         before = [fence for fence in claims.get((one.job, one.item), ()) if fence < one.fence]
         at = facts.claimed.get((one.job, one.item, one.fence), one.at)
-        wished = cancelled(facts).get((one.job, one.item, before[-1] if before else 0), inf)
+        wished = named(facts).get((one.job, one.item, before[-1] if before else 0), inf)
         if wished < facts.knows_since(one.host, at):
             text = f"{one.job}/{one.item}: {one.instance} rescues a run that was cancelled at {wished:.3f}"
             yield Violation("cancelled runs are not rescued", one.at, text)
