@@ -22,7 +22,7 @@ UNFORMATTED: Final = re.compile(r"Traceback|Warning\b|Error\b|Exception\b|^(WARN
 BUSY: Final = "busy"
 BUSY_MEMBER: Final = "busy-member"
 """Further kinds: a worker, the console or the server, or a member, had to wait for a processor."""
-MOMENT: Final = re.compile(r"(?:the run of |runs \()(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d)")
+MOMENT: Final = re.compile(r"(?:the run of |runs \()(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d)")
 """The run that a line is about, or the first one of several."""
 BEFORE: Final = 1.0
 """Seconds by which a process may notice something before its action is noted: clocks are read one after the other."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from aioelasticjob.running.state import GONE
 from benchmarks.chaos_history import START
 from benchmarks.chaos_stage import LEAVE, RECOVERED
 from benchmarks.soak_causes import CAUSES, MEMBER
@@ -69,8 +70,9 @@ def missed(at: float, moment: float, why: str, process: str = "worker-1.2") -> L
     return LogLine(at, process, "WARNING", f"stream-1: item 0 missed the run of {when}: {why}")
 
 
-def test_a_missed_moment_is_explained_by_what_was_done_from_before_it_to_its_report() -> None:
-    line = missed(NOON + 60, NOON, "the assignment of items was being changed")
+@pytest.mark.parametrize("why", ["the assignment of items was being changed", GONE.format("10.0.0.5@-@4711-0a1b2c3d")])
+def test_a_missed_moment_is_explained_by_what_was_done_from_before_it_to_its_report(why: str) -> None:
+    line = missed(NOON + 60, NOON, why)
     assert line.since == NOON
     assert LogLine(NOON, "worker-1.2", "WARNING", LOST).since == NOON
     for at, explained in ((NOON - 2 * RECOVERED, False), (NOON - 1, True), (NOON + 59, True), (NOON + 70, False)):
