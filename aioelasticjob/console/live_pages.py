@@ -1,13 +1,18 @@
-"""Counts the live pages that are open, and limits them: over all, of one session, from one address."""
+"""Which live pages are open: those of one session take turns; over all and from one address there is a limit."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
+
+import anyio
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+
+END_TIMEOUT: Final = 10.0
+"""Seconds in which a stream has to end when its turn is over: its browser may read nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,9 @@ class LivePageLimits:
     total: int = 1000
     kept_for_operators: int = 100
     """Of the total, those that only operators may open, so that viewers cannot keep operators out."""
-    per_session: int = 20
+    per_session: int = 4
+    """Of one session; if more are open, they take turns.  A browser opens six connections to a host, so that two are
+    left for pages and actions."""
     per_address: int = 300
     """From one network address; operators are not counted, so that nobody beside them can keep them out."""
 
@@ -42,49 +49,66 @@ class TooManyLivePages(ElasticJobError):
     """This page cannot be live as well."""
 
 
+class Turn:
+    """The time during which a page has a stream.  It ends when another page of the same session needs the place."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.response = anyio.CancelScope()
+        """The scope in which the stream is sent."""
+        self._pause = anyio.CancelScope()
+
+    def pause(self, seconds: float) -> anyio.CancelScope:
+        """Return a scope for waiting so long; the end of the turn ends the wait."""
+        self._pause = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+        if self.is_over:
+            self._pause.cancel()
+        return self._pause
+
+    def end(self) -> None:
+        """Make the stream send what it still has to send, and end."""
+        self.is_over = True
+        self._pause.cancel()
+        self.response.deadline = anyio.current_time() + END_TIMEOUT
+
+
 class LivePages:
     """The live pages of one console that are open."""
 
     def __init__(self, limits: LivePageLimits) -> None:
         self._limits = limits
-        self._open = 0
-        self._by_session: Counter[str] = Counter()
-        self._by_address: Counter[str] = Counter()
+        self._open: dict[Turn, Reader] = {}
+        """The oldest first; also those that are about to end."""
 
     def __len__(self) -> int:
         """Return how many are open."""
-        return self._open
+        return len(self._open)
 
     @contextmanager
-    def opened(self, reader: Reader) -> Iterator[None]:
-        """Count a page while the block runs.
+    def opened(self, reader: Reader, turn: Turn) -> Iterator[None]:
+        """Count a page while the block runs; the oldest one of a session that has as many as it may have must end.
 
         Raises:
             TooManyLivePages: it would be one too many.
         """
-        self._check(reader)
-        counts = [(self._by_session, reader.session)]
-        if not reader.is_operator:
-            counts.append((self._by_address, reader.address))
-        self._open += 1
-        for counter, key in counts:
-            counter[key] += 1
+        own = [one for one, who in self._open.items() if who.session == reader.session and not one.is_over]
+        replaced = own[0] if len(own) >= self._limits.per_session else None
+        self._check(reader, [who for one, who in self._open.items() if one is not replaced])
+        if replaced is not None:
+            replaced.end()
+        self._open[turn] = reader
         try:
             yield
         finally:
-            self._open -= 1
-            for counter, key in counts:
-                counter[key] -= 1
-                if not counter[key]:
-                    del counter[key]
+            del self._open[turn]
 
-    def _check(self, reader: Reader) -> None:
+    def _check(self, reader: Reader, others: list[Reader]) -> None:
         limits = self._limits
         total = limits.total if reader.is_operator else limits.total - limits.kept_for_operators
+        nearby = [one for one in others if one.address == reader.address and not one.is_operator]
         for count, limit, where in (
-            (self._by_session[reader.session], limits.per_session, "of this session"),
-            (0 if reader.is_operator else self._by_address[reader.address], limits.per_address, "from this address"),
-            (self._open, total, "over all"),
+            (0 if reader.is_operator else len(nearby), limits.per_address, "from this address"),
+            (len(others), total, "over all"),
         ):
             if count >= limit:
                 raise TooManyLivePages(f"{limit} live pages are open {where}, which is the limit")

@@ -2,6 +2,7 @@
 
 An event carries the present content of a piece of the page, not a difference.  A browser that reconnects names the last
 version it saw (``Last-Event-ID``) and gets what has changed since.  A slow one skips versions and never falls behind.
+The pages of one session take turns, because a browser opens only six connections to a host.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.live_pages import Reader, TooManyLivePages
+from aioelasticjob.console.live_pages import Reader, TooManyLivePages, Turn
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, find_session
 from aioelasticjob.latest import Latest
@@ -37,6 +38,10 @@ EVENT_BYTES: Final = 20_000
 """Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
 RETRY_AFTER: Final = 5
 """Seconds after which a page that was refused may ask again."""
+BETWEEN_TURNS: Final = 3
+"""Seconds after which a page whose turn is over comes back."""
+RECONNECT_DELAY: Final = 1
+"""Seconds after which a page comes back whose stream has broken off."""
 
 
 def row_id(name: str) -> str:
@@ -177,16 +182,16 @@ class LiveResponse(StreamingResponse):
     """Streams events while the page counts as open; refuses to if too many are."""
 
     def __init__(self, request: PageRequest, feed: Feed) -> None:
-        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
-        super().__init__(_events(request, feed), media_type="text/event-stream", headers=headers)
+        headers, self._turn = {"X-Accel-Buffering": "no"}, Turn()  # nginx would wait for more
+        super().__init__(_events(request, feed, self._turn), media_type="text/event-stream", headers=headers)
         viewer = request.viewer
         session = viewer.session.id if viewer.session else ""
         self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.operates_somewhere)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the page is closed."""
+        """Send events until the page is closed or its turn is over."""
         try:
-            with self._pages.opened(self._reader):
+            with self._pages.opened(self._reader, self._turn), self._turn.response:
                 await super().__call__(scope, receive, send)
         except TooManyLivePages as error:
             headers = {"Retry-After": str(RETRY_AFTER)}
@@ -199,19 +204,23 @@ def stream(request: PageRequest, feed: Feed) -> Response:
     return LiveResponse(request, feed)
 
 
-async def _events(request: PageRequest, feed: Feed) -> AsyncIterator[bytes]:
+async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator[bytes]:
     state = request.state
     budget, checked = ByteBudget(state.clock, at=state.clock.now()), state.clock.now()
-    yield b"retry: 1000\n\n"
+    yield _retry("alive", RECONNECT_DELAY)
     while not state.closing:
         snapshots = _snapshots_of(request)
         snapshot = snapshots.value
         if body := "".join(map(_partial, await feed.changes(snapshot))):
             event = _event(body, feed.position)
             yield event
-            await anyio.sleep(max(MIN_INTERVAL, budget.spend(len(event))))
+            with turn.pause(max(MIN_INTERVAL, budget.spend(len(event)))):
+                await anyio.sleep_forever()
         if not feed.has_more:
-            with anyio.move_on_after(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
+            if turn.is_over:
+                yield _retry("turn", BETWEEN_TURNS)
+                return
+            with turn.pause(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
                 await snapshots.until(partial(is_not, snapshot))
         if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
             checked = now
@@ -230,6 +239,11 @@ def _snapshots_of(request: PageRequest) -> Latest[RegistrySnapshot]:
 
 def _partial(piece: Piece) -> str:
     return f'<hx-partial hx-target="#{piece.target}" hx-swap="outerMorph">{piece.html}</hx-partial>'
+
+
+def _retry(name: str, seconds: int) -> bytes:
+    """Return an event that says when to come back after the stream has ended; without data htmx would ignore it."""
+    return f"event: {name}\nretry: {1000 * seconds}\ndata:\n\n".encode()
 
 
 def _event(html: str, place: str) -> bytes:

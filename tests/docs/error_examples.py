@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from aioelasticjob.cli.target import ImportFailed
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import InvitationSpent, LastAdmin
 from aioelasticjob.console.database import DataUnusable
-from aioelasticjob.console.live_pages import LivePageLimits, LivePages, Reader
+from aioelasticjob.console.live_pages import LivePageLimits, LivePages, Reader, Turn
 from aioelasticjob.demo.cluster import Stalled
 from aioelasticjob.demo.database import Superseded
 from aioelasticjob.demo.processes import ProcessEnded
@@ -83,13 +84,14 @@ def explained(reason: str) -> ElasticJobError:
     return error
 
 
-def one_live_page_too_many() -> ElasticJobError:
-    """Return the error for a page beyond the 20 of one session."""
-    pages, reader = LivePages(LivePageLimits()), Reader("session", "10.0.0.9", is_operator=False)
+async def one_live_page_too_many() -> ElasticJobError:
+    """Return the error for a page beyond the 300 from one address."""
+    pages, most = LivePages(LivePageLimits()), LivePageLimits().per_address
+    readers = [Reader(f"session {number}", "10.0.0.9", is_operator=False) for number in range(most + 1)]
     with ExitStack() as opened:
-        for _ in range(LivePageLimits().per_session):
-            opened.enter_context(pages.opened(reader))
-        return raised(opened.enter_context, pages.opened(reader))
+        for reader in readers[:most]:
+            opened.enter_context(pages.opened(reader, Turn()))
+        return raised(opened.enter_context, pages.opened(readers[most], Turn()))
 
 
 def not_moving() -> Stalled:
@@ -140,7 +142,7 @@ ERRORS = (
     NotPossible("report: is paused: resume it first"),
     InvitationSpent("this link has been used or has expired"),
     LastAdmin("nobody would be left who may let others in"),
-    one_live_page_too_many(),
+    asyncio.run(one_live_page_too_many()),
     DataUnusable(Path("/var/lib/console"), "[Errno 13] Permission denied: '/var/lib/console'"),
     not_moving(),
     ProcessEnded("worker 2", -9, "", LOGS / "worker-2.log"),
