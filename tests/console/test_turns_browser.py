@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from aioelasticjob import operations
 from tests.console.browsing import in_a_browser
@@ -60,3 +60,15 @@ def test_twelve_windows_see_each_change_and_an_action_is_answered(
     expect(parameter).to_have_value("typed")
     assert menu.evaluate("(menu) => menu.open")  # a stream that comes back sends all pieces, and closes no menu
     assert len(there.console.state.live_pages) <= 6
+
+
+def test_a_page_is_live_also_if_one_of_its_scripts_is_late(there: Site, open_page: Callable[..., Page]) -> None:
+    page = open_page("/r/billing/jobs")
+    late = list[Route]()
+    page.route("**/hx-sse.min.js", lambda route: late.append(route))
+    with page.expect_request("**/hx-sse.min.js"):
+        page.goto(f"{there.url}/r/billing/jobs", wait_until="commit")
+    page.wait_for_function("() => window.htmx")  # it began without its extension, and the page was never live
+    page.evaluate("() => new Promise((done) => setTimeout(done))")
+    late[0].continue_()
+    page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
