@@ -128,7 +128,7 @@ def draw_runs(runs: Iterable[ObservedRun], window: Window, style: Style) -> Mark
     shown = [run for run in runs if run.item in items and _inside(run, window)]
     for run in sorted(shown, key=lambda run: (run.item, run.begun)):
         parts.append(_mark(run, AXIS + (run.item - window.first) * ROW, window, style))
-    return _svg(parts, height, style.translate("timeline of the runs of every item"))
+    return _svg(parts, height, window, style.translate("timeline of the runs of every item"))
 
 
 def draw_heat_map(fields: Iterable[Field], misfires: Iterable[ObservedRun], window: Window, style: Style) -> Markup:
@@ -145,7 +145,7 @@ def draw_heat_map(fields: Iterable[Field], misfires: Iterable[ObservedRun], wind
     found = [one for one in fields if 0 <= one.row < rows and 0 <= one.column <= COLUMNS]
     parts += _shades(found, window)
     parts += _columns(found, misfires, window, height, style)
-    return _svg(parts, height, style.translate("heat map of the runs by item and time"))
+    return _svg(parts, height, window, style.translate("heat map of the runs by item and time"))
 
 
 def _shades(fields: Sequence[Field], window: Window) -> Iterator[str]:
@@ -238,8 +238,9 @@ def _inside(run: ObservedRun, window: Window) -> bool:
     return run.ended / 1000 >= window.start and run.begun / 1000 <= window.end
 
 
-def _svg(parts: Iterable[str], height: int, label: str) -> Markup:
+def _svg(parts: Iterable[str], height: int, window: Window, label: str) -> Markup:
+    span = f'data-from="{window.start:.3f}" data-to="{window.end:.3f}" data-inset="{LABELS / WIDTH}"'  # for our script
     return Markup(
-        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="group" aria-label="{escape(label)}">'
+        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" {span} role="group" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"
     )

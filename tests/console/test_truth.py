@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -138,6 +139,38 @@ def test_seven_days_of_many_runs_are_a_heat_map_that_leads_to_single_runs(
     page.get_by_label("Until").fill("2026-01-02T00:00:00")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(timeline).to_contain_text("0 runs in this window")
+
+
+def test_a_stretch_of_the_timeline_is_chosen_by_dragging(there: Site, open_page: Callable[..., Page]) -> None:
+    now = there.clock.now()
+    there.show(status("busy", (item(0), item(1)), now=now, cron="0 * * * * ?"))
+    page = open_page("/r/billing/job/busy")
+    page.goto(f"{there.url}/r/billing/job/busy?from=1700000000&to=1700010000&items=0-1")
+    page.locator("svg.timeline").scroll_into_view_if_needed()
+    box = page.locator("svg.timeline").bounding_box()
+    assert box is not None
+    left, width, middle = box["x"] + 0.062 * box["width"], 0.938 * box["width"], box["y"] + box["height"] / 2
+
+    def drag(begin: float, end: float) -> None:
+        page.mouse.move(left + begin * width, middle)
+        page.mouse.down()
+        page.mouse.move(left + (begin + end) / 2 * width, middle)
+        page.mouse.move(left + end * width, middle)
+
+    drag(0.75, 0.25)  # also backwards
+    expect(page.locator("#stretch")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#stretch")).not_to_be_visible()
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("from=1700000000&to=1700010000"))
+    drag(0.75, 0.25)
+    page.mouse.up()
+    expect(page.get_by_label("From")).not_to_have_value("2023-11-14T22:13:20")
+    query = parse_qs(urlsplit(page.url).query)
+    assert abs(int(query["from"][0]) - 1_700_002_500) <= 20  # a pixel is ten seconds
+    assert abs(int(query["to"][0]) - 1_700_007_500) <= 20
+    assert query["items"] == ["0-1"]
+    expect(page.get_by_label("From")).to_have_value(re.compile(r"2023-11-14T22:5[45]"))
 
 
 def test_an_import_is_previewed_job_by_job_written_as_previewed_and_audited(

@@ -81,6 +81,57 @@
   document.addEventListener("htmx:sse:after:message", () => { tick(); move(); });
   document.addEventListener("htmx:after:swap", tick);
 
+  // A stretch of the timeline is chosen by dragging with a mouse or a pen; a finger scrolls it -----------------------------
+  let drag = null; // where it began, and what the timeline showed then
+  const stretch = Object.assign(document.createElement("div"), { id: "stretch", hidden: true });
+  document.body.append(stretch);
+
+  function chosen(event) { // in pixels from the left of the window
+    const x = Math.min(Math.max(event.clientX, drag.left), drag.right);
+    return [Math.min(x, drag.x), Math.max(x, drag.x)];
+  }
+
+  function leave() {
+    if (drag) drag.drags = false;
+    stretch.hidden = true;
+  }
+
+  document.addEventListener("pointerdown", (event) => {
+    drag = null;
+    const drawing = event.target.closest("svg.timeline");
+    if (!drawing || event.button || event.pointerType === "touch") return;
+    const { left: edge, right, width, top, height } = drawing.getBoundingClientRect();
+    const left = edge + width * drawing.dataset.inset, { from, to } = drawing.dataset;
+    const at = (x) => Number(from) + (x - left) / (right - left) * (to - from);
+    drag = { x: Math.max(event.clientX, left), left, right, top, height, at, drags: true, moved: false };
+  });
+
+  document.addEventListener("pointermove", (event) => {
+    if (!drag?.drags || !drag.moved && Math.abs(event.clientX - drag.x) < 5) return; // a hand that clicks trembles
+    if (!drag.moved) event.target.closest("svg.timeline")?.setPointerCapture(event.pointerId);
+    drag.moved = true;
+    const [left, right] = chosen(event);
+    Object.assign(stretch.style, { left: `${left}px`, width: `${right - left}px`, top: `${drag.top}px`, height: `${drag.height}px` });
+    stretch.hidden = false;
+  });
+
+  document.addEventListener("pointerup", (event) => {
+    if (!drag?.drags || !drag.moved) return leave();
+    const form = document.querySelector("form.window"), url = new URL(form.action), [start, end] = chosen(event).map(drag.at);
+    const values = { from: Math.floor(start), to: Math.ceil(end), items: form.elements.items?.value };
+    for (const [name, value] of Object.entries(values)) if (value !== undefined) url.searchParams.set(name, value);
+    leave();
+    location.assign(url);
+  });
+
+  document.addEventListener("pointercancel", leave);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") leave(); });
+  document.addEventListener("dragstart", (event) => { if (event.target.closest?.("svg.timeline")) event.preventDefault(); });
+  document.addEventListener("click", (event) => { // the runs and the columns below are links
+    if (drag?.moved) event.preventDefault();
+    drag = null;
+  }, true);
+
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
   const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds
 
