@@ -13,6 +13,7 @@ from rich.console import Console
 from benchmarks import (
     assignment,
     at_rest,
+    console_readers,
     dataflow,
     embedded_load,
     event_store,
@@ -34,6 +35,7 @@ from benchmarks.report import Figure, save, show
 
 BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
     "web-console": web_console.measure,
+    "console-readers": console_readers.measure,
     "dataflow": dataflow.measure,
     "event-store": event_store.measure,
     "fire-cost": fire_cost.measure,

@@ -39,6 +39,10 @@ _NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "faulty")
 """States of a job whose next fire nobody runs."""
 
 
+AGE: Final = 1.0
+"""Seconds after which jobs that do not settle are looked at again, though nothing has changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """How one job is."""
@@ -92,6 +96,8 @@ class HealthGroups:
     ) -> None:
         self._watch, self._clock, self._acknowledgements = watch, clock, acknowledgements
         self._snapshot: RegistrySnapshot | None = None
+        self._updated = float("-inf")
+        """When this was last computed."""
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
         self.of: Mapping[str, Health] = {}
@@ -101,9 +107,10 @@ class HealthGroups:
 
     def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
         """Compute the health of the jobs that have changed since the last snapshot, and of those that do not settle."""
-        old = self._snapshot
-        if old is snapshot and not self._unsettled:
+        old, now = self._snapshot, self._clock.now()
+        if old is snapshot and (not self._unsettled or 0 <= now - self._updated < AGE):
             return self
+        self._updated = now
         known = {} if old is None else old.changed
         self._note_unsettled(snapshot)
         self.of = {

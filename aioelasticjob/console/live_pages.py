@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -79,6 +80,7 @@ class LivePages:
         self._limits = limits
         self._open: dict[Turn, Reader] = {}
         """The oldest first; also those that are about to end."""
+        self._queue = anyio.Lock()
 
     def __len__(self) -> int:
         """Return how many are open."""
@@ -101,6 +103,11 @@ class LivePages:
             yield
         finally:
             del self._open[turn]
+
+    async def queue(self) -> None:
+        """Wait for the pages before this one, so that requests are answered between two of many that are rendered."""
+        async with self._queue:
+            await checkpoint()
 
     def _check(self, reader: Reader, others: list[Reader]) -> None:
         limits = self._limits

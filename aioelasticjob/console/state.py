@@ -25,6 +25,7 @@ from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings
+from aioelasticjob.console.strip import Strips
 from aioelasticjob.console.throttle import LoginThrottle
 
 RenderedRows: TypeAlias = dict[tuple[str, str, bool], dict[str, tuple[int, str]]]
@@ -66,6 +67,8 @@ class ConsoleState:
     """The health of each registry's jobs."""
     rows: WeakKeyDictionary[RegistryWatch, RenderedRows] = field(default_factory=WeakKeyDictionary)
     """The rows of each registry's overview, rendered once for all pages."""
+    strips: Strips = field(default_factory=Strips)
+    """The health strip of each registry, counted once for all pages."""
 
     def health_of(self, watch: RegistryWatch, snapshot: RegistrySnapshot) -> HealthGroups:
         """Return the health of a registry's jobs at a moment."""

@@ -26,6 +26,8 @@ from aioelasticjob.latest import Latest
 
 MIN_INTERVAL: Final = 0.1
 """Seconds between two events of a page at least: people see no more changes than that."""
+INTERVAL_PER_PAGE: Final = 0.002
+"""The same for each page that is open, so that many of them leave the console time for pages and actions."""
 BYTES_PER_SECOND: Final = 40_000
 """Bytes a page is sent per second in the long run."""
 BURST_BYTES: Final = 120_000
@@ -209,12 +211,14 @@ async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator
     budget, checked = ByteBudget(state.clock, at=state.clock.now()), state.clock.now()
     yield _retry("alive", RECONNECT_DELAY)
     while not state.closing:
+        await state.live_pages.queue()
         snapshots = _snapshots_of(request)
         snapshot = snapshots.value
         if body := "".join(map(_partial, await feed.changes(snapshot))):
             event = _event(body, feed.position)
             yield event
-            with turn.pause(max(MIN_INTERVAL, budget.spend(len(event)))):
+            between = max(MIN_INTERVAL, INTERVAL_PER_PAGE * len(state.live_pages))
+            with turn.pause(max(between, budget.spend(len(event)))):
                 await anyio.sleep_forever()
         if not feed.has_more:
             if turn.is_over:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from aioelasticjob.console.attention import is_failure
 from aioelasticjob.console.health import HealthGroups
@@ -13,13 +14,18 @@ from aioelasticjob.console.store_watch import StoreSnapshot
 
 WINDOW: Final = 3600.0
 """Seconds over which failures, misfires and instances that have gone are counted."""
+AGE: Final = 1.0
+"""Seconds after which they are counted anew, if nothing has changed otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
     """What the strip shows."""
 
-    snapshot: RegistrySnapshot
+    lost: str | None
+    """Why the registry is not there."""
+    since: float | None
+    """Since when it is not."""
     store: StoreSnapshot | None
     """The event store as it was when it last answered; None without one."""
     instances: int
@@ -41,7 +47,8 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
     since = now - WINDOW
     failures, misfires = (store.failures, store.misfires) if store is not None and counted else _seen(registry, since)
     return Strip(
-        snapshot=snapshot,
+        lost=snapshot.lost,
+        since=snapshot.since if snapshot.lost else None,
         store=store,
         instances=len(registry.instances.there),
         gone=tuple(one for one in registry.instances.gone if one.at >= since),
@@ -54,6 +61,21 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
             for one in health.of.values()
         ),
     )
+
+
+class Strips:
+    """The strip of each registry, which is counted once for all open pages."""
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[RegistryWatch, tuple[RegistrySnapshot, StoreSnapshot | None, float, Strip]]
+        self._kept = WeakKeyDictionary()
+
+    def of(self, registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
+        """Return what the strip shows at a moment, in seconds since the epoch."""
+        kept, store = self._kept.get(registry), None if registry.store is None else registry.store.snapshot
+        if kept is None or kept[0] is not snapshot or kept[1] is not store or not 0 <= now - kept[2] < AGE:
+            kept = self._kept[registry] = snapshot, store, now, strip_of(registry, snapshot, health, now)
+        return kept[3]
 
 
 def _seen(registry: RegistryWatch, since: float) -> tuple[int, int]:

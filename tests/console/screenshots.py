@@ -1,6 +1,7 @@
-"""``python -m tests.console.screenshots [DIRECTORY]``: a snapshot of each page of the console, for the documentation.
+"""``python -m tests.console.screenshots [DIRECTORY]``: pictures of the console, for the documentation.
 
 It runs a console, an embedded registry and three processes with a shop's jobs for some minutes, and kills one of them.
+``--every`` takes each page instead, of jobs that are made up, on a screen and on a phone, in both themes: to look at.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Final
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from aioelasticjob.console.accounts import Role
-from tests.console.browsing import QUIETLY
+from tests.console.browsing import QUIETLY, first_password, sign_in
 from tests.console.client import PASSWORD
+from tests.console.every_page import fill, paths_of
 from tests.console.site import Site, site
 from tests.support.processes import ROOT, ChildProcess
 
@@ -26,6 +28,8 @@ IMAGES: Final = ROOT / "docs" / "images"
 JOB: Final = "/r/billing/job/order-sync"
 BEFORE_THE_KILL, AFTER_IT = 100, 40
 """Seconds that the jobs run."""
+SCREEN, PHONE = 1400, 390
+"""Widths in pixels."""
 
 
 def main(directory: Path) -> None:
@@ -42,6 +46,35 @@ def main(directory: Path) -> None:
             finally:
                 for worker in workers:
                     worker.kill()
+
+
+def every(directory: Path) -> None:
+    """Take each page in both widths and both themes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as place,
+        sync_playwright() as playwright,
+        site(Path(place), event_store=f"sqlite:///{place}/events.db", allowed_addresses=("zk://*",)) as there,
+    ):
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIETLY)
+        first_password(chromium, there)
+        paths = paths_of(fill(there))
+        for scheme in ("light", "dark"):
+            page = _page(chromium, SCREEN, scheme=scheme)
+            _take_widths(page, f"{there.url}/login", directory, f"login-{scheme}")
+            sign_in(page, f"{there.url}/login", "ada", PASSWORD)
+            expect(page).to_have_url(re.compile("/jobs$"))
+            for number, path in enumerate(paths):
+                name = re.sub(r"\W+", "-", path.removeprefix("/r/billing/"))[:40].strip("-")
+                _take_widths(page, f"{there.url}{path}", directory, f"{number:02}-{name}-{scheme}")
+        chromium.close()
+
+
+def _take_widths(page: Page, address: str, directory: Path, name: str) -> None:
+    for width in (SCREEN, PHONE):
+        page.set_viewport_size({"width": width, "height": 860})
+        page.goto(address)
+        _shoot(page, directory / f"{name}-{width}.png", whole=True)
 
 
 def _worker(there: Site, store: str, seed: int, place: Path) -> ChildProcess:
@@ -146,4 +179,6 @@ def _shoot(page: Page, file: Path, *, whole: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES)
+    names = [word for word in sys.argv[1:] if word != "--every"]
+    take = every if "--every" in sys.argv else main
+    take(Path(names[0]) if names else IMAGES)

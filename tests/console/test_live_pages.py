@@ -124,6 +124,29 @@ def test_the_end_of_a_turn_ends_its_pause_and_those_that_follow() -> None:
     assert testing.run(main) == [2, 3, 3, 3]
 
 
+def test_between_two_pages_that_are_rendered_others_have_their_way() -> None:
+    order = list[str]()
+
+    async def page(pages: LivePages) -> None:
+        await pages.queue()
+        order.append("page")
+
+    async def request() -> None:
+        while order.count("page") < 5:
+            await anyio.lowlevel.checkpoint()
+            order.append("request")
+
+    async def main() -> None:
+        pages = LivePages(LIMITS)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(page, pages)
+            tasks.start_soon(request)
+
+    asyncio.run(main())
+    assert "page page" not in " ".join(order)
+
+
 @pytest.mark.parametrize("wrong", [{"total": 0}, {"per_session": -1}, {"per_address": 0}, {"kept_for_operators": 1000}])
 def test_limits_that_make_no_sense_are_named(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidSetting) as caught:

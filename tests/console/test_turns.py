@@ -13,7 +13,7 @@ import pytest
 from aioelasticjob import testing
 from aioelasticjob.console.live_pages import END_TIMEOUT, LivePageLimits, LivePages
 from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.stream import BETWEEN_TURNS, Piece, Pieces, stream
+from aioelasticjob.console.stream import BETWEEN_TURNS, INTERVAL_PER_PAGE, Piece, Pieces, stream
 from aioelasticjob.latest import Latest
 
 BROWSER_CONNECTIONS = 6
@@ -186,6 +186,24 @@ def test_a_window_that_reads_nothing_any_more_gives_its_place_back(place: Place)
         return anyio.current_time() - began
 
     assert testing.run(main) == END_TIMEOUT
+
+
+def test_many_open_pages_are_sent_changes_less_often(place: Place) -> None:
+    place.pages = LivePages(LivePageLimits(per_session=1000, per_address=1000))
+    count, seconds = 500, 10
+
+    async def main() -> int:
+        windows = [Window(place, anyio.Semaphore(count)) for _ in range(count)]
+        async with anyio.create_task_group() as tasks:
+            for window in windows:
+                tasks.start_soon(window.stay_open)
+            for number in range(10 * seconds):
+                place.change(f"text {number}")
+                await anyio.sleep(0.1)
+            tasks.cancel_scope.cancel()
+        return max(window._text.count("<p>") for window in windows)
+
+    assert testing.run(main) <= seconds / (INTERVAL_PER_PAGE * count) + 2
 
 
 class ManyPieces:

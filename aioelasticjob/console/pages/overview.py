@@ -19,7 +19,7 @@ from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, row_id, stream
-from aioelasticjob.console.strip import strip_of
+from aioelasticjob.console.strip import Strip
 from aioelasticjob.operations import ItemStatus, JobStatus
 
 SQUARES: Final = 40
@@ -54,6 +54,9 @@ class OverviewFeed:
         self._version = int(version) if known else -1
         self._shown = shown if known else ""
         self._sent, self._ahead = Sent(), dict[str, int]()
+        self._tiles: tuple[tuple[Counter[str], int], str] | None = None
+        self._strip: tuple[Strip, str] | None = None
+        """The tiles and the strip that were rendered last, and of what."""
         self.has_more = False
         """Whether rows have been held back, so that no event grows too large."""
 
@@ -113,13 +116,19 @@ class OverviewFeed:
     def tiles(self, snapshot: RegistrySnapshot) -> str:
         """Return the counts."""
         counts, total = self._request.state.health_of(self._registry, snapshot).counts, len(snapshot.jobs)
-        return self._request.render("tiles.html", counts=counts, total=total, query=self._query, groups=GROUPS)
+        if self._tiles is None or self._tiles[0] != (counts, total):
+            html = self._request.render("tiles.html", counts=counts, total=total, query=self._query, groups=GROUPS)
+            self._tiles = (counts, total), html
+        return self._tiles[1]
 
     def strip(self, snapshot: RegistrySnapshot) -> str:
         """Return the health strip."""
         state = self._request.state
         health = state.health_of(self._registry, snapshot)
-        return self._request.render("strip.html", strip=strip_of(self._registry, snapshot, health, state.clock.now()))
+        strip = state.strips.of(self._registry, snapshot, health, state.clock.now())
+        if self._strip is None or self._strip[0] != strip:
+            self._strip = strip, self._request.render("strip.html", strip=strip)
+        return self._strip[1]
 
     def list(self, snapshot: RegistrySnapshot) -> str:
         """Return the list with all its rows."""

@@ -1,0 +1,93 @@
+"""Every page of the console, with every kind of thing on it: for tests and pictures of all of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aioelasticjob.console.accounts import Role
+from aioelasticjob.console.bulk_actions import BulkAction
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.events import Misfired
+from aioelasticjob.model import Outcome
+from tests.console.samples import INSTANCES, ended, item, status
+from tests.console.site import Site
+from tests.observers.sample_events import NOON, batch, beginning, end, raised
+
+
+class Keys(NamedTuple):
+    """What the addresses of some pages contain."""
+
+    run: str
+    """A run that failed."""
+    token: str
+    """An invitation."""
+    report: str
+    """A bulk action."""
+
+
+def fill(there: Site) -> Keys:
+    """Let every kind of thing be on the pages of a console that has an event store."""
+    there.wait(lambda: there.watch.store is not None)
+    now, cron = there.clock.now(), "0 0 2 * * ?"
+    jobs = (
+        status("calm", (item(0, record=ended("completed", now)),), now=now, cron=cron, description="Every night"),
+        status("failing", (item(0, record=ended("failed", now)), item(1, orphaned=True)), now=now, cron=cron),
+        status("known", (item(0, record=ended("failed", now)),), now=now, cron=cron),
+        status("misfiring", (item(0, misfired=True), item(1, disabled=True)), now=now, instances=INSTANCES),
+        status("nobody", (item(0, None),), now=now, instances=()),
+        status("off", (item(0),), now=now, paused=True),
+        status("wide", tuple(item(n, INSTANCES[n % 3]) for n in range(60)), now=now, instances=INSTANCES),
+    )
+
+    async def write() -> Keys:
+        state, store = there.console.state, there.watch.store
+        assert store is not None
+        groups = state.health_of(there.watch, there.watch.snapshot.value)
+        (reason,) = groups.of["known"].reasons
+        await state.storage.acknowledgements.add("billing", "known", reason, "ada", "INC-7", now + 3600)
+        there.watch.touch(["known"])
+        slot = int(now - 60) * 1000
+        failed = end(slot, 0, Outcome.FAILED, job="failing", failure=raised())
+        missed = Misfired("failing", INSTANCES[0], slot, slot, (1,), 1, "the run before took too long", at=slot / 1000)
+        await store.store.write(batch(*beginning(slot, job="failing"), failed, missed))
+        await store.store.write(batch(*beginning(NOON, job="calm"), end(NOON, job="calm")))
+        await store.ask()
+        bulk = BulkAction("ada", "billing", "pause", ["calm", "failing"])
+        state.bulk_actions.start(bulk, _one_fails)
+        await bulk.ended.wait()
+        invitation = await state.storage.accounts.invite("vera", Role.VIEWER)
+        return Keys((await store.store.failures())[0].id, invitation, bulk.id)
+
+    there.show(*jobs)
+    return there.run(write)
+
+
+async def _one_fails(job: str) -> str:
+    if job == "failing":
+        raise InvalidSetting("job", job, "another one")
+    return f"{job}: paused"
+
+
+def paths_of(keys: Keys) -> list[str]:
+    """Return the addresses of all pages for which one has to be signed in."""
+    job = "/r/billing/job/failing"
+    return [
+        *("/account", "/users", "/audit", "/registries", f"/welcome/{keys.token}", "/no/such/page"),
+        *("/r/billing/jobs", "/r/billing/jobs?show=acknowledged", "/r/billing/jobs?q=nothing-is-called-so"),
+        f"/r/billing/jobs/report/{keys.report}",
+        *(
+            "/r/billing/servers",
+            "/r/billing/servers/10.0.0.1",
+            "/r/billing/servers/10.0.0.1/disable",
+            "/r/billing/transfer",
+        ),
+        *("/r/billing/history", f"/r/billing/history/{keys.run}", "/r/billing/history?job=none"),
+        *(job, "/r/billing/job/known", "/r/billing/job/wide", f"{job}/settings", f"{job}/dump"),
+        *(
+            f"{job}/acknowledge?reason=errors",
+            f"{job}/do/trigger",
+            f"{job}/do/backfill",
+            f"{job}/do/shut-down",
+            f"{job}/do/remove",
+        ),
+    ]

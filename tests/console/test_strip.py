@@ -1,0 +1,34 @@
+"""The health strip is counted once a second for all open pages, and at once when something has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.strip import Strips
+
+
+class Registry:
+    """A registry without an event store."""
+
+    store = None
+
+
+def test_a_strip_is_counted_once_for_all_pages_and_anew_when_something_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = list[float]()
+
+    def strip_of(registry: Any, snapshot: Any, health: Any, now: float) -> float:
+        counted.append(now)
+        return now
+
+    monkeypatch.setattr("aioelasticjob.console.strip.strip_of", strip_of)
+    strips, registry, health = Strips(), Registry(), object()
+    first, second = RegistrySnapshot(), RegistrySnapshot()
+    moments = ((first, 10.0), (first, 10.9), (second, 10.95), (second, 11.9), (second, 11.95), (second, 3.0))
+    shown = [strips.of(registry, snapshot, health, now) for snapshot, now in moments]  # type: ignore[arg-type]
+    assert shown == [10.0, 10.0, 10.95, 10.95, 11.95, 3.0]
+    assert counted == [10.0, 10.95, 11.95, 3.0]  # the last one after the clock was set back
