@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -18,6 +19,7 @@ from aioelasticjob.console.run_history import runs_in
 from aioelasticjob.console.stream import Piece, PieceFeed, PieceGroup
 from aioelasticjob.console.timeline import SPANS, Style, Window, draw_heat_map, draw_runs
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.observers.sql import Filter, StateEntry
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus
 
 REDRAW: Final = 2.0
@@ -26,6 +28,8 @@ PIECES: Final = ("head", "instances", "requests")
 """The pieces that are sent whole, besides the timeline."""
 MOVE_ON: Final = 30.0
 """Seconds after which it is drawn anew where only time has passed."""
+MISFIRES: Final = 10
+"""Misfires of which the reason is shown."""
 AHEAD: Final = 0.01
 """The part of a window that follows the present and lies in the future."""
 
@@ -48,6 +52,7 @@ class JobPieces:
     def __init__(self, request: PageRequest) -> None:
         self._request, self._registry, self._name = request, registry_of(request), job_name(request)
         self._timeline, self._drawn, self._shown = "", float("-inf"), -1
+        self._past = ""
         self._offsets: Mapping[int, str] = {}
         self._requests: Sequence[RequestStatus] = ()
         self._asked_at = float("-inf")
@@ -59,7 +64,7 @@ class JobPieces:
         now, version = self._request.state.clock.now(), snapshot.changed[self._name]
         if now >= self._drawn + (REDRAW if version != self._shown else MOVE_ON):
             self._drawn, self._shown = now, version
-            self._timeline = await self._draw(status, now)
+            self._timeline, self._past = await self._draw(status, now), await self._read_past()
             self._offsets = await _offsets(self._registry, self._name, now)
         if now >= self._asked_at + REDRAW:
             self._asked_at, self._requests = now, await self._read_requests(now)
@@ -71,7 +76,10 @@ class JobPieces:
             "health": self._request.state.health_of(self._registry, snapshot).of[self._name],
         }
         pieces = {name: self._request.render(f"job-{name}.html", **context) for name in PIECES}
-        return [Piece(f"job-{name}", html) for name, html in {**pieces, "timeline": self._timeline}.items()]
+        return [
+            Piece(f"job-{name}", html)
+            for name, html in {**pieces, "timeline": self._timeline, "past": self._past}.items()
+        ]
 
     def groups(self, status: JobStatus) -> list[PieceGroup]:
         """Return the pieces of which only the parts are sent that have changed: every lane, every item's row."""
@@ -133,6 +141,20 @@ class JobPieces:
             return await operations.requests(self._registry.session, self._name, now=now)
         except ElasticJobError:
             return self._requests
+
+    async def _read_past(self) -> str:
+        """Return the last failure with its stack, and the newest misfires with their reasons."""
+        failure, stack, watched = None, "", self._registry.store
+        misfires: Sequence[StateEntry] = ()
+        if watched is not None:
+            with suppress(ElasticJobError):  # the event store does not answer, which the page says elsewhere
+                which = Filter(job=self._name)
+                misfires = (await watched.store.states(replace(which, state="TASK_MISFIRED"), limit=MISFIRES)).rows
+                failure = next(iter(await watched.store.failures(which, limit=1)), None)
+                stack = "" if failure is None else (await watched.store.stacks([failure.id]))[failure.id]
+        return self._request.render(
+            "job-past.html", failure=failure, stack=stack, misfires=misfires, stored=watched is not None
+        )
 
     def _window_url(self, window: Window) -> str:
         return self._request.registry_url("job", self._name, **self._query(window)) + "#h-runs"

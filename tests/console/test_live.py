@@ -398,7 +398,10 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
         assert run.text.count("attempt failed</b>") == 2
         assert "Traceback" in run.text
         assert 'class="trail"' in run.text
-        assert '<rect class="bad"' in (await browser.get(REPORT)).text
+        job = (await browser.get(REPORT)).text
+        assert '<rect class="bad"' in job
+        assert "Last failure" in job
+        assert "Traceback" in job.partition("Last failure")[2]
         for wrong in ("item=x", "since=yesterday", "after=nonsense"):
             answer = await browser.get(f"/r/billing/history?{wrong}")
             assert answer.status == 400, wrong

@@ -132,6 +132,10 @@
     drag = null;
   }, true);
 
+  // Where the timeline is wider than the screen, its end is what happens now ----------------------------------------------
+  const wide = document.getElementById("job-timeline");
+  if (wide) wide.scrollLeft = wide.scrollWidth;
+
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
   const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds
 
