@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from dataclasses import replace
+from typing import Final, NamedTuple
 
+import anyio
+
+from aioelasticjob import operations
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.bulk_actions import BulkAction
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
 from tests.console.samples import INSTANCES, ended, item, status
-from tests.console.site import Site
+from tests.console.site import TIMEOUT, Site
 from tests.observers.sample_events import NOON, batch, beginning, end, raised
+
+NIGHTLY: Final = {
+    "jobName": "nightly",
+    "cron": "0 0 2 * * ?",
+    "shardingTotalCount": 3,
+    "shardingItemParameters": "0=Beijing,1=Shanghai,2=Guangzhou",
+    "description": "Figures of the day",
+}
+"""A job that is in a registry."""
 
 
 class Keys(NamedTuple):
@@ -58,8 +72,21 @@ def fill(there: Site) -> Keys:
         invitation = await state.storage.accounts.invite("vera", Role.VIEWER)
         return Keys((await store.store.failures())[0].id, invitation, bulk.id)
 
+    there.run(lambda: _add_real_job(there))
     there.show(*jobs)
     return there.run(write)
+
+
+async def _add_real_job(there: Site) -> None:
+    """Add a registry with a job: settings and dumps are read from the registry itself, where ``show`` puts nothing."""
+    registries = there.console.state.registries
+    registries.add(replace(there.watch.settings, name="real", address=there.registry.replace("/billing", "/real")))
+    watch = registries.get("real")
+    assert watch is not None
+    with anyio.fail_after(TIMEOUT):
+        await watch.snapshot.until(lambda now: now.read)
+        await operations.import_jobs(watch.session, json.dumps({"jobs": [NIGHTLY]}))
+        await watch.snapshot.until(lambda now: "nightly" in now.jobs)
 
 
 async def _one_fails(job: str) -> str:
@@ -82,10 +109,17 @@ def paths_of(keys: Keys) -> list[str]:
             "/r/billing/transfer",
         ),
         *("/r/billing/history", f"/r/billing/history/{keys.run}", "/r/billing/history?job=none"),
-        *(job, "/r/billing/job/known", "/r/billing/job/wide", f"{job}/settings", f"{job}/dump"),
+        *(
+            job,
+            "/r/billing/job/known",
+            "/r/billing/job/wide",
+            "/r/real/job/nightly/settings",
+            "/r/real/job/nightly/dump",
+        ),
         *(
             f"{job}/acknowledge?reason=errors",
             f"{job}/do/trigger",
+            "/r/real/job/nightly/do/backfill?from=2026-01-01T00:00&to=2026-01-03T00:00",
             f"{job}/do/backfill",
             f"{job}/do/shut-down",
             f"{job}/do/remove",

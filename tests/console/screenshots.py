@@ -65,7 +65,7 @@ def every(directory: Path) -> None:
             sign_in(page, f"{there.url}/login", "ada", PASSWORD)
             expect(page).to_have_url(re.compile("/jobs$"))
             for number, path in enumerate(paths):
-                name = re.sub(r"\W+", "-", path.removeprefix("/r/billing/"))[:40].strip("-")
+                name = re.sub(r"\W+", "-", re.sub("/r/(billing|real)|[0-9A-Za-z_-]{12,}", "", path)).strip("-")
                 _take_widths(page, f"{there.url}{path}", directory, f"{number:02}-{name}-{scheme}")
         chromium.close()
 

@@ -61,7 +61,9 @@ def test_axe_finds_nothing_serious_on_any_page(
         one.pattern for one in _patterns(there) if not any(map(one.match, visited))
     ] == []  # a new page belongs here
     for path in paths:
-        page.goto(f"{there.url}{path}")
+        answer = page.goto(f"{there.url}{path}")
+        assert answer is not None
+        assert answer.ok or path == "/no/such/page", path  # the page itself, and not one that says what is wrong
         found += _problems(page, scheme)
     page.goto(f"{there.url}/r/billing/transfer")
     page.locator("textarea").fill('{"jobs": [{"jobName": "taken-in", "cron": "0 0 2 * * ?"}]}')
