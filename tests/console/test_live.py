@@ -367,7 +367,9 @@ def test_a_console_that_cannot_start_says_why_to_whom_asks(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_path: Path) -> None:
+def test_sparklines_begin_with_what_the_event_store_remembers(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = f"sqlite:///{tmp_path / 'events.db'}"
 
     async def act(scene: Scene) -> None:
@@ -394,6 +396,14 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
         run = await browser.get(path)
         assert "ValueError" in run.text
         assert "2 attempts" in failed.text
+        month = re.findall(r'href="(/r/billing/history[^"]*since=[^"]+)"', failed.text)[-1].replace("&amp;", "&")
+        assert (await browser.get(month)).text.count("<tr>") == 2  # with the other filters
+        with monkeypatch.context() as short:
+            short.setattr("aioelasticjob.console.pages.history.ROWS", 1)
+            newest = (await browser.get("/r/billing/history")).text
+            older = re.findall(r'rel="next" href="([^"]+)"', newest)[0].replace("&amp;", "&")
+            assert 'rel="first"' not in newest
+        assert 'rel="first"' in (await browser.get(older)).text
         assert "<dt>Attempts</dt><dd>2</dd>" in run.text
         assert run.text.count("attempt failed</b>") == 2
         assert "Traceback" in run.text

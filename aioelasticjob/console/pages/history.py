@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from aioelasticjob.clock import moment
 from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.timeline import SPANS
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
 from aioelasticjob.model import FireSource, Outcome
@@ -37,13 +39,21 @@ FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until
 async def page(request: PageRequest) -> Response:
     """Show runs, newest first."""
     asked = {name: request.http.query_params.get(name, "").strip()[:200] for name in FIELDS}
-    context: dict[str, object] = {"asked": asked, "outcomes": OUTCOMES, "sources": tuple(FireSource), "tab": "history"}
+    after = request.http.query_params.get("after") or None
+    context: dict[str, object] = {
+        "asked": asked,
+        "after": after,
+        "ranges": _ranges(request),
+        "outcomes": OUTCOMES,
+        "sources": tuple(FireSource),
+        "tab": "history",
+    }
     store = _store(request)
     if store is None:
         return request.page("history.html", store=False, rows=(), next=None, counts={}, problem="", **context)
     try:
         which = _filter(asked, request.viewer.zone)
-        found = await store.history(which, after=request.http.query_params.get("after") or None, limit=ROWS)
+        found = await store.history(which, after=after, limit=ROWS)
         counts = await store.counts(which)
     except ElasticJobError as error:
         status = 400 if isinstance(error, InvalidSetting) else 503
@@ -73,6 +83,12 @@ async def run(request: PageRequest) -> Response:
     return request.page(
         "run.html", details=details, run=details.run, states=STATES, job=job, fence=fence, tab="history"
     )
+
+
+def _ranges(request: PageRequest) -> Mapping[str, str]:
+    """Return when the stretches of time to choose from begin, as the form's field has it, by their names."""
+    now, zone = request.state.clock.now(), ZoneInfo(request.viewer.zone)
+    return {name: moment(now - size).astimezone(zone).strftime("%Y-%m-%dT%H:%M") for name, size in SPANS.items()}
 
 
 def _store(request: PageRequest) -> EventStore | None:
