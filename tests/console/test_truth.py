@@ -173,6 +173,16 @@ def test_a_stretch_of_the_timeline_is_chosen_by_dragging(there: Site, open_page:
     expect(page.get_by_label("From")).to_have_value(re.compile(r"2023-11-14T22:5[45]"))
 
 
+def test_on_a_phone_the_timeline_opens_at_now(there: Site, open_page: Callable[..., Page]) -> None:
+    there.show(status("busy", (item(0),), now=there.clock.now(), cron="0 * * * * ?"))
+    page = open_page("/r/billing/job/busy", width=390)
+    page.wait_for_function("() => document.querySelector('#drawing').scrollLeft > 0")
+    assert page.locator("#drawing").evaluate("(one) => one.scrollWidth - one.clientWidth - one.scrollLeft") <= 1
+    legend = page.locator("#job-timeline .legend").bounding_box()
+    assert legend is not None
+    assert legend["x"] > 0  # it stays where it is
+
+
 def test_an_import_is_previewed_job_by_job_written_as_previewed_and_audited(
     there: Site, open_page: Callable[..., Page]
 ) -> None:

@@ -133,7 +133,7 @@
   }, true);
 
   // Where the timeline is wider than the screen, its end is what happens now ----------------------------------------------
-  const wide = document.getElementById("job-timeline");
+  const wide = document.getElementById("drawing");
   if (wide) wide.scrollLeft = wide.scrollWidth;
 
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
