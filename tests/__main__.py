@@ -52,7 +52,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-failover": (*SIMULATION, "--failover"),
     "seeds-wild": (*SIMULATION, "--wild"),
     "seeds-wild-failover": (*SIMULATION, "--wild", "--failover"),
-    "seeds-retries": (*SIMULATION, "--retries", "--failover"),
+    "seeds-retries": (*SIMULATION, "--retries", "--failover", "--requests"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "benchmarks.chaos", "--minutes", "10"),
 }
