@@ -385,7 +385,7 @@ def _settling(
         paths = layout.item(item)
         assert seen.version is not None  # a claim has written it
         operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-    marks = [Create(layout.item(item).orphan, records.mark(ended[item].record)) for item in cut_off]
+    marks = [Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)) for item in cut_off]
     return [*operations, *[Delete(layout.item(item).failover) for item in rescued], *marks]
 
 

@@ -74,9 +74,13 @@ def too_large(parameter: bytes) -> InvalidSetting | None:
     return InvalidSetting("parameter", begins, f"must be at most {MAX_PARAMETER_BYTES} bytes, is {len(parameter)}")
 
 
-def mark(record: Record) -> bytes:
-    """Return the data of an orphan's mark: the moment of the run that was cut off, and its instance."""
-    return json.dumps({"slot": record.moment, "instance": record.instance}).encode()
+def mark(record: Record, fence: int = 0) -> bytes:
+    """Return the data of an orphan's mark: the moment of the run that was cut off, and its instance.
+
+    Whoever hands a run over writes the run's record, whose transaction is the fence no more; so the mark has the fence.
+    """
+    fields = {"slot": record.moment, "instance": record.instance}
+    return json.dumps(fields | {"fence": fence} if fence else fields).encode()
 
 
 def read_mark(data: bytes) -> tuple[int, str] | None:
@@ -87,6 +91,15 @@ def read_mark(data: bytes) -> tuple[int, str] | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return found if isinstance(found[1], str) and unencodable_text(found[1]) is None else None
+
+
+def read_fence(data: bytes) -> int:
+    """Return the fence of the run that was handed over, from an orphan's mark; 0 if it has none."""
+    try:
+        found = json.loads(data)["fence"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0
+    return found if type(found) is int else 0
 
 
 def as_json(record: Record) -> dict[str, object]:
@@ -150,7 +163,7 @@ def ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> Versioned
     done = outcome is not Outcome.CANCELLED
     rescues = 0 if done else seen.record.rescues
     record = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
-    return VersionedRecord(record, seen.version)
+    return VersionedRecord(record, seen.version, seen.zxid)
 
 
 def is_cut_off(record: Record) -> bool:

@@ -53,8 +53,12 @@ def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
 
 
 def is_cancelled(view: JobView, item: int, fence: int) -> bool:
-    """Whether somebody has cancelled the run of an item that has this fence."""
-    return any(one.fences.get(item) == fence for one in cancellations_of(view))
+    """Whether somebody has cancelled the run of an item that has this fence, or that was handed over with another.
+
+    An instance that leaves may hand a run over before it hears that the run was cancelled.
+    """
+    fences = {fence, view.fence_handed_over(item)} - {0}
+    return any(one.fences.get(item) in fences for one in cancellations_of(view))
 
 
 def open_requests(view: JobView) -> Iterator[Request]:

@@ -179,6 +179,11 @@ class JobView:
         marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
         return {item: mark for item, mark in marks.items() if mark is not None}
 
+    def fence_handed_over(self, item: int) -> int:
+        """Return the fence of the run of an orphan whose instance has handed it over; 0 if there is none."""
+        node = self.tree.get(self.layout.item(item).orphan)
+        return 0 if node is None else records.read_fence(node.data)
+
     @cached_property
     def rescues(self) -> Mapping[int, str]:
         """The instance that rescues each item that is being rescued."""

@@ -54,6 +54,8 @@ def test_what_hands_an_item_over_says_whose_it_was() -> None:
         mark = (await here.observer.get(LAYOUT.item(2).orphan)).data
         assert records.read_mark(mark) == (slot, leaver)
 
+        assert records.read_fence(mark) > 0
+
     simulate(scene)
 
 
@@ -66,6 +68,7 @@ NONE_OF_OURS = (
 @pytest.mark.parametrize("data", NONE_OF_OURS)
 def test_a_mark_that_is_none_of_ours_names_nothing(data: bytes) -> None:
     assert records.read_mark(data) is None
+    assert records.read_fence(data) == 0
 
 
 def test_a_mark_names_the_moment_that_somebody_asked_for_by_hand() -> None:

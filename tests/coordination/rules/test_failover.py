@@ -63,6 +63,18 @@ def test_a_run_that_was_cancelled_and_cut_off_ends_as_stopped_and_a_later_one_is
     assert record_of(here).completed is not bool(later)
 
 
+def test_a_run_that_was_handed_over_by_who_had_not_heard_that_it_was_cancelled_ends_as_stopped() -> None:
+    here = cut_off(0)
+    before = here.registry.nodes[LAYOUT.item(1).execution]
+    run, fence = record_of(here), before.stat.mzxid
+    here.registry.commit(  # the record is written anew, so its transaction is the fence no more
+        [Set(LAYOUT.item(1).execution, before.data, -1), Create(LAYOUT.item(1).orphan, records.mark(run, fence))]
+    )
+    wish = encode_cancellation({1: fence}, 1, "anna")
+    here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish)])
+    assert (here.settle().orphans, record_of(here).outcome) == (frozenset(), "stopped")
+
+
 def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
     here = cut_off(3)
     here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)

@@ -8,12 +8,13 @@ from math import inf
 from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.view import scheduling
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import FireSource, Outcome
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
 from tests.simulation.judges.requests import request_of
 from tests.simulation.switches import closing
+from tests.simulation.written import decode_record
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
@@ -154,7 +155,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot, era):
         return
-    if excuses.is_former(job, item, slot, era):
+    if excuses.is_former(job, item, slot, era) or _is_stopped(job, item, slot):
         return
     if era.end < facts.end and not _is_noted(job, era):
         return  # nobody led while that schedule was in force: when the next one leads, nothing says that it ever was
@@ -162,6 +163,12 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
+
+
+def _is_stopped(job: JobFacts, item: int, slot: int) -> bool:
+    """Whether somebody cancelled the run of a moment before its handler was called, say because its process died."""
+    found = (decode_record(data) for _, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}") if data)
+    return any(one is not None and (one.slot, one.outcome) == (slot, Outcome.STOPPED) for one in found)
 
 
 def _is_noted(job: JobFacts, era: Era) -> bool:
