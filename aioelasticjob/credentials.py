@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -34,11 +34,12 @@ _HOOK: Final = re.compile(r"hook|/robot/|/bot\d|api\.telegram", re.IGNORECASE)
 _PAIR: Final = re.compile(r"(?P<name>[^?&#;=]+)=(?P<value>[^&#;]*)")
 _QUOTED: Final = r"\\\"(?:(?!\\\").)*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _BARE: Final = r"(?:\\.|[^\s;&\"'\\])+"
-_ASSIGNMENT: Final = re.compile(
-    rf"(?<![\w.-])(?P<head>(?P<name>[\w.-]+)\\?[\"']?\s*(?:=>|:=|=|(?P<colon>:))[ \t]*)"
-    rf"(?P<value>(?:{_QUOTED})(?:{_QUOTED}|{_BARE})*|(?(colon)[^\n\"']+|{_BARE}(?:{_QUOTED}|{_BARE})*))"
-)
-_OPTION: Final = re.compile(rf"(?<!\S)(?P<head>--?(?P<name>[A-Za-z][\w-]*)\s+)(?P<value>(?:{_QUOTED}|(?!-){_BARE})+)")
+_ASSIGNMENT: Final = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)\\?[\"']?\s*(?:=>|:=|=|(?P<colon>:))[ \t]*")
+"""What stands before a value.  The value is read only if it is a credential: else others may be in it."""
+_ASSIGNED: Final = re.compile(rf"(?:{_QUOTED}|{_BARE})+")
+_ASSIGNED_TO_LINE: Final = re.compile(rf"(?:{_QUOTED})(?:{_QUOTED}|{_BARE})*|[^\n\"']+")
+_OPTION: Final = re.compile(r"(?<![^\s\"'])--?(?P<name>[A-Za-z][\w-]*)\s+")
+_OPTION_VALUE: Final = re.compile(rf"(?!-)(?:{_QUOTED}|{_BARE})+")
 _SCHEME: Final = re.compile(r"\b(Bearer|(?:Basic|Token|Digest)(?=\s+\S*[\d=]))\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 _USER: Final = re.compile(r"(?<!\S)((?:-u|-U|--user|--proxy-user)[\s=]*)[\"']?[^\s:\"']+:[^\s\"']+[\"']?")
 _COMMAND: Final = re.compile(r"\b(mysql\w*|mariadb[\w-]*|sshpass|redis-cli)\b[^\n;|]*")
@@ -95,8 +96,8 @@ def hide_in_text(text: str, marked: Collection[str] = ()) -> str:
             return text if hidden == read else json.dumps(hidden, ensure_ascii=False)
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _URL.sub(lambda found: f"{found[1]}://{_rest_of_url(found[2])}", text)
-    text = _ASSIGNMENT.sub(_hide_value, text)
-    text = _OPTION.sub(_hide_value, text)
+    text = _hide_values(text, _ASSIGNMENT, _value_assigned)
+    text = _hide_values(text, _OPTION, lambda found: _OPTION_VALUE)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
     text = _USER.sub(rf"\1{HIDDEN}", text)
     text = _COMMAND.sub(lambda found: _COMMAND_PASSWORD.sub(rf"\1{HIDDEN}", found[0]), text)
@@ -127,12 +128,21 @@ def _takes_secret(words: Sequence[str]) -> bool:
     return last.startswith("-") and "=" not in last and is_secret_name(last)
 
 
-def _hide_value(found: re.Match[str]) -> str:
-    value = found["value"]
-    if not is_secret_name(found["name"]) or (value.startswith("//") and found["head"].endswith(":")):
-        return found[0]
-    quote = value[:1] if value[:1] in "\"'" else ""
-    return f"{found['head']}{quote}{HIDDEN}{quote}"
+def _hide_values(text: str, names: re.Pattern[str], value_after: Callable[[re.Match[str]], re.Pattern[str]]) -> str:
+    parts, shown, position = list[str](), 0, 0
+    while found := names.search(text, position):
+        position = found.end()
+        if not is_secret_name(found["name"]) or (text.startswith("//", position) and text[position - 1] == ":"):
+            continue
+        if value := value_after(found).match(text, position):
+            quote = value[0][:1] if value[0][:1] in "\"'" else ""
+            parts.append(f"{text[shown:position]}{quote}{HIDDEN}{quote}")
+            shown = position = value.end()
+    return "".join([*parts, text[shown:]])
+
+
+def _value_assigned(found: re.Match[str]) -> re.Pattern[str]:
+    return _ASSIGNED if found["colon"] is None else _ASSIGNED_TO_LINE
 
 
 def _rest_of_url(rest: str) -> str:
