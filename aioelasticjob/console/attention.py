@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.sql.history import StateCount
 
 GOOD_OUTCOMES: Final = ("completed", "", "running", "handed over", "stopped", "misfired")
 """Outcomes that are no failure; a misfire is counted by itself, and somebody has stopped what is stopped."""
@@ -56,11 +59,16 @@ class Reason:
 
 
 def reasons(
-    status: JobStatus, runs: Sequence[ObservedRun], unsettled_for: float = 0.0, errors: Sequence[ErrorGroup] = ()
+    status: JobStatus,
+    runs: Sequence[ObservedRun],
+    unsettled_for: float = 0.0,
+    errors: Sequence[ErrorGroup] = (),
+    misfires: StateCount | None = None,
 ) -> tuple[Reason, ...]:
     """Return why a job needs a person, the gravest reason first.
 
-    ``runs`` are its newest runs, the oldest first; ``errors`` are those of the last day.
+    ``runs`` are its newest runs, the oldest first; ``errors`` are those of the last day, ``misfires`` those of the
+    last hour that the event store has counted.
     """
     if (fault := status.fault) is not None:
         return (Reason("refused", "configuration refused: {fault}", {"fault": fault}, details={fault: None}),)
@@ -72,7 +80,7 @@ def reasons(
         *_given_up(status.items),
         *_orphans(status),
         *_failing(status.items, runs, errors),
-        *_misfiring(status, runs),
+        *_misfiring(status, runs, misfires),
         *_not_converging(unsettled_for),
     )
 
@@ -138,7 +146,11 @@ def _failing(
         )
 
 
-def _misfiring(status: JobStatus, runs: Sequence[ObservedRun]) -> Iterator[Reason]:
+def _misfiring(status: JobStatus, runs: Sequence[ObservedRun], stored: StateCount | None) -> Iterator[Reason]:
+    if stored is not None and stored.first is not None:
+        sentence = "misfires in the last hour: {count}"
+        yield Reason("misfiring", sentence, {"count": stored.number}, stored.first.timestamp())
+        return
     marks = [run for run in _recent(status.items, runs) if run.outcome == "misfired"]
     if marks:
         since = min(mark.begun for mark in marks) / 1000

@@ -136,5 +136,7 @@ class HealthGroups:
         now, store = self._clock.now(), self._watch.store
         unsettled_for = now - self._unsettled.get(status.name, now)
         runs = list(self._watch.runs.get(status.name, ()))
-        errors = () if store is None else store.snapshot.errors.get(status.name, ())
-        return reasons(status, runs, unsettled_for, errors)
+        if store is None:
+            return reasons(status, runs, unsettled_for)
+        errors, misfires = store.snapshot.errors.get(status.name, ()), store.snapshot.misfires.get(status.name)
+        return reasons(status, runs, unsettled_for, errors, misfires)

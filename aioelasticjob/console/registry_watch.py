@@ -24,7 +24,7 @@ from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.errors import ElasticJobError, Suspended, unwrapped
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Record
+from aioelasticjob.model import FireSource, Record
 from aioelasticjob.operations import ItemStatus, JobStatus
 from aioelasticjob.registry.session import Session, SessionState, beside
 
@@ -246,6 +246,8 @@ def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> 
                     item.item, record.begun, record.completed_at, record.source, record.outcome, record.instance
                 )
             )
+            if record.source == FireSource.MISFIRE:
+                found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
         if item.misfired and old is not None and not old.misfired and record is not None:
             found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
     return found

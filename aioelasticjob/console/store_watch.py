@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import anyio
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.console.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.observers.sql.history import Filter
+from aioelasticjob.observers.sql.history import Filter, StateCount
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore
@@ -45,23 +45,23 @@ class StoreSnapshot:
     """When it last answered, in seconds since the epoch; None if it never has."""
     failures: int = 0
     """Runs of the last hour that did not succeed."""
-    misfires: int = 0
-    """Misfires of the last hour."""
+    misfires: Mapping[str, StateCount] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the misfires of the last hour."""
     errors: ErrorsByJob = field(default_factory=lambda: MappingProxyType({}))
     """By job, the errors of the last day."""
 
 
 class StoreWatch:
-    """One event store under watch.  ``on_errors`` is called with the jobs whose errors have changed."""
+    """One event store under watch.  ``on_changes`` is called with the jobs whose errors or misfires have changed."""
 
     def __init__(
         self,
         store: EventStore,
         clock: Clock,
         registry: str,
-        on_errors: Callable[[Iterable[str]], None] = lambda jobs: None,
+        on_changes: Callable[[Iterable[str]], None] = lambda jobs: None,
     ) -> None:
-        self.store, self._clock, self._registry, self._on_errors = store, clock, registry, on_errors
+        self.store, self._clock, self._registry, self._on_changes = store, clock, registry, on_changes
         self.snapshot = StoreSnapshot()
         self._places: dict[str, str] = {}
         """By the key of a run that has failed, the place of its error."""
@@ -80,7 +80,7 @@ class StoreWatch:
         since = moment(now) - WINDOW
         try:
             outcomes = await self.store.counts(Filter(since=since))
-            misfires = await self.store.count_states(Filter(since=since, state="TASK_MISFIRED"))
+            misfires = await self.store.state_counts(Filter(since=since, state="TASK_MISFIRED"))
             failures = sum(number for outcome, number in outcomes.items() if outcome not in GOOD)
             errors = await self._errors(now, failures)
         except ElasticJobError as error:
@@ -88,10 +88,10 @@ class StoreWatch:
                 log.warning("event store lost", extra={"registry": self._registry, "reason": str(error)})
             self.snapshot = replace(self.snapshot, lost=str(error))
             return
-        before = self.snapshot.errors
+        before = self.snapshot
         self.snapshot = StoreSnapshot(None, now, failures, misfires, errors)
-        if changed := {job for job in before.keys() | errors.keys() if before.get(job) != errors.get(job)}:
-            self._on_errors(changed)
+        if changed := _changed(before.errors, errors) | _changed(before.misfires, misfires):
+            self._on_changes(changed)
 
     async def _errors(self, now: float, failures: int) -> ErrorsByJob:
         """Return the errors of the last day; they are read again if a run has failed since, or after a minute."""
@@ -114,3 +114,7 @@ class StoreWatch:
             ),
             before.errors,
         )
+
+
+def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:
+    return {job for job in before.keys() | now.keys() if before.get(job) != now.get(job)}

@@ -45,7 +45,10 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
     store = None if registry.store is None else registry.store.snapshot
     counted = store is not None and store.lost is None and store.as_of is not None
     since = now - WINDOW
-    failures, misfires = (store.failures, store.misfires) if store is not None and counted else _seen(registry, since)
+    if store is not None and counted:
+        failures, misfires = store.failures, sum(one.number for one in store.misfires.values())
+    else:
+        failures, misfires = _seen(registry, since)
     return Strip(
         lost=snapshot.lost,
         since=snapshot.since if snapshot.lost else None,

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from aioelasticjob.clock import moment
 from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
 from aioelasticjob.console.instance_log import InstanceLog, Rescue
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
+from aioelasticjob.observers.sql.history import StateCount
 from tests.console.samples import INSTANCES, ended, item, status
 
 NOW = 1_800_000_000.0
@@ -75,6 +77,12 @@ def test_misfires_need_attention_until_enough_runs_have_succeeded() -> None:
     assert reasons(good, _runs("misfired", *["completed"] * 20)) == ()
     marked = status("report", (item(0, misfired=True),), now=NOW)
     assert [one.kind for one in reasons(marked, [])] == ["misfiring"]
+
+
+def test_misfires_that_the_event_store_has_counted_need_attention() -> None:
+    busy = status("report", (item(0, record=ended("completed", NOW)),), now=NOW)
+    (found,) = reasons(busy, _runs(*["completed"] * 20), misfires=StateCount(7, moment(NOW - 60)))
+    assert (found.kind, found.values["count"], found.since) == ("misfiring", 7, NOW - 60)
 
 
 def test_what_else_needs_attention_and_what_does_not() -> None:

@@ -14,11 +14,12 @@ from playwright.sync_api import Page, expect
 
 from aioelasticjob import operations
 from aioelasticjob.console.registry_watch import ObservedRun
+from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
 from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import Site, site
-from tests.observers.sample_events import NOON, batch, beginning, end
+from tests.observers.sample_events import ME, NOON, batch, beginning, end
 from tests.support.processes import ChildProcess
 
 pytestmark = in_a_browser
@@ -70,6 +71,37 @@ def test_what_fails_or_misfires_needs_attention_and_what_is_switched_off_does_no
     page.get_by_role("link", name=re.compile("off")).last.click()
     expect(page.locator("#job-head")).to_contain_text("none while it is switched off")
     expect(page.locator("#job-head time[data-until]")).to_have_count(0)
+
+
+def test_a_job_whose_runs_take_longer_than_its_interval_needs_attention(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    now = there.clock.now()
+    late = replace(ended("completed", now), source="MISFIRE")
+    there.show(
+        status("late", (item(0, record=ended("completed", now - 60)),), now=now),
+        status("slow", (item(0, record=ended("completed", now)),), now=now),
+    )
+    there.show(
+        status("late", (item(0, record=late),), now=now),
+        status("slow", (item(0, record=ended("completed", now)),), now=now),
+    )
+    page = open_page("/r/billing/jobs")
+    expect(page.get_by_role("row", name=re.compile("late"))).to_contain_text("misfired, 1 of late")
+    there.wait(lambda: there.watch.store is not None)
+    watch = there.watch.store
+    assert watch is not None
+    at = int(now * 1000)
+
+    async def misfire() -> None:
+        await watch.store.write(
+            batch(Misfired("slow", ME, at - 2000, at, (0,), 3, "the last run was still going on", at=now))
+        )
+        await watch.ask()
+
+    there.run(misfire)
+    expect(page.get_by_role("row", name=re.compile("slow"))).to_contain_text("misfires in the last hour: 1")
+    expect(page.locator("#tiles .t-attention b")).to_have_text("2")
 
 
 def test_all_times_that_are_shown_or_typed_are_in_the_one_time_zone_that_was_chosen(

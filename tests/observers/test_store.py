@@ -16,6 +16,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import AttemptFailed, HandedOver, Misfired, Rescued
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, EventStoreSettings, EventStoreUnreachable, Filter, open_store
+from aioelasticjob.observers.sql.history import StateCount
 from tests.observers.sample_events import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
 from tests.support.real_postgres import closed_port
 
@@ -404,7 +405,8 @@ def test_runs_are_counted_by_items_and_time_in_the_database(url: str) -> None:
         counts = sorted((one.band, one.column, one.runs) for one in await store.timeline(some, band=2, column=60))
         assert counts == [(0, 0, 2), (1, 0, 2)]
         assert [run.item for run in (await store.history(replace(which, items=(4, 9)))).rows] == [5, 4]
-        assert await store.count_states(Filter(state="TASK_MISFIRED")) == 1
+        await store.write(batch(Misfired("report", ME, NOON, NOON, (2,), 1, "busy", at=NOON / 1000)))
+        assert await store.state_counts(Filter(state="TASK_MISFIRED")) == {"report": StateCount(2, moment(0))}
         with pytest.raises(InvalidSetting, match="timeline"):
             await store.timeline(Filter(job="report"))
 

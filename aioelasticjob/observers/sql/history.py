@@ -114,6 +114,15 @@ class TimelineCount:
 
 
 @dataclass(frozen=True, slots=True)
+class StateCount:
+    """The number of rows that the status trace has of one job."""
+
+    number: int
+    first: datetime | None
+    """When the oldest of them was written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which runs, or which states; None asks for all of them."""
 

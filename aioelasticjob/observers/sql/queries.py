@@ -35,6 +35,7 @@ from aioelasticjob.observers.sql.history import (
     Filter,
     RunEntry,
     SparklineEntry,
+    StateCount,
     StateEntry,
 )
 from aioelasticjob.observers.sql.rows import HANDED_OVER
@@ -158,9 +159,15 @@ def timeline(which: Filter, band: int, column: int) -> Select[Any]:
     return select(found.c.band, found.c.slot, *counts).group_by(found.c.band, found.c.slot)
 
 
-def number_of_states(which: Filter) -> Select[Any]:
-    """Return the query for the number of rows of the status trace."""
-    return select(func.count().label("number")).select_from(STATES).where(*_state_conditions(which))
+def state_counts(which: Filter) -> Select[Any]:
+    """Return the query for the number of rows of the status trace of each job, and for when the oldest was written."""
+    counts = (func.count().label("number"), func.min(STATES.c.creation_time).label("first"))
+    return select(STATES.c.job_name, *counts).where(*_state_conditions(which)).group_by(STATES.c.job_name)
+
+
+def read_state_count(row: RowMapping) -> StateCount:
+    """Return a row as the number of states of a job."""
+    return StateCount(row["number"], _aware(row["first"]))
 
 
 def read_run(row: RowMapping) -> RunEntry:

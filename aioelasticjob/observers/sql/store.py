@@ -34,6 +34,7 @@ from aioelasticjob.observers.sql.history import (
     RunDetails,
     RunEntry,
     SparklineEntry,
+    StateCount,
     StateEntry,
     TimelineCount,
 )
@@ -181,10 +182,10 @@ class EventStore:
         rows = await self._ask(queries.timeline(which, band, column))
         return tuple(TimelineCount(row["band"], row["slot"], row["runs"], int(row["failures"])) for row in rows)
 
-    async def count_states(self, which: Filter = Filter()) -> int:  # noqa: B008
-        """Return the number of rows of the status trace."""
-        number: int = (await self._ask(queries.number_of_states(which)))[0]["number"]
-        return number
+    async def state_counts(self, which: Filter = Filter()) -> Mapping[str, StateCount]:  # noqa: B008
+        """Return how many rows the status trace has, and when the oldest of them was written, by job."""
+        rows = await self._ask(queries.state_counts(which))
+        return {row["job_name"]: queries.read_state_count(row) for row in rows}
 
     async def job_names(self) -> tuple[str, ...]:
         """Return the names of the jobs that have a history."""
