@@ -140,10 +140,14 @@ class ConnectionSettings:
 
 def wrong_address(address: str, expected: str) -> InvalidSetting:
     """Return the error for an address, which shows the address without credentials that may be in it."""
+    return InvalidSetting("address", address_without_credentials(address), expected)
+
+
+def address_without_credentials(address: str) -> str:
+    """Return the address of a registry or a database with ``…`` in place of credentials that may be in it."""
     before, mark, rest = address.rpartition("@")
     scheme, separator, _ = before.partition("://")
-    shown = f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}"
-    return InvalidSetting("address", hide_in_text(shown), expected)
+    return hide_in_text(f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}")
 
 
 def _no_host(address: str, expected: str) -> InvalidSetting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,27 @@ def test_what_is_wrong_with_a_login_or_a_file_is_said(
             assert scene.console.state.registries.get("secure") is None
 
     play(act, allowed_addresses=ALLOWED)
+
+
+def test_credentials_in_an_address_that_was_typed_are_not_shown_again(play: Play) -> None:
+    registry, store = "zk://bob:hunter2@127.0.0.1:1/x", "postgresql://bob:hun/ter2@127.0.0.1/events?password=hunter3"
+    typed = [{"name": "other", "address": registry}, {"name": "other", "address": "bob:hunter2@127.0.0.1:1"}]
+    typed += [{"name": "other", "address": "zk://127.0.0.1:1/x", "event_store": store}]
+
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        for wanted in typed:
+            refused = await browser.submit("/registries", wanted)
+            assert refused.status == 400
+            shown = {name: refused.value(name) for name in wanted}
+            assert any("…@127.0.0.1" in text for text in shown.values())
+            assert not re.search("hun|ter", "".join(shown.values()).replace("other", ""))
+            assert not re.search("hunter|ter2", refused.text)
+            again = await browser.submit("/registries", shown)
+            assert again.status == 400
+            assert "type the credentials in it again" in again.text
+
+    play(act, allowed_addresses=("zk://*:*",))
 
 
 def test_the_fields_are_there_in_chinese_too(play: Play) -> None:

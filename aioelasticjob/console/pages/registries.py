@@ -17,7 +17,9 @@ from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.stream import Piece, Pieces, stream
+from aioelasticjob.credentials import HIDDEN
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.registry.settings import address_without_credentials
 
 TLS: Final = "tls_"
 SHOWN: Final = (
@@ -86,7 +88,8 @@ async def drop(request: PageRequest) -> Response:
 
 
 def _page(request: PageRequest, status: int = 200, problem: str = "", notice: str = "") -> Response:
-    kept = {key: request.form.get(key, "") for key in ("name", "address", "event_store", *SHOWN)}
+    kept = {key: request.form.get(key, "") for key in ("name", *SHOWN)}
+    kept |= {key: address_without_credentials(request.form.get(key, "")) for key in ("address", "event_store")}
     context = {"kept": kept, "problem": problem, "notice": notice, "pieces": {"registries": _list(request).html}}
     return request.page("registries.html", status, tab="registries", **context)
 
@@ -98,6 +101,10 @@ def _list(request: PageRequest) -> Piece:
 
 def _read(request: PageRequest) -> RegistrySettings:
     form = request.form
+    for key in ("address", "event_store"):
+        if HIDDEN in form.get(key, ""):
+            shown = address_without_credentials(form[key])
+            raise InvalidSetting(key, shown, "type the credentials in it again: the page does not show them")
     name, address = form.get("name", "").strip(), form.get("address", "").strip()
     given = {key: form[key].strip() for key in SHOWN if form.get(key, "").strip()}
     given |= {key: form[key] for key in SECRET if form.get(key)}
