@@ -39,6 +39,8 @@ class InstanceLog:
     """What the console has seen of instances since it was started."""
 
     def __init__(self) -> None:
+        self.since: float | None = None
+        """When instances were first seen, in seconds since the epoch; what was before that is not known."""
         self.there: frozenset[str] = frozenset()
         self.gone: deque[Gone] = deque(maxlen=MAX_GONE)
         """The oldest first."""
@@ -48,6 +50,8 @@ class InstanceLog:
 
     def update(self, jobs: Iterable[JobStatus], now: float) -> None:
         """Compare the instances that are there now with those that were there before."""
+        if self.since is None:
+            self.since = now
         there, busy = set[str](), set[str]()
         for status in jobs:
             there |= {one.id for one in status.instances}

@@ -28,6 +28,10 @@ class Strip:
     """Since when it is not."""
     store: StoreSnapshot | None
     """The event store as it was when it last answered; None without one."""
+    known_since: float | None
+    """Since when the console has seen instances; what was before that is not known."""
+    whole_hour: bool
+    """Whether it has seen them for an hour."""
     instances: int
     gone: tuple[Gone, ...]
     """Instances that have gone within the last hour, the oldest first."""
@@ -53,6 +57,8 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         lost=snapshot.lost,
         since=snapshot.since if snapshot.lost else None,
         store=store,
+        known_since=(known := registry.instances.since),
+        whole_hour=known is not None and known <= since,
         instances=len(registry.instances.there),
         gone=tuple(one for one in registry.instances.gone if one.at >= since),
         rescue=registry.instances.rescue,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from aioelasticjob.console.instance_log import InstanceLog
 from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.strip import Strips
+from aioelasticjob.console.strip import Strips, strip_of
 
 
 class Registry:
@@ -32,3 +34,17 @@ def test_a_strip_is_counted_once_for_all_pages_and_anew_when_something_has_chang
     shown = [strips.of(registry, snapshot, health, now) for snapshot, now in moments]  # type: ignore[arg-type]
     assert shown == [10.0, 10.0, 10.95, 10.95, 11.95, 3.0]
     assert counted == [10.0, 10.95, 11.95, 3.0]  # the last one after the clock was set back
+
+
+def test_what_was_before_the_start_of_the_console_is_not_said_to_have_been_nothing() -> None:
+    registry, health = SimpleNamespace(store=None, runs={}, instances=InstanceLog()), SimpleNamespace(of={})
+
+    def known(now: float) -> tuple[float | None, bool]:
+        strip = strip_of(registry, RegistrySnapshot(), health, now)  # type: ignore[arg-type]
+        return strip.known_since, strip.whole_hour
+
+    assert known(1000.0) == (None, False)
+    registry.instances.update([], 1000.0)
+    registry.instances.update([], 2000.0)
+    assert known(4599.0) == (1000.0, False)
+    assert known(4600.0) == (1000.0, True)
