@@ -15,7 +15,15 @@ from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import AttemptFailed, HandedOver, Misfired, Rescued
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.observers.sql import EventStore, EventStoreSettings, EventStoreUnreachable, Filter, open_store
+from aioelasticjob.observers.sql import (
+    DurationCount,
+    EventStore,
+    EventStoreSettings,
+    EventStoreUnreachable,
+    Filter,
+    Page,
+    open_store,
+)
 from aioelasticjob.observers.sql.history import StateCount
 from tests.observers.sample_events import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
 from tests.support.real_postgres import closed_port
@@ -107,6 +115,29 @@ def test_pages_follow_each_other_without_gap_or_overlap_whatever_is_written_mean
         states = await store.states(limit=1000)
         first = await store.states(limit=7)
         assert (first.rows, first.next is None) == (states.rows[:7], False)
+
+    play(url, scene)
+
+
+def test_pages_of_newer_runs_lead_back_the_same_way_whatever_is_written_meanwhile(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        slots = [NOON + 1000 * (n // 3) for n in range(20)]  # several begin at the same moment
+        await store.write(batch(*(end(slot, item) for item, slot in enumerate(slots))))
+        first = await store.history(limit=6)
+        second = await store.history(after=first.next, limit=6)
+        third = await store.history(after=second.next, limit=6)
+        await store.write(batch(*(end(NOON + 1_000_000 + n, 90 + n) for n in range(3))))
+        assert first.previous is None
+        back = await store.history(before=third.previous, limit=6)
+        assert (back.rows, back.next) == (second.rows, second.next)
+        newer = await store.history(before=back.previous, limit=6)
+        assert newer.rows == first.rows
+        newest = await store.history(before=newer.previous, limit=6)
+        assert ([run.item for run in newest.rows], newest.previous) == ([92, 91, 90], None)
+        assert (await store.history(after=newest.next, limit=6)).rows == first.rows
+        assert (await store.history(before="2030-01-01T00:00:00~", limit=6)) == Page((), None)
+        with pytest.raises(InvalidSetting, match="before"):
+            await store.history(before="nonsense")
 
     play(url, scene)
 
@@ -409,5 +440,43 @@ def test_runs_are_counted_by_items_and_time_in_the_database(url: str) -> None:
         assert await store.state_counts(Filter(state="TASK_MISFIRED")) == {"report": StateCount(2, moment(0))}
         with pytest.raises(InvalidSetting, match="timeline"):
             await store.timeline(Filter(job="report"))
+
+    play(url, scene)
+
+
+def test_durations_are_ranked_by_the_database_in_pieces_of_time(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        taken = [float(n) for n in (7, 3, 20, 1, 15, *range(21, 36))]  # 20 runs of one minute
+        ends = [end(NOON + 1000 * n, n, seconds=seconds) for n, seconds in enumerate(taken)]
+        await store.write(batch(*ends, end(NOON + 60_000, 0, seconds=0.25)))
+        other = [end(NOON, 50, Outcome.FAILED, seconds=900.0), end(NOON, 51, job="other", seconds=900.0)]
+        await store.write(batch(*other, *beginning(NOON, 52)))
+        which = Filter(job="report", outcome="completed", since=moment(NOON / 1000))
+        minutes = await store.durations(which, column=60)
+        assert minutes == (DurationCount(0, 20, 25.0, 34.0, 35.0), DurationCount(1, 1, 0.25, 0.25, 0.25))
+        everything = await store.durations(replace(which, outcome=None), column=3600)
+        assert [(one.runs, one.longest) for one in everything] == [(22, 900.0)]  # what still runs has no duration
+        async with store._engine.begin() as connection:
+            await connection.exec_driver_sql("UPDATE job_execution_log SET seconds = NULL, outcome = NULL")
+        assert (await store.durations(which, column=60))[0].longest == 35.0  # rows of Elastic-Job's
+
+    play(url, scene)
+
+
+def test_runs_are_counted_by_time_and_outcome_in_the_database(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        assert await store.first() is None
+        await fill(store)
+        since = moment(NOON / 1000)
+        counts = await store.histogram(Filter(since=since), column=5)
+        assert sum(one.runs for one in counts) == 10
+        assert {(one.column, one.outcome): one.runs for one in counts}[0, "failed"] == 1
+        assert {one.column for one in counts} == {0, 1}
+        assert {one.outcome for one in await store.histogram(Filter(since=since, outcome="failed"))} == {"failed"}
+        began = await store.first(Filter(job="report", since=moment(NOON / 1000 + 3)))
+        assert began is not None
+        assert int(began.timestamp()) == NOON // 1000 + 3
+        with pytest.raises(InvalidSetting, match="timeline"):
+            await store.histogram(Filter())
 
     play(url, scene)

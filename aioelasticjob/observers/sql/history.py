@@ -123,6 +123,29 @@ class StateCount:
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """The number of runs with one outcome that began in one piece of time."""
+
+    column: int
+    """Which piece of time: 0 stands for the first one."""
+    outcome: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class DurationCount:
+    """How long the runs took that began in one piece of time, in seconds."""
+
+    column: int
+    """Which piece of time: 0 stands for the first one."""
+    runs: int
+    median: float
+    p95: float
+    """What 95 % of the runs did not exceed."""
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which runs, or which states; None asks for all of them."""
 
@@ -150,3 +173,5 @@ class Page(Generic[T]):
 
     rows: tuple[T, ...]
     next: str | None
+    previous: str | None = None
+    """The key before which the page of newer rows ends; None on the newest page."""

@@ -55,10 +55,13 @@ OUTCOMES = (RUNNING, *(outcome.value for outcome in Outcome), HANDED_OVER, CUT_O
 _RUN = [column for column in RUNS.columns if column.name not in ("failure_stack", "is_success")]
 
 
-def runs(which: Filter, after: str | None, limit: int) -> Select[Any]:
-    """Return the query for a page of runs, plus one row, which tells whether there is another page."""
+def runs(which: Filter, after: str | None, limit: int, before: str | None = None) -> Select[Any]:
+    """Return the query for a page of runs, plus one row, which tells whether there is another page.
+
+    With ``before`` the oldest comes first.
+    """
     asked = select(*_RUN, OUTCOME).where(*_conditions(which))
-    return _page(asked, RUNS, RUNS.c.start_time, after, limit)
+    return _page(asked, RUNS, RUNS.c.start_time, after, limit, before)
 
 
 def states(which: Filter, after: str | None, limit: int) -> Select[Any]:
@@ -144,14 +147,11 @@ def _seconds_in_mysql(element: _SecondsBetween, compiler: SQLCompiler, **options
 
 def timeline(which: Filter, band: int, column: int) -> Select[Any]:
     """Return the query for the number of runs by items and time: ``band`` items and ``column`` seconds each."""
-    if which.since is None:
-        raise InvalidSetting("since", None, "a timeline begins at a moment")
     first = which.items[0] if which.items else 0
-    start = bindparam("timeline_start", _naive(which.since), Moment)
     failed = case((and_(RUNS.c.complete_time.is_not(None), OUTCOME.element.not_in(GOOD)), 1), else_=0)
     cells = select(
         ((RUNS.c.sharding_item - first) // band).label("band"),
-        (_SecondsBetween(start, RUNS.c.start_time) // column).label("slot"),
+        _slot(which, column),
         failed.label("failed"),
     ).where(*_conditions(which))
     found = cells.subquery()
@@ -168,6 +168,53 @@ def state_counts(which: Filter) -> Select[Any]:
 def read_state_count(row: RowMapping) -> StateCount:
     """Return a row as the number of states of a job."""
     return StateCount(row["number"], _aware(row["first"]))
+
+
+def histogram(which: Filter, column: int) -> Select[Any]:
+    """Return the query for the number of runs by time and outcome: ``column`` seconds each."""
+    found = select(_slot(which, column), OUTCOME).where(*_conditions(which)).subquery()
+    return select(found.c.slot, found.c.result, func.count().label("runs")).group_by(found.c.slot, found.c.result)
+
+
+def first(which: Filter) -> Select[Any]:
+    """Return the query for the moment at which the oldest run began."""
+    return select(func.min(RUNS.c.start_time).label("began")).where(*_conditions(which))
+
+
+def durations(which: Filter, column: int) -> Select[Any]:
+    """Return the query for what the runs of each ``column`` seconds took: those of which that is known.
+
+    A percentile is the smallest duration that so many of a hundred runs did not exceed.
+    """
+    took = func.coalesce(RUNS.c.seconds, case((RUNS.c.outcome.is_(None), _java_seconds())))
+    known = select(_slot(which, column), took.label("took")).where(*_conditions(which), took.is_not(None)).subquery()
+    rank = func.row_number().over(partition_by=known.c.slot, order_by=known.c.took).label("place")
+    ranked = select(known, rank, func.count().over(partition_by=known.c.slot).label("number")).subquery()
+
+    def percentile(part: int) -> ColumnElement[float]:
+        place = (ranked.c.number * part + 99) // 100
+        return func.max(case((ranked.c.place == place, ranked.c.took)))
+
+    return select(
+        ranked.c.slot,
+        func.count().label("runs"),
+        percentile(50).label("median"),
+        percentile(95).label("p95"),
+        func.max(ranked.c.took).label("longest"),
+    ).group_by(ranked.c.slot)
+
+
+def _slot(which: Filter, column: int) -> ColumnElement[int]:
+    """Return in which piece of ``column`` seconds a run began, counted from the filter's ``since``."""
+    if which.since is None:
+        raise InvalidSetting("since", None, "a timeline begins at a moment")
+    start = bindparam("timeline_start", _naive(which.since), Moment)
+    return (_SecondsBetween(start, RUNS.c.start_time) // column).label("slot")
+
+
+def _java_seconds() -> ColumnElement[int]:
+    """Return what a run of Elastic-Job's took, which wrote no duration."""
+    return _SecondsBetween(RUNS.c.start_time, RUNS.c.complete_time)
 
 
 def read_run(row: RowMapping) -> RunEntry:
@@ -218,6 +265,11 @@ def read_failure(row: RowMapping) -> FailureEntry:
 def read_sparkline_entry(row: RowMapping) -> SparklineEntry:
     """Return a row as a bar of a sparkline."""
     return SparklineEntry(row["id"], row["sharding_item"], _utc(row["start_time"]), row["result"], row["seconds"])
+
+
+def read_first(row: RowMapping) -> datetime | None:
+    """Return when the oldest run began."""
+    return _aware(row["began"])
 
 
 def key_of(row: RowMapping, time: str) -> str:
@@ -287,22 +339,31 @@ def _state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
 
 
 def _page(
-    asked: Select[Any], table: FromClause, time: ColumnElement[datetime], after: str | None, limit: int
+    asked: Select[Any],
+    table: FromClause,
+    time: ColumnElement[datetime],
+    after: str | None,
+    limit: int,
+    before: str | None = None,
 ) -> Select[Any]:
     if not 1 <= limit <= MAX_PAGE_ROWS:
         raise InvalidSetting("limit", limit, f"a number of rows from 1 to {MAX_PAGE_ROWS}")
     if after is not None:
-        moment, key = _place(after)
+        moment, key = _place("after", after)
         asked = asked.where(time <= moment, or_(time < moment, table.c.id < key))
-    return asked.where(time.is_not(None)).order_by(time.desc(), table.c.id.desc()).limit(limit + 1)
+    if before is not None:
+        moment, key = _place("before", before)
+        asked = asked.where(time >= moment, or_(time > moment, table.c.id > key))
+    order = (time.desc(), table.c.id.desc()) if before is None else (time, table.c.id)
+    return asked.where(time.is_not(None)).order_by(*order).limit(limit + 1)
 
 
-def _place(after: str) -> tuple[datetime, str]:
-    moment, _, key = after.partition("~")
+def _place(setting: str, text: str) -> tuple[datetime, str]:
+    moment, _, key = text.partition("~")
     try:
         return _naive(datetime.fromisoformat(moment).replace(tzinfo=UTC)), key
     except ValueError:
-        raise InvalidSetting("after", after, "must be the key that the previous page gave") from None
+        raise InvalidSetting(setting, text, "must be the key that the previous page gave") from None
 
 
 def _seconds(row: RowMapping) -> float | None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from anyio import CancelScope, Lock, fail_after, move_on_after
@@ -28,8 +29,10 @@ from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import (
+    DurationCount,
     FailureEntry,
     Filter,
+    OutcomeCount,
     Page,
     RunDetails,
     RunEntry,
@@ -108,15 +111,29 @@ class EventStore:
                     self.widths = await connection.run_sync(widths)
             self._prepared = True
 
-    async def history(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[RunEntry]:  # noqa: B008  # frozen
-        """Return a page of runs, the newest first; ``after`` is ``Page.next`` of the page before.
+    async def history(
+        self,
+        which: Filter = Filter(),  # noqa: B008  # frozen
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page[RunEntry]:
+        """Return a page of runs, the newest first: after ``Page.next`` of a page, or before its ``Page.previous``.
 
         Raises:
             InvalidSetting: a filter makes no sense.
         """
-        rows = await self._ask(queries.runs(which, after, limit))
-        following = queries.key_of(rows[limit - 1], "start_time") if len(rows) > limit else None
-        return Page(tuple(map(queries.read_run, rows[:limit])), following)
+        found = await self._ask(queries.runs(which, after, limit, before))
+        rows, more = found[:limit], len(found) > limit
+        if before is not None:
+            rows = rows[::-1]
+        older, newer = (more, after is not None) if before is None else (True, more)
+        return Page(
+            tuple(map(queries.read_run, rows)),
+            queries.key_of(rows[-1], "start_time") if rows and older else None,
+            queries.key_of(rows[0], "start_time") if rows and newer else None,
+        )
 
     async def states(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[StateEntry]:  # noqa: B008
         """Return a page of the status trace, the newest first; it also has misfires and rescues.
@@ -186,6 +203,28 @@ class EventStore:
         """Return how many rows the status trace has, and when the oldest of them was written, by job."""
         rows = await self._ask(queries.state_counts(which))
         return {row["job_name"]: queries.read_state_count(row) for row in rows}
+
+    async def histogram(self, which: Filter, *, column: int = 60) -> tuple[OutcomeCount, ...]:
+        """Return the number of runs of each outcome by ``column`` seconds, counted by the database.
+
+        Raises:
+            InvalidSetting: a filter makes no sense.
+        """
+        rows = await self._ask(queries.histogram(which, column))
+        return tuple(OutcomeCount(row["slot"], row["result"], row["runs"]) for row in rows)
+
+    async def durations(self, which: Filter, *, column: int = 60) -> tuple[DurationCount, ...]:
+        """Return how long runs took by ``column`` seconds, the oldest first, as the database has ranked them.
+
+        Raises:
+            InvalidSetting: a filter makes no sense.
+        """
+        rows = await self._ask(queries.durations(which, column))
+        return tuple(sorted((DurationCount(*row.values()) for row in rows), key=lambda one: one.column))
+
+    async def first(self, which: Filter = Filter()) -> datetime | None:  # noqa: B008
+        """Return when the oldest run began; None if there is none."""
+        return queries.read_first((await self._ask(queries.first(which)))[0])
 
     async def job_names(self) -> tuple[str, ...]:
         """Return the names of the jobs that have a history."""
