@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -11,11 +10,12 @@ from zoneinfo import ZoneInfo
 
 from aioelasticjob import operations
 from aioelasticjob.clock import moment
+from aioelasticjob.console.charts import draw_durations, duration_words
 from aioelasticjob.console.drawing import held_label
 from aioelasticjob.console.frame import frame_pieces, gone_piece
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, job_name, registry_of
-from aioelasticjob.console.run_history import runs_in
+from aioelasticjob.console.run_history import durations_in, runs_in
 from aioelasticjob.console.stream import Piece, PieceFeed, PieceGroup
 from aioelasticjob.console.timeline import SPANS, Style, Window, draw_heat_map, draw_runs
 from aioelasticjob.errors import ElasticJobError
@@ -52,7 +52,9 @@ class JobPieces:
     def __init__(self, request: PageRequest) -> None:
         self._request, self._registry, self._name = request, registry_of(request), job_name(request)
         self._timeline, self._drawn, self._shown = "", float("-inf"), -1
-        self._past = ""
+        self._past = self._durations = ""
+        self._measured = float("-inf")
+        """When the durations were last asked for."""
         self._offsets: Mapping[int, str] = {}
         self._requests: Sequence[RequestStatus] = ()
         self._asked_at = float("-inf")
@@ -66,6 +68,8 @@ class JobPieces:
             self._drawn, self._shown = now, version
             self._timeline, self._past = await self._draw(status, now), await self._read_past()
             self._offsets = await _offsets(self._registry, self._name, now)
+        if now >= self._measured + MOVE_ON:  # many runs change a percentile, and ranking them costs most
+            self._measured, self._durations = now, await self._draw_durations(status, now)
         if now >= self._asked_at + REDRAW:
             self._asked_at, self._requests = now, await self._read_requests(now)
         context: dict[str, object] = {
@@ -78,7 +82,12 @@ class JobPieces:
         pieces = {name: self._request.render(f"job-{name}.html", **context) for name in PIECES}
         return [
             Piece(f"job-{name}", html)
-            for name, html in {**pieces, "timeline": self._timeline, "past": self._past}.items()
+            for name, html in {
+                **pieces,
+                "timeline": self._timeline,
+                "past": self._past,
+                "durations": self._durations,
+            }.items()
         ]
 
     def groups(self, status: JobStatus) -> list[PieceGroup]:
@@ -123,17 +132,34 @@ class JobPieces:
         request = self._request
         window = window_of(request, status, now)
         runs = await runs_in(self._registry, status, window, now)
-        style = Style(
-            request.translate,
-            ZoneInfo(request.viewer.zone),
-            self._window_url,
-            lambda key: request.registry_url("history", key),
-        )
+        style = self._style()
         if runs.singles is not None:
             drawing = draw_runs(runs.singles, window, style)
         else:
             drawing = draw_heat_map(runs.fields, runs.misfires, window, style)
         return request.render("job-timeline.html", drawing=drawing, runs=runs, window=window)
+
+    async def _draw_durations(self, status: JobStatus, now: float) -> str:
+        window, style = window_of(self._request, status, now), self._style()
+        found = await durations_in(self._registry, self._name, window)
+        if found.whole is None:
+            return self._request.render("job-durations.html", found=found)
+        return self._request.render(
+            "job-durations.html",
+            found=found,
+            drawing=draw_durations(found.columns, found.whole, window, style),
+            whole=duration_words(found.whole, style),
+            newest=duration_words(found.columns[-1], style),
+        )
+
+    def _style(self) -> Style:
+        request = self._request
+        return Style(
+            request.translate,
+            ZoneInfo(request.viewer.zone),
+            self._window_url,
+            lambda key: request.registry_url("history", key),
+        )
 
     async def _read_requests(self, now: float) -> Sequence[RequestStatus]:
         """Return the requests of the job; while the registry does not answer, those that were read last."""
@@ -144,16 +170,23 @@ class JobPieces:
 
     async def _read_past(self) -> str:
         """Return the last failure with its stack, and the newest misfires with their reasons."""
-        failure, stack, watched = None, "", self._registry.store
+        failure, stack, watched, problem = None, "", self._registry.store, ""
         misfires: Sequence[StateEntry] = ()
         if watched is not None:
-            with suppress(ElasticJobError):  # the event store does not answer, which the page says elsewhere
+            try:
                 which = Filter(job=self._name)
                 misfires = (await watched.store.states(replace(which, state="TASK_MISFIRED"), limit=MISFIRES)).rows
                 failure = next(iter(await watched.store.failures(which, limit=1)), None)
                 stack = "" if failure is None else (await watched.store.stacks([failure.id]))[failure.id]
+            except ElasticJobError as error:
+                problem = str(error)
         return self._request.render(
-            "job-past.html", failure=failure, stack=stack, misfires=misfires, stored=watched is not None
+            "job-past.html",
+            failure=failure,
+            stack=stack,
+            misfires=misfires,
+            stored=watched is not None,
+            problem=problem,
         )
 
     def _window_url(self, window: Window) -> str:

@@ -108,6 +108,7 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/servers/{ip}/{action}", servers.confirm, Role.OPERATOR),
         to.post("/servers/{ip}/{action}", servers.act),
         to.get("/history", history.page),
+        to.get("/history/live", history.live),
         to.get("/history/{run}", history.run),
         to.get("/export", transfer.export, Role.OPERATOR),
         to.get("/transfer", transfer.page, Role.OPERATOR),

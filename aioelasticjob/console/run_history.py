@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -11,7 +11,8 @@ from aioelasticjob.clock import moment
 from aioelasticjob.console.registry_watch import ObservedRun, RegistryWatch
 from aioelasticjob.console.timeline import MAX_ROWS, MAX_RUNS, Field, Window, fields_of
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.observers.sql import EventStore, Filter, RunEntry
+from aioelasticjob.model import Outcome
+from aioelasticjob.observers.sql import DurationCount, EventStore, Filter, RunEntry
 from aioelasticjob.operations import JobStatus
 
 MAX_MISFIRES: Final = 1000
@@ -37,6 +38,32 @@ class Runs:
     """Why the event store did not answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long the completed runs of a job took in a window."""
+
+    columns: Sequence[DurationCount] = ()
+    whole: DurationCount | None = None
+    """All of them together; None if there are none."""
+    stored: bool = True
+    """Whether there is an event store, which knows."""
+    problem: str | None = None
+    """Why the event store did not answer."""
+
+
+async def durations_in(registry: RegistryWatch, job: str, window: Window) -> Durations:
+    """Return how long the completed runs of a job took, as the event store has counted them."""
+    if registry.store is None:
+        return Durations(stored=False)
+    store, completed = registry.store.store, replace(_filter(job, window), outcome=Outcome.COMPLETED.value)
+    try:
+        columns = await store.durations(completed, column=window.column)
+        whole = await store.durations(completed, column=int(window.end - window.start) + 2)
+    except ElasticJobError as error:
+        return Durations(problem=str(error))
+    return Durations(columns, whole[0] if whole else None)
+
+
 async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, now: float) -> Runs:
     """Return the runs of a job in a window, including those that are under way."""
     under_way = [
@@ -56,8 +83,7 @@ async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, no
 
 
 async def _stored(store: EventStore, job: str, window: Window, under_way: Iterable[ObservedRun]) -> Runs:
-    items = (window.first, window.last)
-    which = Filter(job=job, since=moment(window.start), until=moment(window.end), items=items)
+    which = _filter(job, window)
     counts = await store.timeline(which, band=window.band, column=window.column)
     total = sum(one.runs for one in counts)
     page = await store.states(
@@ -77,6 +103,11 @@ async def _stored(store: EventStore, job: str, window: Window, under_way: Iterab
     rows = (await store.history(which, limit=MAX_RUNS)).rows
     singles = [found for run in rows if (found := _observed_run(run)) is not None]
     return Runs([*singles, *misfires, *under_way], (), misfires, total, misfires_left_out=left_out)
+
+
+def _filter(job: str, window: Window) -> Filter:
+    items = (window.first, window.last)
+    return Filter(job=job, since=moment(window.start), until=moment(window.end), items=items)
 
 
 def _observed(

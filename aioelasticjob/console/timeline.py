@@ -70,6 +70,11 @@ class Window:
         by = (self.end - self.start) * part
         return replace(self, start=max(0.0, self.start + by), end=self.end + by, follows=False)
 
+    def one_column(self, column: int, shortest: float = 0.0) -> Window:
+        """Return the window of one column; it is at least so many seconds long."""
+        start = self.start + column * self.column
+        return replace(self, start=start, end=start + max(self.column, shortest), follows=False)
+
     @property
     def column(self) -> int:
         """Seconds of one column of a heat map."""
@@ -122,20 +127,20 @@ def draw_runs(runs: Iterable[ObservedRun], window: Window, style: Style) -> Mark
     """Draw a row for each item, and in it every run and every misfire as a mark of its own."""
     items = range(window.first, window.last + 1)
     height = AXIS + ROW * len(items)
-    parts = [_axis(window, height, style.zone)]
+    parts = [axis(window, height, style.zone)]
     for row, item in enumerate(items):
         parts += _row(AXIS + row * ROW, ROW, str(item))
     shown = [run for run in runs if run.item in items and _inside(run, window)]
     for run in sorted(shown, key=lambda run: (run.item, run.begun)):
         parts.append(_mark(run, AXIS + (run.item - window.first) * ROW, window, style))
-    return _svg(parts, height, window, style.translate("timeline of the runs of every item"))
+    return svg(parts, height, style.translate("timeline of the runs of every item"), window)
 
 
 def draw_heat_map(fields: Iterable[Field], misfires: Iterable[ObservedRun], window: Window, style: Style) -> Markup:
     """Draw a row for some items each, a column for each piece of time: the more runs, the darker; red if any failed."""
     rows = -(-(window.last - window.first + 1) // window.band)
     height = AXIS + BAND * rows + BAND
-    parts = [_axis(window, height, style.zone)]
+    parts = [axis(window, height, style.zone)]
     for row in range(rows):
         first = window.first + row * window.band
         last = min(first + window.band - 1, window.last)
@@ -145,7 +150,7 @@ def draw_heat_map(fields: Iterable[Field], misfires: Iterable[ObservedRun], wind
     found = [one for one in fields if 0 <= one.row < rows and 0 <= one.column <= COLUMNS]
     parts += _shades(found, window)
     parts += _columns(found, misfires, window, height, style)
-    return _svg(parts, height, window, style.translate("heat map of the runs by item and time"))
+    return svg(parts, height, style.translate("heat map of the runs by item and time"), window)
 
 
 def _shades(fields: Sequence[Field], window: Window) -> Iterator[str]:
@@ -153,7 +158,7 @@ def _shades(fields: Sequence[Field], window: Window) -> Iterator[str]:
     paths: dict[str, list[str]] = {}
     for one in fields:
         level = next(number for number, part in enumerate(_LEVELS) if one.runs <= part * busiest or part == 1.0)
-        left, right = (window.x((window.start + (one.column + n) * window.column) * 1000) for n in (0, 1))
+        left, right = edges(window, one.column)
         shape = f"M{left:.1f} {AXIS + one.row * BAND + 1}H{right - 0.6:.1f}v{BAND - 2}H{left:.1f}z"
         paths.setdefault(f"{'bad' if one.failures else 'ok'} l{level}", []).append(shape)
     yield from (f'<path class="heat {look}" d="{"".join(shapes)}"/>' for look, shapes in sorted(paths.items()))
@@ -170,19 +175,29 @@ def _columns(
     for column in sorted({one.column for one in fields} | missed.keys()):
         if not 0 <= column <= COLUMNS:
             continue
-        start, here = window.start + column * window.column, [one for one in fields if one.column == column]
-        near = replace(window, start=start, end=start + max(window.column, SHORTEST), follows=False)
+        near, here = window.one_column(column, SHORTEST), [one for one in fields if one.column == column]
         counts = {"run": sum(one.runs for one in here), "failure": sum(one.failures for one in here)}
         text = ", ".join(style.translate.count(number, noun) for noun, number in counts.items())
         text += f", {style.translate.count(missed[column], 'misfire')}" if column in missed else ""
-        x, width = window.x(start * 1000), window.x((start + window.column) * 1000) - window.x(start * 1000)
         if column in missed:
-            yield f'<path class="miss" d="M{x + width / 2:.1f} {height - BAND + 1}l5 6l-5 6l-5 -6z"/>'
-        title = escape(f"{style.time(start)}: {text}")
-        yield (
-            f'<a href="{escape(style.window_url(near))}" aria-label="{title}"><title>{title}</title>'
-            f'<rect class="column" x="{x:.1f}" y="{AXIS}" width="{width:.1f}" height="{height - AXIS}"/></a>'
-        )
+            middle = sum(edges(window, column)) / 2
+            yield f'<path class="miss" d="M{middle:.1f} {height - BAND + 1}l5 6l-5 6l-5 -6z"/>'
+        yield column_link(window, column, height, f"{style.time(near.start)}: {text}", style.window_url(near))
+
+
+def edges(window: Window, column: int) -> tuple[float, float]:
+    """Return where a column begins and ends in the drawing."""
+    left, right = (window.x((window.start + (column + n) * window.column) * 1000) for n in (0, 1))
+    return left, right
+
+
+def column_link(window: Window, column: int, height: int, title: str, link: str) -> str:
+    """Return a link as large as a column: it says what is in it, and leads to that."""
+    (left, right), text = edges(window, column), escape(title)
+    return (
+        f'<a href="{escape(link)}" aria-label="{text}"><title>{text}</title>'
+        f'<rect class="column" x="{left:.1f}" y="{AXIS}" width="{right - left:.1f}" height="{height - AXIS}"/></a>'
+    )
 
 
 def _row(y: int, height: int, label: str, link: str = "") -> Iterator[str]:
@@ -216,10 +231,12 @@ def _title(run: ObservedRun, style: Style) -> str:
     return str(escape(" · ".join(parts)))
 
 
-def _axis(window: Window, height: int, zone: ZoneInfo) -> str:
-    step = next((step for step in _STEPS if (window.end - window.start) / step <= 8), _STEPS[-1])
+def axis(window: Window, height: int, zone: ZoneInfo) -> str:
+    """Return the lines and the labels of the times, at whole hours and days of the zone."""
+    span = window.end - window.start
+    step = next((step for step in _STEPS if span / step <= 8), _DAY * int(span / _DAY / 8))
     offset = int((moment(window.start).astimezone(zone).utcoffset() or moment(0) - moment(0)).total_seconds())
-    first = (int(window.start + offset) // step + 1) * step - offset  # whole hours and days of the zone
+    first = (int(window.start + offset) // step + 1) * step - offset
     parts = []
     for at in range(first, int(window.end) + 1, step):
         x = window.x(at * 1000)
@@ -238,9 +255,12 @@ def _inside(run: ObservedRun, window: Window) -> bool:
     return run.ended / 1000 >= window.start and run.begun / 1000 <= window.end
 
 
-def _svg(parts: Iterable[str], height: int, window: Window, label: str) -> Markup:
-    span = f'data-from="{window.start:.3f}" data-to="{window.end:.3f}" data-inset="{LABELS / WIDTH}"'  # for our script
+def svg(parts: Iterable[str], height: int, label: str, window: Window | None = None) -> Markup:
+    """Return a drawing; with a window, the script lets a stretch of time be chosen by dragging."""
+    span = ""
+    if window is not None:
+        span = f' data-from="{window.start:.3f}" data-to="{window.end:.3f}" data-inset="{LABELS / WIDTH}"'
     return Markup(
-        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" {span} role="group" aria-label="{escape(label)}">'
+        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}"{span} role="group" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"
     )

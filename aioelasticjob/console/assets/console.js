@@ -98,7 +98,7 @@
 
   document.addEventListener("pointerdown", (event) => {
     drag = null;
-    const drawing = event.target.closest("svg.timeline");
+    const drawing = event.target.closest("svg[data-from]");
     if (!drawing || event.button || event.pointerType === "touch") return;
     const { left: edge, right, width, top, height } = drawing.getBoundingClientRect();
     const left = edge + width * drawing.dataset.inset, { from, to } = drawing.dataset;
@@ -108,7 +108,7 @@
 
   document.addEventListener("pointermove", (event) => {
     if (!drag?.drags || !drag.moved && Math.abs(event.clientX - drag.x) < 5) return; // a hand that clicks trembles
-    if (!drag.moved) event.target.closest("svg.timeline")?.setPointerCapture(event.pointerId);
+    if (!drag.moved) event.target.closest("svg[data-from]")?.setPointerCapture(event.pointerId);
     drag.moved = true;
     const [left, right] = chosen(event);
     Object.assign(stretch.style, { left: `${left}px`, width: `${right - left}px`, top: `${drag.top}px`, height: `${drag.height}px` });
@@ -126,15 +126,14 @@
 
   document.addEventListener("pointercancel", leave);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") leave(); });
-  document.addEventListener("dragstart", (event) => { if (event.target.closest?.("svg.timeline")) event.preventDefault(); });
+  document.addEventListener("dragstart", (event) => { if (event.target.closest?.("svg[data-from]")) event.preventDefault(); });
   document.addEventListener("click", (event) => { // the runs and the columns below are links
     if (drag?.moved) event.preventDefault();
     drag = null;
   }, true);
 
   // Where the timeline is wider than the screen, its end is what happens now ----------------------------------------------
-  const wide = document.getElementById("drawing");
-  if (wide) wide.scrollLeft = wide.scrollWidth;
+  for (const wide of document.querySelectorAll(".drawing")) wide.scrollLeft = wide.scrollWidth;
 
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
   const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds

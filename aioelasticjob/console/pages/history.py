@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.clock import moment
+from aioelasticjob.console import frame
+from aioelasticjob.console.frame import frame_pieces
+from aioelasticjob.console.history_pieces import OUTCOMES, HistoryPieces, asked_of, field_text
+from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.console.timeline import SPANS
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
-from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.observers.sql import EventStore, Filter
+from aioelasticjob.model import FireSource
+from aioelasticjob.observers.sql import EventStore
 
-ROWS: Final = 50
-OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "cut off")
 STATES: Final = {
     "TASK_STAGING": "staged",
     "TASK_RUNNING": "running",
@@ -33,43 +35,50 @@ STATES: Final = {
     "TASK_MISFIRED": "misfired",
 }
 """Words for the states of the trace; keys of the catalogue."""
-FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "text")
 
 
 async def page(request: PageRequest) -> Response:
     """Show runs, newest first."""
-    asked = {name: request.http.query_params.get(name, "").strip()[:200] for name in FIELDS}
-    after = request.http.query_params.get("after") or None
+    asked, store = asked_of(request), _store(request)
     context: dict[str, object] = {
         "asked": asked,
-        "after": after,
         "ranges": _ranges(request),
         "outcomes": OUTCOMES,
         "sources": tuple(FireSource),
+        "stored": store is not None,
+        "runs": None,
+        "problem": "",
         "tab": "history",
     }
-    store = _store(request)
     if store is None:
-        return request.page("history.html", store=False, rows=(), next=None, counts={}, problem="", **context)
+        return request.page("history.html", **context)
+    query = request.http.query_params
     try:
-        which = _filter(asked, request.viewer.zone)
-        found = await store.history(which, after=after, limit=ROWS)
-        counts = await store.counts(which)
+        pieces = HistoryPieces(request, store, asked)
+        runs = await pieces.runs(query.get("after") or None, query.get("before") or None)
+        context |= {"runs": runs, "counts": await pieces.counts()}
+        return request.page("history.html", **context)
     except ElasticJobError as error:
         status = 400 if isinstance(error, InvalidSetting) else 503
         return request.page(
-            "history.html",
-            status,
-            store=True,
-            rows=(),
-            next=None,
-            counts={},
-            problem=request.translate.error(error),
-            **context,
+            "history.html", status, **{**context, "runs": None, "problem": request.translate.error(error)}
         )
-    return request.page(
-        "history.html", store=True, rows=found.rows, next=found.next, counts=counts, problem="", **context
-    )
+
+
+async def live(request: PageRequest) -> Response:
+    """Stream the newest runs that the page's address asks for, and their counts."""
+    store = _store(request)
+    if store is None:
+        return await frame.live(request)
+    pieces = HistoryPieces(request, store, asked_of(request))
+
+    async def render(_: RegistrySnapshot) -> Sequence[Piece]:
+        found = frame_pieces(request)
+        with suppress(ElasticJobError):  # the event store does not answer, which the frame says
+            found += await pieces.newest()
+        return found
+
+    return stream(request, Pieces(render))
 
 
 async def run(request: PageRequest) -> Response:
@@ -88,33 +97,9 @@ async def run(request: PageRequest) -> Response:
 def _ranges(request: PageRequest) -> Mapping[str, str]:
     """Return when the stretches of time to choose from begin, as the form's field has it, by their names."""
     now, zone = request.state.clock.now(), ZoneInfo(request.viewer.zone)
-    return {name: moment(now - size).astimezone(zone).strftime("%Y-%m-%dT%H:%M") for name, size in SPANS.items()}
+    return {name: field_text((now - size) // 60 * 60, zone) for name, size in SPANS.items()}
 
 
 def _store(request: PageRequest) -> EventStore | None:
     watch = registry_of(request).store
     return None if watch is None else watch.store
-
-
-def _filter(asked: Mapping[str, str], zone: str) -> Filter:
-    item = asked["item"]
-    if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
-        raise InvalidSetting("item", item, "a whole number")
-    return Filter(
-        job=asked["job"] or None,
-        item=int(item) if item else None,
-        instance=asked["instance"] or None,
-        outcome=asked["outcome"] or None,
-        source=asked["source"] or None,
-        since=_moment("since", asked["since"], zone),
-        until=_moment("until", asked["until"], zone),
-        text=asked["text"] or None,
-    )
-
-
-def _moment(setting: str, text: str, zone: str) -> datetime | None:
-    """Read what a browser's field for date and time gives: the page asks for it in the viewer's time zone."""
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)) if text else None
-    except ValueError:
-        raise InvalidSetting(setting, text, f"a moment like 2026-11-20T14:30, in {zone}") from None
