@@ -13,7 +13,9 @@ from aioelasticjob.observers.sql import DurationCount, OutcomeCount
 
 PLOT: Final = 90
 """The height of the columns, in the drawing's units."""
-HEIGHT: Final = AXIS + PLOT + 6
+BASE: Final = AXIS + PLOT + 4
+"""Where zero is."""
+HEIGHT: Final = BASE + 6
 TONES: Final = ("bad", "warn", "ok", "run")
 """Style classes of outcomes, from the bottom of a column to its top: failures stand on one line."""
 MARK: Final = 2
@@ -31,7 +33,7 @@ def draw_histogram(counts: Iterable[OutcomeCount], window: Window, style: Style)
     parts = _frame(window, f"{most:,}", style)
     shapes: dict[str, str] = {}
     for column, here in sorted(columns.items()):
-        top = HEIGHT - 1.0
+        top = float(BASE)
         for tone in TONES:
             if number := sum(runs for outcome, runs in here.items() if outcome_class(outcome) == tone):
                 height = max(MARK, number / most * PLOT)
@@ -49,11 +51,11 @@ def draw_histogram(counts: Iterable[OutcomeCount], window: Window, style: Style)
 def draw_durations(counts: Sequence[DurationCount], whole: DurationCount, window: Window, style: Style) -> Markup:
     """Draw for each piece of time what half of its runs took, and what 95 % of them did; a line is that of all."""
     most = max((one.p95 for one in counts), default=0.0) or 1.0
-    y = {one.column: [HEIGHT - 1 - part / most * PLOT for part in (one.median, one.p95)] for one in counts}
+    y = {one.column: [BASE - part / most * PLOT for part in (one.median, one.p95)] for one in counts}
     parts = _frame(window, duration_text(most * 1000), style)
-    halves = "".join(_box(window, column, top, HEIGHT - 1 - top) for column, (top, _) in y.items())
+    halves = "".join(_box(window, column, top, BASE - top) for column, (top, _) in y.items())
     marks = "".join(_box(window, column, top - MARK / 2, MARK) for column, (_, top) in y.items())
-    level = HEIGHT - 1 - min(whole.p95 / most, 1.0) * PLOT
+    level = BASE - min(whole.p95 / most, 1.0) * PLOT
     parts.append(f'<path class="median" d="{halves}"/><path class="p95" d="{marks}"/>')
     parts.append(f'<line class="p95" x1="{LABELS}" y1="{level:.1f}" x2="{WIDTH}" y2="{level:.1f}"/>')
     for one in counts:
@@ -77,7 +79,7 @@ def duration_words(one: DurationCount, style: Style) -> dict[str, str]:
 
 def _frame(window: Window, most: str, style: Style) -> list[str]:
     """Return the times above, a line at zero, and one at the greatest value, which is written beside it."""
-    return [axis(window, HEIGHT, style.zone), *_level(HEIGHT - 1, "0"), *_level(HEIGHT - 1 - PLOT, most)]
+    return [axis(window, HEIGHT, style.zone), *_level(BASE, "0"), *_level(BASE - PLOT, most)]
 
 
 def _level(y: int, label: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfo
 
-from aioelasticjob.console.charts import HEIGHT, PLOT, draw_durations, draw_histogram
+from aioelasticjob.console.charts import BASE, PLOT, draw_durations, draw_histogram
 from aioelasticjob.console.i18n import language
 from aioelasticjob.console.timeline import Style, Window
 from aioelasticjob.observers.sql import DurationCount, OutcomeCount
@@ -18,7 +18,7 @@ def test_a_histogram_shows_each_failure_and_each_column_leads_to_its_runs() -> N
     counts = [OutcomeCount(0, "completed", 9_000), OutcomeCount(0, "failed", 1), OutcomeCount(3, "running", 2)]
     drawn = draw_histogram(counts, WINDOW, STYLE)
     assert re.findall(r'class="heat (\w+)"', drawn) == ["bad", "ok", "run"]
-    assert f'class="heat bad" d="M62.0 {HEIGHT - 3:.1f}H73.1v2.0' in drawn  # below, so that it is seen
+    assert f'class="heat bad" d="M62.0 {BASE - 2:.1f}H73.1v2.0' in drawn  # below, so that it is seen
     assert re.findall(r'href="([^"]+)" aria-label="([^"]+)"', drawn) == [
         ("/w?0-10", "1970-01-01 00:00:00 UTC: 9,001 runs, 9,000 completed, 1 failed"),
         ("/w?30-40", "1970-01-01 00:00:30 UTC: 2 runs, 2 running"),
@@ -39,7 +39,7 @@ def test_durations_are_drawn_to_the_scale_of_the_greatest_percentile() -> None:
         "20 runs: half took 1.0 s or less, 95 % took 4.0 s or less",
         "1 run: half took 500 ms or less, 95 % took 500 ms or less",
     ]
-    assert f'<line class="p95" x1="62" y1="{HEIGHT - 1 - PLOT / 2:.1f}"' in drawn
+    assert f'<line class="p95" x1="62" y1="{BASE - PLOT / 2:.1f}"' in drawn
     assert f"v{PLOT / 4:.1f}H" in drawn
     assert ">4.0 s</text>" in drawn
     assert 'href="/w?0-10"' in drawn

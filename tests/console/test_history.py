@@ -7,6 +7,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from aioelasticjob.console.run_history import Durations, durations_in
@@ -88,9 +89,10 @@ def test_the_newest_page_is_sent_what_is_new_and_the_counts_with_it(
             await _write(scene, 1, outcome=Outcome.FAILED)
             event = await stream.event("history-runs", "no luck", "1 failed")
             assert "other" not in event
-            with monkeypatch.context() as broken:
-                broken.setattr("aioelasticjob.observers.sql.EventStore.history", _no_answer)
-                scene.registry.touch(["report"])
+            asked = anyio.Event()
+            with monkeypatch.context() as broken, anyio.fail_after(90):
+                broken.setattr("aioelasticjob.observers.sql.EventStore.history", lambda *_, **__: _no_answer(asked))
+                await asked.wait()
             await _write(scene, 2)
             await stream.event("history-runs", "3 runs")  # it has gone on
         assert (await browser.get(f"{HISTORY}/live?item=x")).status == 409
@@ -98,7 +100,8 @@ def test_the_newest_page_is_sent_what_is_new_and_the_counts_with_it(
     play(act, event_store=sqlite_url)
 
 
-async def _no_answer(*_: object, **__: object) -> None:
+async def _no_answer(asked: anyio.Event) -> None:
+    asked.set()
     raise EventStoreUnreachable("sqlite:///events.db", "connection refused")
 
 
@@ -136,7 +139,9 @@ def test_durations_of_a_window_are_those_of_completed_runs_of_its_items(sqlite_u
     assert [(one.column, one.runs, one.p95) for one in found.columns] == [(0, 2, 2.0), (1, 2, 4.0)]
     without: Any = SimpleNamespace(store=None)
     assert asyncio.run(ask(registry=without)) == Durations(stored=False)
-    broken: Any = SimpleNamespace(store=SimpleNamespace(store=SimpleNamespace(durations=_no_answer)))
+    broken: Any = SimpleNamespace(
+        store=SimpleNamespace(store=SimpleNamespace(durations=lambda *_, **__: _no_answer(anyio.Event())))
+    )
     assert "connection refused" in (asyncio.run(ask(registry=broken)).problem or "")
 
 

@@ -432,7 +432,9 @@ def test_an_event_store_that_does_not_answer_is_said_and_the_rest_goes_on(play: 
         await scene.run_job()
         browser = await scene.operator()
         assert (await browser.get("/r/billing/history")).status == 503
-        assert "The event store does not answer" in (await browser.get(REPORT)).text
+        job = (await browser.get(REPORT)).text
+        assert job.count("The event store does not answer") == 3  # the timeline, durations, failures
+        assert "has no failure" not in job
 
     play(act, event_store="postgresql://127.0.0.1:1/nobody")
 
