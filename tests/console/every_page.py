@@ -113,6 +113,7 @@ def paths_of(keys: Keys) -> list[str]:
             job,
             "/r/billing/job/known",
             "/r/billing/job/wide",
+            f"/r/billing/job/calm?from={NOON // 1000 - 10}&to={NOON // 1000 + 10}",
             "/r/real/job/nightly/settings",
             "/r/real/job/nightly/dump",
         ),

@@ -215,6 +215,25 @@ def test_on_a_phone_the_timeline_opens_at_now(there: Site, open_page: Callable[.
     assert legend["x"] > 0  # it stays where it is
 
 
+@pytest.mark.parametrize(
+    ("path", "button"), [("/r/billing/servers", "Disable"), ("/r/billing/job/busy", "Disable"), ("/audit", None)]
+)
+def test_on_a_phone_rows_are_stacked_so_that_their_actions_are_in_view(
+    there: Site, open_page: Callable[..., Page], path: str, button: str | None
+) -> None:
+    there.show(status("busy", (item(0), item(1)), now=there.clock.now()))
+    page = open_page(path, width=390)
+    table = page.locator("#servers, #job-items, .audit")
+    expect(table).to_be_visible()
+    assert table.evaluate("(one) => one.closest('.scroll').scrollWidth <= one.closest('.scroll').clientWidth")
+    if button is not None:
+        action = table.get_by_text(button, exact=True).first
+        expect(action).to_be_visible()
+        box = action.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= 390
+
+
 def test_an_import_is_previewed_job_by_job_written_as_previewed_and_audited(
     there: Site, open_page: Callable[..., Page]
 ) -> None:
