@@ -113,5 +113,5 @@ def test_the_mistakes_shown_are_reported(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_all_that_may_stand_at_the_top_is_named() -> None:
-    section = read(FILES).partition("## What may stand in a file")[2].partition("## ")[0]
+    section = read(FILES).partition("## What may be in a file?")[2].partition("## ")[0]
     assert all(f"`{name}`" in section for name in Application.model_fields)
