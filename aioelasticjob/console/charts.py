@@ -49,7 +49,7 @@ def draw_histogram(counts: Iterable[OutcomeCount], window: Window, style: Style)
 
 
 def draw_durations(counts: Sequence[DurationCount], whole: DurationCount, window: Window, style: Style) -> Markup:
-    """Draw for each piece of time what half of its runs took, and what 95 % of them did; a line is that of all."""
+    """Draw the median and the 95th percentile of the durations of each piece of time; a line shows that of all runs."""
     most = max((one.p95 for one in counts), default=0.0) or 1.0
     y = {one.column: [BASE - part / most * PLOT for part in (one.median, one.p95)] for one in counts}
     parts = _frame(window, duration_text(most * 1000), style)

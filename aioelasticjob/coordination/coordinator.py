@@ -283,7 +283,7 @@ async def _cut_off(member: Member, view: JobView, runs: _InterruptedRuns) -> dic
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = node.stat.version
             runs.cut_off[item] = record
-            runs.fences[item] = node.stat.mzxid  # a run's record is written when it is claimed, and when it ends
+            runs.fences[item] = node.stat.mzxid  # of a run that was handed over, the orphan's mark has the fence
         if running is not None and running.data.decode("utf-8", "replace") not in view.instances:
             runs.lingering = True
     return found

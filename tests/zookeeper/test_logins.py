@@ -19,7 +19,7 @@ from aioelasticjob.zookeeper.sasl_users import UsersFile
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.tls import TlsSettings
-from tests.support.certificates import Authority, Certificate, authority
+from tests.support.certificates import Authority, Certificate
 from tests.support.real_zookeeper import CLASS_PATH, JAVA, installed
 
 TIMEOUT = 60
@@ -27,16 +27,6 @@ USERS = "bob:bob's secret\ncarol:x:y\n"
 OWN = make_acl("sasl", "bob", all=True)
 REFUSED = (AuthFailedError, KazooTimeoutError)
 """What kazoo raises after a refused login: the second, if it hears of the refusal before it counts as connected."""
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("ours"), "our CA")
-
-
-@pytest.fixture(scope="module")
-def of_server(ours: Authority) -> Certificate:
-    return ours.issue("server")
 
 
 @pytest.fixture(scope="module")

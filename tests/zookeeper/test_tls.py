@@ -18,22 +18,12 @@ from kazoo.client import KazooClient
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.tls import Certificates, TlsError, TlsSettings, context
-from tests.support.certificates import Authority, Certificate, authority
+from tests.support.certificates import Authority, Certificate
 from tests.support.loops import LoopKind, run_async
 from tests.zookeeper.raw_client import connect_frame
 
 T = TypeVar("T")
 TIMEOUT = 60
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("ours"), "our CA")
-
-
-@pytest.fixture(scope="module")
-def of_server(ours: Authority) -> Certificate:
-    return ours.issue("server")
 
 
 def served(tls: TlsSettings, kind: LoopKind, use: Callable[[Server], T], settings: Settings | None = None) -> T:

@@ -10,6 +10,7 @@ from aioelasticjob.observers.sql.history import (
     RunDetails,
     RunEntry,
     SparklineEntry,
+    StateCount,
     StateEntry,
 )
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
@@ -26,6 +27,7 @@ __all__ = [
     "RunDetails",
     "RunEntry",
     "SparklineEntry",
+    "StateCount",
     "StateEntry",
     "masked",
     "open_store",
