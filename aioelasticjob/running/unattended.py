@@ -51,7 +51,7 @@ class UnattendedMoments:
         ``owed`` says when each item was made (see ``made_in_time``), and after which moment this instance runs the
         item's moments itself.  ``spans`` are the schedules until now, oldest first, by the registry's clock: this
         host's may be behind.  All items are marked; otherwise their next holders would report the moments again.
-        ``then`` is called with the items that could not be marked because the view is outdated.
+        ``then`` is called with the items that were not marked: the view is outdated, or this instance was removed.
         """
         after, missed = dict[int, int](), dict[int, int]()
         for number, (made, owed_after) in owed.items():
@@ -85,8 +85,8 @@ class UnattendedMoments:
                     self._missed.report(alike, table, newest, ENDED)
             self._mark(view, spans, after, {item: until for item, until in missed.items() if item not in part}, then)
 
-        if not part:
-            return then(frozenset())
+        if not part or self._me not in view.instances:  # a removed instance leaves its items to others
+            return then(frozenset(missed))
         self._commands.append(MarkMissed(view, {item: MissedMark(until) for item, until in part.items()}, marked))
 
     def report_unrecorded(self, view: JobView, table: Timetable, known_since: int, then: Callable[[], None]) -> None:

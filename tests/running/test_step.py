@@ -64,6 +64,25 @@ def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
     assert case.reported() == [(-19, 0, NO_INSTANCE_UP)]
 
 
+def test_an_instance_that_was_removed_marks_nothing_and_leaves_its_items_to_the_next_holder() -> None:
+    case = Case.of()
+    case.records[0] = Record(slot(-20), "CRON", OTHER)
+    for path in (LAYOUT.config, LAYOUT.item(0).sharding):
+        node = case.nodes[path]
+        case.nodes[path] = replace(node, raw=changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+    state = case.state(up_since=0.5)
+    case.drop(LAYOUT.instance(OTHER))
+    case.put(LAYOUT.instance(OTHER), b"", owner=1)  # who was not up before
+    case.drop(LAYOUT.instance(ME))
+    case.see(state)
+    assert not any(isinstance(command, MarkMissed) for command in case.done)
+    assert not state.held
+    case.put(LAYOUT.instance(ME), b"", owner=1)
+    case.see(state)
+    assert state.held == {0}
+    assert case.reported() == [(-19, 0, NO_INSTANCE_UP)]
+
+
 def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
     case = Case.of()
     case.records[0] = Record(slot(-20), "CRON", OTHER)
