@@ -38,6 +38,14 @@ class RepeatedError:
 
 
 @dataclass(frozen=True, slots=True)
+class _Streak:
+    begun: Sequence[int]
+    """When the failed runs of an item began, in milliseconds since the epoch, the newest first."""
+    is_whole: bool
+    """Whether the success before them is known; otherwise more runs may have failed before them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """One reason; ``sentence`` is a key of the catalogue, with ``values`` for its blanks."""
 
@@ -132,9 +140,11 @@ def _failing(
     details = {one.name: one.first for one in errors}
     repeated = _repeated(errors, streaks)
     if streaks:
-        values = {"items": _listed(streaks), "streak": max(map(len, streaks.values()))}
-        since = min(streak[-1] for streak in streaks.values()) / 1000
-        yield Reason("failing", "failing, {streak} in a row: items {items}", values, since, details, repeated)
+        longest = max(streaks.values(), key=lambda streak: (len(streak.begun), not streak.is_whole))
+        values = {"items": _listed(streaks), "streak": len(longest.begun)}
+        since = min(streak.begun[-1] for streak in streaks.values()) / 1000
+        exact, lower = "failing, {streak} in a row: items {items}", "failing, at least {streak} in a row: items {items}"
+        yield Reason("failing", exact if longest.is_whole else lower, values, since, details, repeated)
         return
     recent = _recent(items, runs)
     finished = [run for run in recent if run.outcome != "misfired"]
@@ -167,8 +177,8 @@ def _not_converging(unsettled_for: float) -> Iterator[Reason]:
         )
 
 
-def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mapping[int, Sequence[int]]:
-    """Return by item when its failed runs began since its last success, the newest first.
+def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mapping[int, _Streak]:
+    """Return by item its failed runs since its last success.
 
     An item that runs now is judged by its earlier runs, so that a failing job does not look healthy while it runs.
     """
@@ -181,24 +191,24 @@ def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mappin
         record = item.record
         if record is None or record.outcome == GIVEN_UP or (record.outcome and not is_failure(record.outcome)):
             continue
-        streak = [record.begun] if record.outcome else []
+        streak, is_whole = [record.begun] if record.outcome else [], False
         for run in reversed(by_item.get(item.item, ())):
             if run.begun >= record.begun:
                 continue
-            if not is_failure(run.outcome):
+            if is_whole := not is_failure(run.outcome):
                 break
             streak.append(run.begun)
         if streak:
-            found[item.item] = streak
+            found[item.item] = _Streak(streak, is_whole)
     return found
 
 
-def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, Sequence[int]]) -> tuple[RepeatedError, ...]:
+def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, _Streak]) -> tuple[RepeatedError, ...]:
     """Return the errors with their streaks, the most frequent first."""
     found = []
     for error in errors:
         counts = Counter(
-            item for item, began in error.runs if item in streaks and began * 1000 >= streaks[item][-1] - 1000
+            item for item, began in error.runs if item in streaks and began * 1000 >= streaks[item].begun[-1] - 1000
         )  # the registry notes the claim of an item, the event store the slightly later beginning of its run
         found.append(RepeatedError(error, max(counts.values(), default=0)))
     return tuple(sorted(found, key=lambda one: -one.group.count))

@@ -33,6 +33,16 @@ def test_a_job_whose_newest_run_failed_is_failing_since_the_first_failure_of_the
     assert (health.group, health.colour, health.word, health.fires) == ("attention", "bad", "failing", True)
 
 
+@pytest.mark.parametrize("before", [(), ("completed",), ("misfired",)])
+def test_failures_are_counted_exactly_only_if_the_success_before_them_is_known(before: tuple[str, ...]) -> None:
+    runs = _runs(*before, "failed", "failed")
+    last = replace(ended("failed", NOW), begun=runs[-1].begun)
+    found, *_ = reasons(status("report", (item(0, record=last),), now=NOW), runs)
+    least = "" if before == ("completed",) else "at least "
+    assert found.sentence == f"failing, {least}{{streak}} in a row: items {{items}}"
+    assert found.values == {"items": "0", "streak": 2}
+
+
 def test_a_job_that_fails_now_and_then_stays_with_those_that_need_attention_when_a_run_succeeds() -> None:
     good = item(0, record=ended("completed", NOW))
     now_and_then = _runs(*["completed", "completed", "failed"] * 4, "completed")
