@@ -197,14 +197,15 @@ def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[i
 def _unfinished(view: JobView, request: Request) -> Iterator[int]:
     """Yield the items that have moments to run, or whose last run goes on, in their order.
 
-    An item that is switched off is left out, or no other item would run until it is switched on.  Without failover a
-    run that was cut off has no end, so then only moments to run count.
+    An item that is switched off and has no run under way is left out, or no other item would run until it is switched
+    on.  Without failover a run that was cut off has no end, so then only moments to run count.
     """
     for item in request.within(view.config.sharding_total_count):
         progress = progress_of(view, request, item)
         goes_on = view.config.failover and progress is not None and not progress[0].outcome
         waits = request.following(None if progress is None else progress[0]) is not None
-        if goes_on or (waits and item not in view.resting_items):
+        rests = item in view.resting_items
+        if (goes_on and not (rests and item in view.orphans)) or (waits and not rests):
             yield item
 
 

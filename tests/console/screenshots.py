@@ -49,7 +49,7 @@ def main(directory: Path) -> None:
 
 
 def every(directory: Path) -> None:
-    """Take each page in both widths and both themes."""
+    """Take each page in both widths, in both themes and in Chinese."""
     directory.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as place,
@@ -59,14 +59,14 @@ def every(directory: Path) -> None:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIETLY)
         first_password(chromium, there)
         paths = paths_of(fill(there))
-        for scheme in ("light", "dark"):
-            page = _page(chromium, SCREEN, scheme=scheme)
-            _take_widths(page, f"{there.url}/login", directory, f"login-{scheme}")
+        for look, scheme, language in (("light", "light", "en-GB"), ("dark", "dark", "en-GB"), ("chinese", "light", "zh-CN")):
+            page = _page(chromium, SCREEN, scheme=scheme, language=language)
+            _take_widths(page, f"{there.url}/login", directory, f"login-{look}")
             sign_in(page, f"{there.url}/login", "ada", PASSWORD)
             expect(page).to_have_url(re.compile("/jobs$"))
             for number, path in enumerate(paths):
                 name = re.sub(r"\W+", "-", re.sub("/r/(billing|real)|[0-9A-Za-z_-]{12,}", "", path)).strip("-")
-                _take_widths(page, f"{there.url}{path}", directory, f"{number:02}-{name}-{scheme}")
+                _take_widths(page, f"{there.url}{path}", directory, f"{number:02}-{name}-{look}")
         chromium.close()
 
 

@@ -216,6 +216,21 @@ def test_a_disabled_item_does_not_keep_others_from_a_backfill_of_few_items_at_a_
     assert found.items == {1}
 
 
+def test_a_disabled_item_whose_run_was_cut_off_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
+    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    desk.config = desk.config.changed(failover=True)
+    desk.write(Set(LAYOUT.config, desk.config.to_json(), -1))
+    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW)
+    assert found is not None
+    claim = desk.taken(found.fire, found.items)
+    desk.write(Create(LAYOUT.item(0).disabled))
+    assert next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW) is None  # it runs until it has ended
+    assert desk.hand_over(claim) == {0}
+    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    assert found is not None
+    assert found.items == {1}
+
+
 def test_an_item_of_a_paused_server_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
     desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
     holder = desk.registry.nodes[LAYOUT.item(0).instance]
