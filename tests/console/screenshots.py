@@ -28,6 +28,8 @@ IMAGES: Final = ROOT / "docs" / "images"
 JOB: Final = "/r/billing/job/order-sync"
 BEFORE_THE_KILL, AFTER_IT = 100, 40
 """Seconds that the jobs run."""
+LOOKS: Final = (("light", "light", "en-GB"), ("dark", "dark", "en-GB"), ("chinese", "light", "zh-CN"))
+"""Each with a name, the colours and the browser's language."""
 SCREEN, PHONE = 1400, 390
 """Widths in pixels."""
 
@@ -59,7 +61,7 @@ def every(directory: Path) -> None:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIETLY)
         first_password(chromium, there)
         paths = paths_of(fill(there))
-        for look, scheme, language in (("light", "light", "en-GB"), ("dark", "dark", "en-GB"), ("chinese", "light", "zh-CN")):
+        for look, scheme, language in LOOKS:
             page = _page(chromium, SCREEN, scheme=scheme, language=language)
             _take_widths(page, f"{there.url}/login", directory, f"login-{look}")
             sign_in(page, f"{there.url}/login", "ada", PASSWORD)

@@ -201,6 +201,8 @@ class Called:
     which: str
     slot: int
     source: FireSource
+    run: str = ""
+    """The name of the run, which tells a run for a request from the scheduled run of the same moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,9 +85,8 @@ class Code:
     def _listener(self, which: str) -> Callable[[InstanceContext], Awaitable[None]]:
         async def listen(context: InstanceContext) -> None:
             history, fire = self._cluster.history, context.fire
-            called = Called(
-                *(history.now(), self._process, context.instance, self._job.name, which, fire.slot, fire.source)
-            )
+            about = self._process, context.instance, self._job.name, which, fire.slot, fire.source, fire.run
+            called = Called(history.now(), *about)
             history.note(called)
             self._raise(which)
 

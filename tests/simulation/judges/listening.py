@@ -16,16 +16,16 @@ Key = tuple[str, int]
 
 def called_once(facts: Facts) -> Iterator[Violation]:
     """What is called once in the cluster is called again only if something befell who called it before."""
-    last: dict[tuple[str, str, int], Called] = {}
+    last: dict[tuple[str, str, int, str], Called] = {}
     for called in facts.of_kind(Called):
         if called.which not in ONCE or called.source is FireSource.TRIGGER:
             continue
-        key = called.job, called.which, called.slot
+        key = called.job, called.which, called.slot, called.run
         before = last.get(key)
         last[key] = called
         if before is None or _forgotten(facts, before, called):
             continue
-        first = last.get((called.job, "once before", called.slot))
+        first = last.get((called.job, "once before", called.slot, called.run))
         if called.which == "once after" and first is not None and first.at > before.at:
             continue  # the run was begun again: that was judged
         host = before.instance.partition("@-@")[0]
