@@ -5,19 +5,15 @@ A command's module is imported when the command is used: all of them together ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from aioelasticjob.cli.terminal import out, print_error
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 WRONG_SETTING, FAILED = 2, 1
@@ -184,40 +180,36 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of all commands.  It imports neither the commands nor what Typer would need for the list."""
-        console = out()
-        console.print(f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...\n\n{self.help}\n", markup=False)
-        records = (option.get_help_record(ctx) for option in self.get_params(ctx))
-        console.print(_panel("Options", [record for record in records if record is not None]))
-        for title in (START, LOOK, ACT):
-            rows = [(name, source.help) for name, source in COMMANDS.items() if source.panel == title]
-            console.print(_panel(title, rows))
+        """Write the list of all commands.  It imports neither the commands nor Rich, which Typer would use."""
+        formatter.write_usage(ctx.command_path, "[OPTIONS] COMMAND [ARGS]...")
+        formatter.write(f"\n{self.help}\n")
+        options = [record for option in self.get_params(ctx) if (record := option.get_help_record(ctx)) is not None]
+        lists = {"Options": options}
+        for name, source in COMMANDS.items():
+            lists.setdefault(source.panel, []).append((name, source.help))
+        for title, rows in lists.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the given command."""
         try:
             return super().invoke(ctx)
         except ElasticJobError as error:
+            from aioelasticjob.cli.terminal import print_error  # here, so that most commands do not wait for Rich
+
             print_error(error.with_page())
             wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
             raise typer.Exit(WRONG_SETTING if wrong else FAILED) from None
-
-
-def _panel(title: str, rows: Iterable[tuple[str, str]]) -> Panel:
-    """Return a panel of the list: options or commands, with what they do."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for name, text in rows:
-        table.add_row(Text(name, style="bold cyan", no_wrap=True), Text(text))
-    return Panel(table, title=title, title_align="left", border_style="dim")
 
 
 application = typer.Typer(
     name="aioelasticjob",
     cls=Commands,
     help="Distributed cron for asyncio: sharded jobs over ZooKeeper.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
@@ -234,8 +226,12 @@ def _tell_version(wanted: bool) -> None:
 
 @application.callback()
 def common(
+    ctx: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
     ] = False,
 ) -> None:
     """Distributed cron for asyncio: sharded jobs over ZooKeeper."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(WRONG_SETTING)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.cron import Cron
 
@@ -35,6 +32,8 @@ def cron(
     now = moment(SystemClock().now())
     fires = schedule.times_after(now, count)
     if as_json:
+        from aioelasticjob.cli.terminal import write_json  # here, so that the rest does not wait for Rich
+
         write_json(
             {
                 "cron": expression,
@@ -45,18 +44,11 @@ def cron(
             }
         )
         return
-    console = out()
-    console.print(schedule.describe(), style="bold", markup=False)
-    table = Table.grid(padding=(0, 3))
+    print(schedule.describe())
     for fire in fires:
-        table.add_row(*_columns(fire, now))
-    console.print(table)
+        print(f"{fire:%a}   {fire.isoformat(sep=' ')}   in {duration_text((fire - now).total_seconds())}")
     if len(fires) < count:
-        console.print("It never fires." if not fires else "That is the last one.", style="dim")
-
-
-def _columns(fire: datetime, now: datetime) -> tuple[str, str, str]:
-    return f"{fire:%a}", fire.isoformat(sep=" "), f"[dim]in {duration_text((fire - now).total_seconds())}[/]"
+        print("It never fires." if not fires else "That is the last one.")
 
 
 def duration_text(seconds: float) -> str:
