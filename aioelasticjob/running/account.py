@@ -218,7 +218,8 @@ class Account:
         # a moment up to the floor is run by nobody here any more
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
-        self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, why or rule.why)
+        last = until if is_dropped or (is_missed and is_alike) else until - 1
+        self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate)
         for number in self._unclaimed(newest, numbers):
             if is_missed and not is_alike:
                 self._report([number], until, rule.why_newest)
@@ -228,11 +229,12 @@ class Account:
                 # otherwise a stream has left this moment open there, and goes on here
                 self.items[number].floor = max(self.items[number].floor, until)
 
-    def _report(self, items: Iterable[int], until: int, why: str) -> None:
+    def _report(self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED) -> None:
         """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
         self.missed.report_withdrawn()
         until = min(until, self.clock.now + SOON)
-        self.missed.report({item: self.items[item].run_until for item in items}, self.timetable, until, why)
+        last = {item: self.items[item].run_until for item in items}
+        self.missed.report(last, self.timetable, until, why, newest=newest)
 
     def _succession(self, view: JobView) -> Succession:
         return Succession(self.config.schedule, self._scheduled_since, view)

@@ -13,6 +13,7 @@ from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.state import Newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Report:
     """The instance whose run was cut off, if that is why."""
     handled: bool = False
     """Whether the error handler was called for it already, as for a run that was given up."""
+    newest: Newest = Newest.MISSED
+    """What happens to the newest moment that has come, which these moments may or may not include."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import AWAY, UNKNOWN, Items
+from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest
 
-NOT_RECORDED = "the run was cut off, and the job keeps no records, so nobody runs it again"
+NOT_RECORDED = "the run was cut off, and the job keeps no records"
 SKIPPED = "the clock was set ahead and skipped this time"
 WITHDRAWN = "the instance that had claimed the item was too slow, and gave it back"
 
@@ -43,12 +43,21 @@ class MissedMoments:
             if item.reported > beyond or item.reported <= former:
                 item.reported = min(moment, item.reported)
 
-    def report(self, last: Mapping[int, int], table: Timetable, until: int, why: str, *, late: bool = False) -> None:
+    def report(
+        self,
+        last: Mapping[int, int],
+        table: Timetable,
+        until: int,
+        why: str,
+        *,
+        late: bool = False,
+        newest: Newest = Newest.MISSED,
+    ) -> None:
         """Report the moments up to ``until`` that have passed without a run, for each item those after its ``last``.
 
         Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
         again since.  For moments during an outage of the registry, or skipped by a jump of the clock, that is the
-        reason; for all others it is ``why``.
+        reason; for all others it is ``why``.  ``newest`` says what happens to the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         oldest = min(after.values(), default=until)
@@ -57,9 +66,9 @@ class MissedMoments:
         away = [(began, ended, AWAY) for began, ended in self._clock.outages()]
         for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clock.skipped)]):
             if began <= until and oldest < ended:
-                self._report(after, table, min(until, began - 1), why)
-                self._report(after, table, min(until, ended), reason)
-        self._report(after, table, until, why)
+                self._report(after, table, min(until, began - 1), why, newest)
+                self._report(after, table, min(until, ended), reason, newest)
+        self._report(after, table, until, why, newest)
 
     def report_withdrawn(self) -> None:
         """Report moments that another instance claimed and gave back, if a later one was claimed or reported meanwhile.
@@ -92,7 +101,7 @@ class MissedMoments:
                 self.report(dict.fromkeys(alike, done), table, last, UNKNOWN, late=True)
                 done = end if seen is None else seen.first
 
-    def _report(self, after: dict[int, int], table: Timetable, until: int, why: str) -> None:
+    def _report(self, after: dict[int, int], table: Timetable, until: int, why: str, newest: Newest) -> None:
         alike: dict[Passed, list[int]] = {}
         found = {known: table.passed(known, until) for known in dict.fromkeys(after.values())}
         for item, known in after.items():
@@ -101,12 +110,21 @@ class MissedMoments:
         for passed, items in alike.items():
             after.update(dict.fromkeys(items, passed.last))
             self._items.ran(items, passed.last)
-            self.put(items, passed, why)
+            self.put(items, passed, why, newest=newest)
 
-    def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False) -> None:
+    def put(
+        self,
+        items: Iterable[int],
+        passed: Passed,
+        why: str,
+        cut_off: str = "",
+        *,
+        handled: bool = False,
+        newest: Newest = Newest.MISSED,
+    ) -> None:
         """Report moments that need not be in the schedule, or a run that was cut off."""
         if concerned := tuple(sorted(items)):
-            self._commands.append(Report(concerned, passed, why, cut_off, handled))
+            self._commands.append(Report(concerned, passed, why, cut_off, handled, newest))
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
         """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.

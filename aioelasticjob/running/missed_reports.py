@@ -13,7 +13,7 @@ from aioelasticjob.events import Events, Misfired
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed
-from aioelasticjob.running.state import ORDINARY_IN_STREAMS
+from aioelasticjob.running.state import ORDINARY_IN_STREAMS, Newest
 
 EXPIRED = "it was asked for, and could not be begun before the request expired"
 
@@ -37,7 +37,9 @@ class MissedReports:
         job, items, why = config.job_name, report.items, report.why
         first, slot, moments = report.passed.first, report.passed.last, report.passed.count
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
-        message = f"{_items(items)} missed {_moments(report.passed, config.time_zone)}: {why}{ran_on}"
+        message = (
+            f"{_items(items)} missed {_moments(report.passed, config.time_zone)}: {why}{ran_on}; {_consequence(report)}"
+        )
         # each request expires by itself, so a line about one must not suppress a line about another
         each, is_ordinary = why == EXPIRED, config.streaming and why in ORDINARY_IN_STREAMS
         if is_ordinary:
@@ -50,6 +52,18 @@ class MissedReports:
             at = local_text(slot, config.time_zone)
             failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
             self._dispatcher.report(config, failure)
+
+
+def _consequence(report: Report) -> str:
+    """Return what happens to the missed moments, and to the newest moment if that is run instead."""
+    they_are = "they are" if report.passed.count > 1 else "it is"
+    match report.newest:
+        case Newest.RERUN:
+            return "the newest missed moment is run late"
+        case Newest.RUN | Newest.LATE:
+            return f"{they_are} not run, but a later moment is"
+        case _:
+            return f"{they_are} not run{' again' if report.cut_off else ''}"
 
 
 def _items(items: tuple[int, ...]) -> str:

@@ -123,7 +123,7 @@ ERRORS = (
     ClockSkew(timedelta(seconds=7.2), timedelta(seconds=5)),
     NotAnException("the handler", SystemExit(3), is_cancelled=False),
     GivenUp(3, "10.0.0.5@-@7-0a1b2c3d"),
-    MissedRuns(f"item 2 missed the run of 2026-11-20T02:00:00+00:00: {BUSY}", BUSY),
+    MissedRuns(f"item 2 missed the run of 2026-11-20T02:00:00+00:00: {BUSY}; it is not run", BUSY),
     NobodyThere(
         "no instance is up, at least since 2026-11-20T01:00:00+00:00: its runs are missed,"
         " the next one at 2026-11-20T02:00:00+00:00"

@@ -10,9 +10,12 @@ from anyio import sleep
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.error_handlers.alert_limit import INTERVAL
-from aioelasticjob.events import Misfired
-from aioelasticjob.running.missed_reports import _items, _moments
+from aioelasticjob.events import Began, Misfired
+from aioelasticjob.model import FireSource
+from aioelasticjob.running.commands import Report
+from aioelasticjob.running.missed_reports import _consequence, _items, _moments
 from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.running.state import Newest
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.error_handlers.failures import delivered_by
 
@@ -57,7 +60,7 @@ def test_missed_moments_are_alerts_only_if_the_job_says_so(alerts: Alerts) -> No
     (alert,) = alerts.sent
     assert (alert.what, alert.items, alert.task_id) == ("missed", (0,), "")
     assert alert.subject.startswith("slow: item 0 missed the run of ")
-    assert alert.subject.endswith(": the last run was still going on")
+    assert alert.subject.endswith(": the last run was still going on; it is not run")
     assert "Traceback" not in alert.text
 
 
@@ -119,6 +122,45 @@ def test_of_many_items_the_first_and_the_last_are_named() -> None:
 
 def test_moments_are_written_in_the_zone_of_the_job() -> None:
     assert _moments(Passed(NINE, NINE), "Asia/Shanghai") == "the run of 2026-01-01T17:00:00+08:00"
+
+
+@pytest.mark.parametrize(
+    ("newest", "one", "several"),
+    [
+        (Newest.MISSED, "it is not run", "they are not run"),
+        (Newest.RERUN, "the newest missed moment is run late", "the newest missed moment is run late"),
+        (Newest.RUN, "it is not run, but a later moment is", "they are not run, but a later moment is"),
+        (Newest.LATE, "it is not run, but a later moment is", "they are not run, but a later moment is"),
+    ],
+)
+def test_the_consequence_is_told(newest: Newest, one: str, several: str) -> None:
+    assert _consequence(Report((0,), Passed(NINE, NINE), "", newest=newest)) == one
+    assert _consequence(Report((0,), Passed(NINE, NINE + 2000, 3), "", newest=newest)) == several
+
+
+def test_a_run_that_was_cut_off_is_not_run_again() -> None:
+    assert _consequence(Report((0,), Passed(NINE, NINE), "", "10.0.0.5@-@7-0a1b2c3d")) == "it is not run again"
+
+
+@pytest.mark.parametrize(
+    ("misfire", "told"), [(True, "the newest missed moment is run late"), (False, "it is not run")]
+)
+def test_what_the_line_tells_is_what_happens(misfire: bool, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    app = ElasticJob("embedded://")
+    app.add(too_slow, name="slow", cron="0/10 * * * * ?", misfire=misfire)
+
+    @simulated
+    async def scene(cluster: VirtualCluster) -> None:
+        await cluster.start(app)
+        await sleep(35)
+        missed = next(event for event in cluster.events if isinstance(event, Misfired))
+        late = {
+            event.slot for event in cluster.events if isinstance(event, Began) and event.source is FireSource.MISFIRE
+        }
+        assert (missed.slot in late) == misfire
+
+    scene(VirtualCluster())
+    assert next(line for line in caplog.messages if " missed " in line).endswith(f"; {told}")
 
 
 @pytest.mark.parametrize("streaming", [True, False])
