@@ -16,7 +16,7 @@ from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import ENDED, Item, Items
+from aioelasticjob.running.state import BUSY, ENDED, Item, Items
 
 NO_INSTANCE_UP = "no instance was up"
 ROUNDED = 0.001
@@ -81,6 +81,9 @@ class UnattendedMoments:
                 for newest in sorted({min(part[item], until) for item in open_}):
                     alike = {i: max(after[i], since) for i in open_ if min(part[i], until) == newest}
                     nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
+                    for ended in sorted({_run_ended(self._items[item]) for item in alike}):  # until then one was up
+                        ran = {item: last for item, last in alike.items() if _run_ended(self._items[item]) == ended}
+                        self._missed.report(ran, table, min(nobody, ended), BUSY)
                     self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
                     self._missed.report(alike, table, newest, ENDED)
             self._mark(view, spans, after, {item: until for item, until in missed.items() if item not in part}, then)
@@ -127,6 +130,11 @@ class UnattendedMoments:
             return written(True)
 
         self._commands.append(ReadAccounted(read))
+
+
+def _run_ended(item: Item) -> int:
+    """Return when the run of the item's last scheduled moment ended; 0 if it was cut off, or if there is none."""
+    return item.record.completed_at if item.record.completed and not item.record.asked else 0
 
 
 def made_at(view: JobView, item: int) -> int:
