@@ -48,7 +48,8 @@ def cron(
     for fire in fires:
         print(f"{fire:%a}   {fire.isoformat(sep=' ')}   in {duration_text((fire - now).total_seconds())}")
     if len(fires) < count:
-        print("It never fires." if not fires else "That is the last one.")
+        over = "It never fires." if schedule.never_fires else "All its moments are over."
+        print("That is the last one." if fires else over)
 
 
 def duration_text(seconds: float) -> str:

@@ -38,6 +38,7 @@ STATE_STYLES = {
     "nobody there": "yellow",
     "nobody able": "red",
     "switched off": "yellow",
+    "never fires": "red",
 }
 
 
@@ -146,6 +147,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
+    elif status.state == "never fires":
+        lines.append(Text("the schedule names no moment of any year, so the job never runs by itself", style="red"))
     elif status.state == "finished":
         lines.append(Text("the schedule has no further moment: the job runs only when it is triggered"))
     if status.succeeded or status.failed:

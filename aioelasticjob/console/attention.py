@@ -83,7 +83,7 @@ def reasons(
     if status.state == "switched off":
         return ()
     return (
-        *_nobody(status),
+        *_not_run(status),
         *_writes_refused(status.instances),
         *_given_up(status.items),
         *_orphans(status),
@@ -98,11 +98,13 @@ def is_failure(outcome: str) -> bool:
     return outcome not in GOOD_OUTCOMES
 
 
-def _nobody(status: JobStatus) -> Iterator[Reason]:
+def _not_run(status: JobStatus) -> Iterator[Reason]:
     if not status.instances:
         yield Reason("nobody there", "nobody is there to run it")
     elif all(one.lacks for one in status.instances):
         yield Reason("nobody able", "every instance lacks a feature that the job requires")
+    elif status.state == "never fires":
+        yield Reason("never fires", "its schedule names no moment of any year")
 
 
 def _writes_refused(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:

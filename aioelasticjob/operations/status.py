@@ -199,7 +199,7 @@ class JobStatus:
         if self.running:
             return "running"
         if self.config.schedule is not None and self.next_fire is None:
-            return "finished"
+            return "never fires" if self.config.schedule.never_fires else "finished"
         return "waiting" if self.settled else "assigning"
 
     def at(self, now: float) -> JobStatus:

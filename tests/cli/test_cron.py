@@ -36,7 +36,8 @@ def test_the_rule_for_daylight_saving_can_be_chosen(command: Command) -> None:
 
 
 def test_a_schedule_that_has_ended_says_so(command: Command) -> None:
-    assert "It never fires." in command("cron", "0 0 0 1 1 ? 2020").stdout
+    assert "All its moments are over." in command("cron", "0 0 0 1 1 ? 2020").stdout
+    assert "It never fires." in command("cron", "0 0 0 30 2 ?").stdout
     assert "That is the last one." in command("cron", "0 0 0 1 1 ? 2199").stdout
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.clock import moment
+from aioelasticjob.config import JobConfig
 from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
@@ -102,6 +103,9 @@ def test_what_else_needs_attention_and_what_does_not() -> None:
     lacking = replace(plain, instances=tuple(replace(one, lacks=("streams",)) for one in plain.instances))
     assert [one.kind for one in reasons(lacking, [])] == ["nobody able"]
     assert [one.kind for one in reasons(replace(plain, fault="no cron"), [])] == ["refused"]
+    config = JobConfig.from_json(b'{"jobName": "report", "cron": "0 0 0 30 2 ?"}', "/report/config")
+    never = replace(plain, config=config, next_fire=None)
+    assert [one.kind for one in reasons(never, [])] == ["never fires"]
     cut_off = status("report", (item(0, orphaned=True), item(1, record=ended(GIVEN_UP, NOW))), now=NOW)
     assert [one.kind for one in reasons(cut_off, [])] == ["given up", "cut off"]
     assert reasons(replace(plain, settled=False), [], SETTLE_LIMIT - 1) == ()

@@ -23,7 +23,17 @@ from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]
 SAID = re.compile(r"""(?:\b_|\btranslate)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
-STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "nobody able", "finished", "faulty")
+STATES = (
+    "running",
+    "waiting",
+    "assigning",
+    "switched off",
+    "nobody there",
+    "nobody able",
+    "finished",
+    "never fires",
+    "faulty",
+)
 REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")
 ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")
 CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())

@@ -53,6 +53,14 @@ def test_a_job_announces_its_next_moment_only_if_an_instance_would_run_it() -> N
         assert status.state in ("switched off", "nobody there")
 
 
+def test_a_schedule_without_any_moment_which_somebody_wrote_by_hand_never_fires() -> None:
+    server = ServerStatus("10.0.0.7", "host", False, False, 1)
+    one = InstanceStatus("one", "10.0.0.7", "host", 1, moment(NOON), True, (0,), ())
+    config = JobConfig.from_json(b'{"jobName": "report", "cron": "0 0 0 30 2 ?"}', "/report/config")
+    status = JobStatus(config, None, "one", True, None, (one,), (server,), ()).at(NOON)
+    assert (status.state, status.next_fire) == ("never fires", None)
+
+
 def test_a_job_whose_moments_are_over_is_finished() -> None:
     assert attended("0 0 0 1 1 ? 2020").state == "finished"
     assert attended("0 0 13 1 1 ? 2026").state == "waiting"
