@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
+from textwrap import dedent
 from types import NoneType, UnionType
 from typing import Any, Literal, Union
 
@@ -14,7 +18,7 @@ from pydantic import BaseModel, JsonValue
 from aioelasticjob.config import JobConfig, section_of
 from aioelasticjob.jobs.http import Request
 from aioelasticjob.jobs.script import Script
-from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
+from aioelasticjob.jobs.settings import CommonSettings, DataflowSettings, JobSettings, RequestSettings, ScriptSettings
 from aioelasticjob.setting_types import DURATION, parts_of
 
 OTHERWISE = {"job_name", "job_type", "options", "command", "url"}
@@ -82,3 +86,33 @@ def test_each_setting_has_the_type_that_its_model_allows(settings: type, model: 
 def test_listeners_are_taken_by_every_kind() -> None:
     assert typing.get_origin(typing.get_type_hints(ScriptSettings)["listeners"]) is Iterable
     assert NoneType not in alternatives(typing.get_type_hints(RequestSettings)["listeners"])
+
+
+def texts(described: type) -> dict[str, str]:
+    """Return what is written below each setting of a class; nothing is empty text."""
+    (found,) = ast.parse(dedent(inspect.getsource(described))).body
+    assert isinstance(found, ast.ClassDef)
+    said = {}
+    for setting, text in pairwise([*found.body, None]):
+        match setting, text:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(written))):
+                said[name] = written
+            case ast.AnnAssign(target=ast.Name(name)), _:
+                said[name] = ""
+    return said
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        (CommonSettings, JobConfig),
+        (JobSettings, JobConfig),
+        (DataflowSettings, JobConfig),
+        (ScriptSettings, Script),
+        (RequestSettings, Request),
+    ],
+)
+def test_an_editor_shows_what_each_setting_means_as_the_model_says_it(settings: type, model: type[BaseModel]) -> None:
+    said, of_model = texts(settings), texts(model)
+    assert {name for name, text in said.items() if not text} == set()
+    assert {name: said[name] for name, text in of_model.items() if text and name in said}.items() <= of_model.items()
