@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -20,7 +20,9 @@ import typer
 from aioelasticjob import (
     Cron,
     ElasticJob,
+    FireSource,
     InstanceContext,
+    InvalidSetting,
     ItemContext,
     JobConfig,
     JobListener,
@@ -273,6 +275,17 @@ def error_handlers(here: str) -> None:
     lookup.find.cache_clear()
 
 
+@tries("`props` of error handlers")
+def options_of_error_handlers(here: str) -> None:
+    mail = {"host": "127.0.0.1", "port": "25", "to": "ops@example.org", "sender": "jobs@example.org"}
+    application_of(nothing, error_handler="email", error_handler_options={**mail, "use_tls": "true", "subject": "jobs"})
+    robot = {"webhook": "https://127.0.0.1/robot", "keyword": "jobs", "secret": "s"}
+    application_of(nothing, error_handler="dingtalk", error_handler_options=robot)
+    for name in ("from", "useSsl", "ssl.trust", "cc", "bcc", "debug", "connectTimeoutMilliseconds"):
+        with pytest.raises(InvalidSetting, match=re.escape(name)):
+            application_of(nothing, error_handler="email", error_handler_options={**mail, name: "x"})
+
+
 @tries("`jobExecutorServiceHandlerType`")
 def executor_of_ones_own(here: str) -> None:
     with added(mine=ThreadPoolExecutor):
@@ -321,6 +334,26 @@ def programs(here: str) -> None:
         assert (await operations.job(session, "job", now=0)).config.job_name == "job"
         await operations.configure(session, "job", {"description": "for people"})
         assert (await operations.job(session, "job", now=0)).config.description == "for people"
+        assert " | " in await operations.dump(session, "job")
+        await operations.trigger(session, "job")
+        assert (await cluster.event(Began)).source is FireSource.TRIGGER
+        ip = (await operations.job(session, "job", now=0)).servers[0].ip
+        switches: list[tuple[Callable[[], Awaitable[object]], list[str]]] = [
+            (partial(operations.disable, session, "job", server=ip), ["disabled"]),
+            (partial(operations.enable, session, "job", server=ip), []),
+            (partial(operations.disable_server, session, ip), ["disabled in all jobs"]),
+            (partial(operations.enable_server, session, ip), []),
+        ]
+        for switch, flags in switches:
+            await switch()
+            assert [*(await operations.job(session, "job", now=0)).servers[0].flags] == flags
+        with pytest.raises(operations.NotPossible):
+            await operations.remove(session, "job")
+        await operations.shut_down(session, "job")
+        while (await operations.job(session, "job", now=0)).instances:
+            await anyio.sleep(1)
+        await operations.remove(session, "job")
+        assert await operations.names(session) == ()
 
     play(application_of(nothing), scene)
 
