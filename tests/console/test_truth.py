@@ -218,18 +218,26 @@ def test_on_a_phone_the_timeline_opens_at_now(there: Site, open_page: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("path", "button"), [("/r/billing/servers", "Disable"), ("/r/billing/job/busy", "Disable"), ("/audit", None)]
+    ("path", "table", "button"),
+    [
+        ("/r/billing/servers", "#servers", "Disable"),
+        ("/r/billing/servers/10.0.0.1", "#server-jobs", "Disable"),
+        ("/r/billing/job/busy", "#job-items", "Disable"),
+        ("/r/billing/job/busy", "#job-instances", "Shut down"),
+        ("/r/billing/job/busy", "#job-instances", "Pause"),
+        ("/audit", ".audit", None),
+    ],
 )
 def test_on_a_phone_rows_are_stacked_so_that_their_actions_are_in_view(
-    there: Site, open_page: Callable[..., Page], path: str, button: str | None
+    there: Site, open_page: Callable[..., Page], path: str, table: str, button: str | None
 ) -> None:
     there.show(status("busy", (item(0), item(1)), now=there.clock.now()))
     page = open_page(path, width=390)
-    table = page.locator("#servers, #job-items, .audit")
-    expect(table).to_be_visible()
-    assert table.evaluate("(one) => one.closest('.scroll').scrollWidth <= one.closest('.scroll').clientWidth")
+    shown = page.locator(table)
+    expect(shown).to_be_visible()
+    assert shown.evaluate("(one) => one.closest('.scroll').scrollWidth <= one.closest('.scroll').clientWidth")
     if button is not None:
-        action = table.get_by_text(button, exact=True).first
+        action = shown.get_by_text(button, exact=True).first
         expect(action).to_be_visible()
         box = action.bounding_box()
         assert box is not None
