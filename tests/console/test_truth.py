@@ -225,6 +225,9 @@ def test_on_a_phone_the_timeline_opens_at_now(there: Site, open_page: Callable[.
         ("/r/billing/job/busy", "#job-items", "Disable"),
         ("/r/billing/job/busy", "#job-instances", "Shut down"),
         ("/r/billing/job/busy", "#job-instances", "Pause"),
+        ("/r/billing/history", "#history-runs", None),
+        ("/registries", "#registries", None),
+        ("/users", "main table", "New password"),
         ("/audit", ".audit", None),
     ],
 )
