@@ -61,11 +61,16 @@ def every(directory: Path) -> None:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIETLY)
         first_password(chromium, there)
         paths = paths_of(fill(there))
+        entrance = _page(chromium, SCREEN)
+        sign_in(entrance, f"{there.url}/login", "ada", PASSWORD)
+        expect(entrance).to_have_url(re.compile("/jobs$"))
+        signed_in = entrance.context.storage_state()
         for look, scheme, language in LOOKS:
-            page = _page(chromium, SCREEN, scheme=scheme, language=language)
-            _take_widths(page, f"{there.url}/login", directory, f"login-{look}")
-            sign_in(page, f"{there.url}/login", "ada", PASSWORD)
-            expect(page).to_have_url(re.compile("/jobs$"))
+            _take_widths(
+                _page(chromium, SCREEN, scheme=scheme, language=language),
+                *(f"{there.url}/login", directory, f"login-{look}"),
+            )
+            page = _page(chromium, SCREEN, scheme=scheme, language=language, state=signed_in)
             for number, path in enumerate(paths):
                 name = re.sub(r"\W+", "-", re.sub("/r/(billing|real)|[0-9A-Za-z_-]{12,}", "", path)).strip("-")
                 _take_widths(page, f"{there.url}{path}", directory, f"{number:02}-{name}-{look}")
