@@ -174,10 +174,10 @@ class JobPieces:
         misfires: Sequence[StateEntry] = ()
         if watched is not None:
             try:
-                which = Filter(job=self._name)
-                misfires = (await watched.store.states(replace(which, state="TASK_MISFIRED"), limit=MISFIRES)).rows
-                failure = next(iter(await watched.store.failures(which, limit=1)), None)
-                stack = "" if failure is None else (await watched.store.stacks([failure.id]))[failure.id]
+                which, store = Filter(job=self._name), watched.answering()
+                misfires = (await store.states(replace(which, state="TASK_MISFIRED"), limit=MISFIRES)).rows
+                failure = next(iter(await store.failures(which, limit=1)), None)
+                stack = "" if failure is None else (await store.stacks([failure.id]))[failure.id]
             except ElasticJobError as error:
                 problem = str(error)
         return self._request.render(

@@ -55,8 +55,9 @@ async def durations_in(registry: RegistryWatch, job: str, window: Window) -> Dur
     """Return how long the completed runs of a job took, as the event store has counted them."""
     if registry.store is None:
         return Durations(stored=False)
-    store, completed = registry.store.store, replace(_filter(job, window), outcome=Outcome.COMPLETED.value)
+    completed = replace(_filter(job, window), outcome=Outcome.COMPLETED.value)
     try:
+        store = registry.store.answering()
         columns = await store.durations(completed, column=window.column)
         whole = await store.durations(completed, column=int(window.end - window.start) + 2)
     except ElasticJobError as error:
@@ -74,7 +75,7 @@ async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, no
     kept, problem = list(registry.runs.get(status.name, ())), None
     if registry.store is not None:
         try:
-            stored = await _stored(registry.store.store, status.name, window, under_way)
+            stored = await _stored(registry.store.answering(), status.name, window, under_way)
             if stored.total or stored.misfires or not kept:  # its applications may write no history at all
                 return stored
         except ElasticJobError as error:

@@ -67,6 +67,18 @@ class StoreWatch:
         """By the key of a run that has failed, the place of its error."""
         self._grouped = float("-inf")
         """When the errors were last grouped."""
+        self._problem: ElasticJobError | None = None
+        """Why the store did not answer when it was last asked."""
+
+    def answering(self) -> EventStore:
+        """Return the store for a query of a page, which is not to wait for one that does not answer.
+
+        Raises:
+            ElasticJobError: it did not answer when it was last asked.
+        """
+        if self._problem is not None:
+            raise self._problem.with_traceback(None)
+        return self.store
 
     async def watch(self) -> None:
         """Ask the store again and again, until cancelled."""
@@ -86,8 +98,9 @@ class StoreWatch:
         except ElasticJobError as error:
             if self.snapshot.lost is None:
                 log.warning("event store lost", extra={"registry": self._registry, "reason": str(error)})
-            self.snapshot = replace(self.snapshot, lost=str(error))
+            self.snapshot, self._problem = replace(self.snapshot, lost=str(error)), error
             return
+        self._problem = None
         before = self.snapshot
         self.snapshot = StoreSnapshot(None, now, failures, misfires, errors)
         if changed := _changed(before.errors, errors) | _changed(before.misfires, misfires):

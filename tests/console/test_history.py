@@ -30,7 +30,7 @@ async def _write(scene: Scene, *items: int, start: int = NOON, outcome: Outcome 
 
 
 def _items(answer: Answer) -> list[int]:
-    return [int(found) for found in re.findall(r'</th><td class="n">(\d+)</td>', answer.text)]
+    return [int(found) for found in re.findall(r'</th><td class="n" data-label="Item">(\d+)</td>', answer.text)]
 
 
 def _link(answer: Answer, rel: str) -> str | None:
@@ -131,7 +131,7 @@ def test_durations_of_a_window_are_those_of_completed_runs_of_its_items(sqlite_u
             runs = [end(NOON + 1000 * n, n % 2, seconds=n + 1.0) for n in range(4)]
             others = [end(NOON + 500, 0, Outcome.FAILED, seconds=99.0), end(NOON, 7, seconds=99.0), *beginning(NOON, 1)]
             await store.write(batch(*runs, *others, end(NOON + 160_000, 0, seconds=99.0)))
-            registry: Any = SimpleNamespace(store=SimpleNamespace(store=store))
+            registry: Any = SimpleNamespace(store=SimpleNamespace(answering=lambda: store))
             return await durations_in(change.get("registry", registry), "report", WINDOW)
 
     found = asyncio.run(ask())
@@ -139,9 +139,8 @@ def test_durations_of_a_window_are_those_of_completed_runs_of_its_items(sqlite_u
     assert [(one.column, one.runs, one.p95) for one in found.columns] == [(0, 2, 2.0), (1, 2, 4.0)]
     without: Any = SimpleNamespace(store=None)
     assert asyncio.run(ask(registry=without)) == Durations(stored=False)
-    broken: Any = SimpleNamespace(
-        store=SimpleNamespace(store=SimpleNamespace(durations=lambda *_, **__: _no_answer(anyio.Event())))
-    )
+    refusing = SimpleNamespace(durations=lambda *_, **__: _no_answer(anyio.Event()))
+    broken: Any = SimpleNamespace(store=SimpleNamespace(answering=lambda: refusing))
     assert "connection refused" in (asyncio.run(ask(registry=broken)).problem or "")
 
 

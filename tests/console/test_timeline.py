@@ -29,7 +29,8 @@ def _run(item: int, begun: int, took: int, outcome: str = "completed", **more: s
 
 
 def _asked(store: Any, job: JobStatus, window: Window, *kept: ObservedRun) -> Runs:
-    registry: Any = SimpleNamespace(runs={job.name: deque(kept)}, store=store and SimpleNamespace(store=store))
+    watched = store and SimpleNamespace(answering=lambda: store)
+    registry: Any = SimpleNamespace(runs={job.name: deque(kept)}, store=watched)
     return asyncio.run(runs_in(registry, job, window, window.end))
 
 
@@ -95,7 +96,7 @@ def test_the_event_store_gives_single_runs_from_near_and_counts_from_afar(sqlite
 
     async def ask(window: Window) -> Runs:
         async with open_store(sqlite_url, clock=Clock()) as store:
-            registry: Any = SimpleNamespace(runs={}, store=SimpleNamespace(store=store))
+            registry: Any = SimpleNamespace(runs={}, store=SimpleNamespace(answering=lambda: store))
             return await runs_in(registry, job, window, start + 300)
 
     near = asyncio.run(ask(Window(start, start + 60, 0, 1)))

@@ -20,7 +20,6 @@ from aioelasticjob.console.timeline import SPANS
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
 from aioelasticjob.model import FireSource
-from aioelasticjob.observers.sql import EventStore
 
 STATES: Final = {
     "TASK_STAGING": "staged",
@@ -39,7 +38,7 @@ STATES: Final = {
 
 async def page(request: PageRequest) -> Response:
     """Show runs, newest first."""
-    asked, store = asked_of(request), _store(request)
+    asked, store = asked_of(request), registry_of(request).store
     context: dict[str, object] = {
         "asked": asked,
         "ranges": _ranges(request),
@@ -54,7 +53,7 @@ async def page(request: PageRequest) -> Response:
         return request.page("history.html", **context)
     query = request.http.query_params
     try:
-        pieces = HistoryPieces(request, store, asked)
+        pieces = HistoryPieces(request, store.answering(), asked)
         runs = await pieces.runs(query.get("after") or None, query.get("before") or None)
         context |= {"runs": runs, "counts": await pieces.counts()}
         return request.page("history.html", **context)
@@ -67,14 +66,15 @@ async def page(request: PageRequest) -> Response:
 
 async def live(request: PageRequest) -> Response:
     """Stream the newest runs that the page's address asks for, and their counts."""
-    store = _store(request)
+    store = registry_of(request).store
     if store is None:
         return await frame.live(request)
-    pieces = HistoryPieces(request, store, asked_of(request))
+    pieces = HistoryPieces(request, store.store, asked_of(request))
 
     async def render(_: RegistrySnapshot) -> Sequence[Piece]:
         found = frame_pieces(request)
         with suppress(ElasticJobError):  # the event store does not answer, which the frame says
+            store.answering()
             found += await pieces.newest()
         return found
 
@@ -83,8 +83,8 @@ async def live(request: PageRequest) -> Response:
 
 async def run(request: PageRequest) -> Response:
     """Show one run."""
-    store = _store(request)
-    details = None if store is None else await store.run(request.http.path_params["run"])
+    store = registry_of(request).store
+    details = None if store is None else await store.answering().run(request.http.path_params["run"])
     if details is None:
         raise HTTPException(404, request.translate("There is no such run."))
     job = registry_of(request).snapshot.value.jobs.get(details.run.job)
@@ -98,8 +98,3 @@ def _ranges(request: PageRequest) -> Mapping[str, str]:
     """Return when the stretches of time to choose from begin, as the form's field has it, by their names."""
     now, zone = request.state.clock.now(), ZoneInfo(request.viewer.zone)
     return {name: field_text((now - size) // 60 * 60, zone) for name, size in SPANS.items()}
-
-
-def _store(request: PageRequest) -> EventStore | None:
-    watch = registry_of(request).store
-    return None if watch is None else watch.store
