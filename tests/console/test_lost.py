@@ -88,6 +88,7 @@ def test_every_page_about_a_registry_says_that_its_event_store_does_not_answer(
         broken.setattr(EventStore, "counts", _no_answer)
         expect(page.get_by_text("The event store of billing does not answer.")).to_be_visible()
         assert page.locator("#state time").inner_text()
+        assert GREY.search(page.evaluate("() => getComputedStyle(document.querySelector('#history-runs')).filter"))
         asked = list[str]()
         for query in ("history", "first", "histogram"):
             broken.setattr(EventStore, query, lambda *_, query=query, **__: asked.append(query))

@@ -83,5 +83,6 @@ def _facts(jobs: Sequence[ImportedJob], side: Literal[0, 1]) -> dict[str, object
     for job in jobs:
         if job.effect == "new":
             found[job.name] = "new" if side else "not there"
-        found |= {f"{job.name}: {name}": str(values[side]) for name, values in job.changes.items()}
+        changes = {f"{job.name}: {name}": values[side] for name, values in job.changes.items()}
+        found |= {name: "" if value is None else str(value) for name, value in changes.items()}
     return found
