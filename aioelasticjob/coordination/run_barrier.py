@@ -19,12 +19,12 @@ from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import decode, is_cut_off
-from aioelasticjob.coordination.request_runs import following, open_requests, waiting_items
+from aioelasticjob.coordination.request_runs import following, open_requests, requests_of, waiting_items
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import child
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import Fire, FireSource, Requested
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 
@@ -56,6 +56,20 @@ def run_of(fire: Fire) -> str:
 def moment_of(run: str) -> int | None:
     """Return the scheduled moment of a run; None if somebody has asked for it."""
     return int(run) if run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS else None
+
+
+def fire_of(run: str, view: JobView, present: int) -> Fire:
+    """Return the fire of an earlier run, for its ``after``; if its moment is not known any more, it is ``present``."""
+    if (moment := moment_of(run)) is not None:
+        return Fire(moment, FireSource.CRON)
+    kind, _, about = run.partition("-")
+    number, _, slot = about.partition("-")
+    source = FireSource.BACKFILL if kind == "backfill" else FireSource.TRIGGER
+    request = next((one for one in requests_of(view) if str(one.number) == number), None)
+    if request is None:
+        return Fire(moment_of(slot) or present, source)
+    requested = Requested(request.id, request.version, {})
+    return Fire(moment_of(slot) or request.moment, source, request.parameter, None, request.number, requested)
 
 
 def is_awaited(run: str, request: Request, moment: int | None) -> bool:

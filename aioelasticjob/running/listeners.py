@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from anyio import move_on_after
 
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.run_barrier import BEGUN, FAILED, OVER, RunBarrier, moment_of, run_of
+from aioelasticjob.coordination.run_barrier import BEGUN, FAILED, OVER, RunBarrier, fire_of, moment_of, run_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.base import instance_context
 from aioelasticjob.jobs.context import InstanceContext
@@ -191,9 +191,8 @@ class _OncePerCluster:
             await marks.tidy(self.views.value)
 
     def _context_of(self, run: str) -> InstanceContext:
-        moment, claim = moment_of(run), self.execution.claim
         if run == self.run:
             return self.context
-        fire = Fire(claim.fire.slot, FireSource.TRIGGER) if moment is None else Fire(moment, FireSource.CRON)
-        claim = replace(claim, fire=fire)
+        claim = self.execution.claim
+        claim = replace(claim, fire=fire_of(run, self.views.value, claim.fire.slot))
         return instance_context(self.execution.config, claim, self.execution.checkpoints)

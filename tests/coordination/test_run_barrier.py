@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
+from aioelasticjob.coordination.request_runs import next_run
+from aioelasticjob.coordination.requests import Request
+from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier, fire_of, run_of
 from aioelasticjob.errors import Conflict
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.transaction import Check, Create, Delete
+from tests.coordination.test_request_runs import BACKFILL, ITEMS, NOW, ONCE, asked
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 REQUEST = Check(LAYOUT.trigger("me"), 0)
@@ -32,6 +36,23 @@ def test_items_take_part_in_what_is_asked_for_as_long_as_it_is() -> None:
         assert await here.names(LAYOUT.started) == ()
 
     simulate(scene)
+
+
+@pytest.mark.parametrize("request_", [ONCE, BACKFILL])
+def test_an_earlier_run_for_a_request_has_the_same_moment_and_name_when_its_after_is_called(request_: Request) -> None:
+    desk = asked(request_)
+    found = next_run(desk.view(), request_.source, ITEMS, NOW)
+    assert found is not None
+    again = fire_of(run_of(found.fire), desk.view(), NOW + 60_000)
+    assert (again.slot, again.source, again.run) == (found.fire.slot, request_.source, found.fire.run)
+    assert again.parameter == request_.parameter
+
+
+def test_an_earlier_run_of_which_nothing_is_known_any_more_has_the_present_moment_unless_its_name_tells() -> None:
+    view = asked().view()
+    assert fire_of("trigger-17", view, NOW) == Fire(NOW, FireSource.TRIGGER)
+    assert fire_of("backfill-17-5000", view, NOW) == Fire(5000, FireSource.BACKFILL)
+    assert fire_of("5000", view, NOW) == Fire(5000, FireSource.CRON)
 
 
 def test_a_job_that_was_removed_gets_no_marks() -> None:

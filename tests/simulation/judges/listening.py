@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import Fire, FireSource
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
 from tests.simulation.history import Begun, Called, Written
 from tests.simulation.judges.excuses import nonsense
@@ -74,7 +74,8 @@ def called_in_peace(facts: Facts) -> Iterator[Violation]:
     """In calm the listeners of a run that anybody takes part in are called, before and after it."""
     called: dict[Key, list[str]] = {}
     for one in facts.of_kind(Called):
-        called.setdefault((one.job, one.slot), []).append(one.which)
+        if one.run in ("", Fire(one.slot, FireSource.CRON).run):  # and not a run for a request
+            called.setdefault((one.job, one.slot), []).append(one.which)
     listened = {job for job, _ in called}
     begun = {(one.job, one.slot): one.at for one in facts.of_kind(Begun) if one.source is FireSource.CRON}
     for (job, slot), at in begun.items():
