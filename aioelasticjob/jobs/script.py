@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from anyio import CancelScope, create_task_group, current_time, wait_readable
-from anyio.lowlevel import checkpoint_if_cancelled
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.credentials import SECRET
@@ -191,7 +190,6 @@ async def run(context: AnyContext, options: Script) -> None:
     finally:
         if not has_ended:  # also if the run was cancelled: then this error is its outcome
             raise ScriptStillRuns("\n".join(["the script could not be killed", *last_words]))
-    await checkpoint_if_cancelled()  # a script that we have ended says nothing by its exit code
     _judge(process.returncode, options, last_words)
 
 

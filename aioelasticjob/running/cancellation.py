@@ -2,7 +2,7 @@
 
 An anyio scope cancels a task again at every turn of the event loop until the task ends.  A handler that swallows
 CancelledError would keep a processor busy for as long as it goes on.  So after some turns it is cancelled only once a
-second.
+second.  A handler that shields its cleanup costs nothing, and is cancelled again only after that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
+from typing import Any, cast
 
 from anyio import CancelScope
 
@@ -22,6 +23,10 @@ UNHEEDED_AFTER = 1.0
 """Seconds until a cancelled handler that goes on is named in the log, and between two cancellations from then on."""
 MAX_REPEATED_CANCELS = 100
 """Turns of the event loop in which every wait of the handler is cancelled, also the waits of its cleanup."""
+SHIELD_PAUSE = 0.01
+"""Seconds between two looks at a handler that shields its cleanup."""
+SHIELD_LOOKS = 10
+"""Looks that must have found the handler shielded before it is named; fewer may mean that the loop was blocked."""
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +42,12 @@ class HandlerScope:
         self._unheeded, self._after, self._threads = unheeded, after, threads
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
+        self._next: asyncio.Handle | None = None
+        """The next call of ``_turn``."""
         self._turns = MAX_REPEATED_CANCELS
         """Turns of the event loop in which the code is still cancelled again."""
+        self._shielded = 0
+        """How often the code was seen to shield itself."""
         self._warned = self._over = False
 
     @property
@@ -67,26 +76,40 @@ class HandlerScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._next):
+            if handle is not None:
+                handle.cancel()
         self._held.__exit__(kind, error, trace)
         return self._asking.__exit__(kind, error, trace)
 
+    @property
+    def _is_delivering(self) -> bool:
+        """Whether the scope cancels the code at every turn; not while that has shielded itself, or waits for a thread.
+
+        Such turns are not counted: at their end a shield of ours would hide from the code that it was cancelled, and
+        a task group in it would take the CancelledError for its own and swallow it.
+        """
+        return cast(Any, self._asking)._cancel_handle is not None
+
     def _turn(self) -> None:
-        if self._turns and not self._over:
+        loop = asyncio.get_running_loop()
+        if not self._is_delivering:
+            self._shielded += 1
+            self._next = loop.call_later(SHIELD_PAUSE, self._turn)
+        elif self._turns:
             self._turns -= 1
-            asyncio.get_running_loop().call_soon(self._turn)
+            self._next = loop.call_soon(self._turn)
         elif not self._threads:
             self._held.shield = True  # hold further cancellations back
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
-        if self._turns:  # the loop was blocked meanwhile, so the code could not end yet
-            return
+        if self._turns and self._shielded < SHIELD_LOOKS:
+            return  # the loop was blocked meanwhile, so the code could not end yet
         if not self._warned:
             self._warned = True
             self._unheeded()
-        if not self._threads:
+        if not (self._turns or self._threads):
             self._held.shield = False  # let one cancellation through
             self._held.shield = True
 

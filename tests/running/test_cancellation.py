@@ -104,6 +104,55 @@ def test_one_that_gives_in_later_is_cancelled_then() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("seconds", [0.3, 1.3])
+@pytest.mark.parametrize("waits", ["in the group", "in a child"])
+def test_a_task_group_with_a_long_shielded_cleanup_does_not_swallow_the_cancellation(
+    waits: str, seconds: float, real_loop_kind: LoopKind
+) -> None:
+    async def shielded() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                until = anyio.current_time() + seconds
+                while anyio.current_time() < until:
+                    await anyio.sleep(0.001)  # many turns of the loop
+
+    async def main() -> tuple[bool, bool]:
+        went_on, unheeded = False, False
+
+        def name_it() -> None:
+            nonlocal unheeded
+            unheeded = True
+
+        with HandlerScope(name_it, after=0.01) as scope:
+            async with anyio.create_task_group() as tasks:
+                if waits == "in a child":
+                    tasks.start_soon(shielded)
+                    await anyio.sleep_forever()
+                await shielded()
+            went_on = True
+        assert scope.cancel_called
+        return went_on, unheeded
+
+    assert run_async(real_loop_kind, main) == (False, seconds > UNHEEDED_AFTER)
+
+
+def test_what_waits_after_its_shielded_cleanup_is_cancelled_there() -> None:
+    async def main() -> None:
+        with HandlerScope(lambda: None, after=1) as scope:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(7.25)
+                await anyio.sleep(60)
+        assert scope.cancel_called
+        assert anyio.current_time() == pytest.approx(8.25)
+
+    run(main)
+
+
 def test_a_stack_goes_down_to_where_the_task_waits() -> None:
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
