@@ -37,6 +37,7 @@ MAX_OPEN_RUNS, MAX_CLOSED_RUNS = 64, 16
 """How many runs are kept in ``guarantee``: runs that are not over, and runs that are."""
 RELEASE_TIMEOUT = 3.0
 """Seconds that giving up the right to call listeners may take during a cancellation."""
+NOTING: Final = "to note how far a run has come"
 
 T = TypeVar("T")
 
@@ -150,7 +151,10 @@ class RunBarrier:
         return mine
 
     async def note(self, run: str, state: str) -> None:
-        """Note the state of a run, and give up the right to call its listeners.  Instances that wait then go on."""
+        """Note the state of a run, and give up the right to call its listeners.  Instances that wait then go on.
+
+        If the registry refuses that, it is tried again while the session lives, because the others go on waiting.
+        """
 
         async def attempt() -> None:
             parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
@@ -161,13 +165,13 @@ class RunBarrier:
                 operations.append(Delete(self._layout.calling(run), holder.stat.version))
             await self._commit(operations)
 
-        await self._steadily(attempt)
+        await self._until_accepted(attempt)
 
     async def release(self, run: str) -> None:
         """Give up the right to call listeners without a new state, so that another instance calls them."""
         cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
         with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
-            await self._steadily(lambda: self._commit([Delete(self._layout.calling(run))]))
+            await self._until_accepted(lambda: self._commit([Delete(self._layout.calling(run))]))
 
     async def end(self, run: str, items: Collection[int]) -> None:
         """Note that items have ended a run."""
@@ -296,10 +300,23 @@ class RunBarrier:
         return missing, nodes[len(above) :]
 
     async def _commit(self, operations: Sequence[Op]) -> None:
-        (await write(self._member, operations, "to note how far a run has come", wait=True)).get()
+        (await write(self._member, operations, NOTING, wait=True)).get()
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
         return await self._steadily(lambda: self._session.get_many(paths))
+
+    async def _until_accepted(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a write, as ``_steadily`` does, also while the registry refuses it."""
+        failures = 0
+        while True:
+            try:
+                return await self._steadily(attempt)
+            except (Conflict, SessionEnded):
+                raise
+            except RegistryError as error:
+                self._member.refusals.refused(NOTING, error)
+                await self._session.back_off(failures)
+                failures += 1
 
     async def _steadily(self, attempt: Callable[[], Awaitable[T]], condition: Check | None = None) -> T:
         """Repeat a read, or a read with a conditional write, until it succeeds.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
+from anyio import current_time
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.request_runs import next_run
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier, fire_of, run_of
-from aioelasticjob.errors import Conflict
+from aioelasticjob.errors import Conflict, NotPermitted
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.registry.transaction import Check, Create, Delete
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op
 from tests.coordination.test_request_runs import BACKFILL, ITEMS, NOW, ONCE, asked
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
@@ -88,3 +93,31 @@ def test_what_somebody_keeps_changing_is_given_up() -> None:
             await _marks(here).join("1", {0})
 
     simulate(scene)
+
+
+@pytest.mark.parametrize("how", ["noted", "released"])
+def test_the_right_to_call_is_given_up_as_soon_as_a_registry_that_refused_it_accepts_it(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calling, commit, refused = LAYOUT.calling("1"), Session.commit, list[float]()
+
+    async def refuse_for_two_seconds(session: Session, ops: Sequence[Op], **options: Any) -> Committed:
+        if any(isinstance(op, Delete) and op.path == calling for op in ops) and current_time() < began + 2:
+            refused.append(current_time())
+            raise NotPermitted(calling)
+        return await commit(session, ops, **options)
+
+    async def scene(here: SimulatedJobs) -> None:
+        nonlocal began
+        await here.write(*map(Create, LAYOUT.skeleton))
+        marks = _marks(here)
+        assert await marks.acquire("1", None)
+        began = current_time()
+        await (marks.note("1", BEGUN) if how == "noted" else marks.release("1"))
+        assert await marks.caller("1") is None
+        assert await marks.state("1") == (BEGUN if how == "noted" else None)
+
+    began = 0.0
+    monkeypatch.setattr(Session, "commit", refuse_for_two_seconds)
+    simulate(scene)
+    assert 1 < len(refused) < 50
