@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.requests import Request, encode, encode_cancellation, encode_progress
-from aioelasticjob.events import Ended
+from aioelasticjob.events import Ended, Refused
 from aioelasticjob.model import FireSource, Progress, Record
 from tests.simulation.asking import WISHES
 from tests.simulation.facts import Facts, Violation
@@ -56,7 +56,12 @@ def test_what_was_asked_for_is_answered_unless_it_was_cancelled_or_nobody_may() 
     calm = [Phase(T + 30, "calm")]
     off = written(20, 9, made("sharding/0/disabled"))
     cancelled = written(20, 9, put("requests/r", json.dumps({**json.loads(ASKED), "stopped": "cancelled"})))
+    assigned = written(15, 1, made("sharding/0/instance", A))
+    refused = Reported(T + 35, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "the clocks differ"))
+    of_another = Reported(T + 35, "10.0.1.2#1", "10.0.1.2", Refused("job", B, "the clocks differ"))
     assert broken(requests.requests_are_answered, history_of(MADE, *calm))
+    assert broken(requests.requests_are_answered, history_of(assigned, MADE, *calm, of_another))
+    assert not broken(requests.requests_are_answered, history_of(assigned, MADE, *calm, refused))
     for excuse in (claim(16), off, cancelled):
         assert not broken(requests.requests_are_answered, history_of(MADE, excuse, *calm))
 

@@ -161,14 +161,19 @@ def _waiting(job: JobFacts, request: Request) -> list[int]:
     due = request.moment / 1000 < facts.calm[-1][0]
     if not config.monitor_execution or request.paused or not due:
         return []
-    found = list[int]()
+    found, since = list[int](), facts.calm[-1][0]
+    refused = {one.event.instance for one in job.refusals if one.at >= since}
     for item in request.within(config.sharding_total_count):
         path = f"{root}/requests/{request.id}/{item}"
         if any(at > facts.end - UNDER_WAY for at, _ in facts.nodes.changes(path)):
             return []  # there are many moments to run, and it goes on with them
         data = facts.nodes.at(path, facts.end)
-        holder = (facts.nodes.at(f"{root}/sharding/{item}/instance", facts.end) or b"").decode().partition("@-@")[0]
-        flags = (f"{root}/sharding/{item}/disabled", *closing(job.name, holder))
+        holder = (facts.nodes.at(f"{root}/sharding/{item}/instance", facts.end) or b"").decode()
+        if holder in refused:  # for example because its clock is wrong
+            if request.span is not None and request.span.items_at_once:
+                return []  # other items may have to wait for this one
+            continue
+        flags = (f"{root}/sharding/{item}/disabled", *closing(job.name, holder.partition("@-@")[0]))
         off = any(facts.nodes.at(flag, facts.end) is not None for flag in flags)
         if not off and request.following(None if data is None else decode_progress(data)) is not None:
             found.append(item)
