@@ -357,3 +357,13 @@ def test_what_comes_once_after_a_run_comes_again_only_if_the_run_was_begun_again
     assert len(broken(rule, history_of(*whole, *again, *after))) == 1
     assert broken(rule, history_of(*whole, stands, *after))
     assert broken(rule, history_of(*whole, stands, *again, *after, *turned(19, "once after", B, over)))
+
+
+def test_what_comes_once_after_a_run_waits_for_the_scheduled_run_of_each_item() -> None:
+    rule, calm = listening.called_in_peace, [Phase(T + 1, "calm"), Phase(T + 40, "chaos")]
+    first, later = begun(1, 10), replace(begun(2, 30, fence=2), item=1)
+    before, after = turned(10, "once before"), turned(31, "once after")
+    backfill = replace(later, source=FireSource.BACKFILL)
+    assert broken(rule, history_of(*calm, *before, first, later, shardingTotalCount=2))
+    assert not broken(rule, history_of(*calm, *before, first, later, *after, shardingTotalCount=2))
+    assert not broken(rule, history_of(*calm, *before, first, backfill, shardingTotalCount=2))
