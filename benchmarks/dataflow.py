@@ -62,7 +62,7 @@ def _handlers_that_wait(concurrency: int, records: int, *, quick: bool) -> Itera
 
 def _memory(*, quick: bool) -> Iterator[Figure]:
     plan = Plan("dataflow, unordered", 1_000_000, fetched=1000)
-    for records in (10_000, 100_000 if quick else 1_000_000):
+    for records in (10_000, 20_000 if quick else 1_000_000):
         grown = _move(replace(plan, records=records)).grown / 2**20
         yield Figure(NAME, "batches of 1,000", f"memory grown over {records:,} records", grown, "MB")
 

@@ -29,7 +29,7 @@ LONGEST: Final = 180.0  # seconds a worker may take to start and to leave
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     seconds, starts = 2 if quick else 20, list[Figure]()
-    for jobs in (10, 50) if quick else (10, 100, 300, 1000):
+    for jobs in (20,) if quick else (10, 100, 300, 1000):
         with real_server() as server:
             address = f"zk://{server.address}/load"
             found = run_worker(Load(jobs, seconds, address, warm_up=2 if quick else 15, server_pid=server.pid))

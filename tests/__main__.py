@@ -67,6 +67,7 @@ def main() -> int:
     if not given.no_setup:
         set_up(given.allow_skips)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else hundreds of processes would each compile all modules
     if not given.allow_skips:
         environment["AIOELASTICJOB_REQUIRE_ALL"] = "1"
     asked = given.checks or list(LONG if given.long else CHECKS)

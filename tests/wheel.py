@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -36,8 +37,9 @@ def main() -> None:
         run(TOOLS / "python", "-m", "twine", "check", "--strict", *built)
         sdist, wheel = built
         list_contents(sdist, wheel)
-        for version in pythons.VERSIONS:
-            try_wheel(wheel, version, place / version)
+        with ThreadPoolExecutor() as threads:  # side by side, for the demo mostly waits
+            for text in threads.map(lambda version: try_wheel(wheel, version, place / version), pythons.VERSIONS):
+                print(text, flush=True)
 
 
 def copy_private(source: str, target: str) -> None:
@@ -73,11 +75,10 @@ def files(folder: Path) -> Iterable[Path]:
     return (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
-def try_wheel(wheel: Path, version: str, place: Path) -> None:
-    """Install the wheel alone, and run the demo from it, away from this directory; say if there is no such Python."""
+def try_wheel(wheel: Path, version: str, place: Path) -> str:
+    """Install the wheel alone, and run the demo from it, away from this directory; return what came of it."""
     if (found := pythons.interpreter(version)) is None:
-        print(f"NOT TRIED on Python {version}: this machine does not have it", flush=True)
-        return
+        return f"NOT TRIED on Python {version}: this machine does not have it"
     tools = place / TOOLS.name
     run(TOOLS / "uv", "venv", "--quiet", "--python", found, place)
     run(TOOLS / "uv", "pip", "install", "--quiet", "--python", tools / "python", wheel)
@@ -86,7 +87,7 @@ def try_wheel(wheel: Path, version: str, place: Path) -> None:
     own = place / "files"
     shutil.copytree(ROOT / "docs" / "why", own)
     run(tools / "aioelasticjob", "demo", "--directory", own, at=place)
-    print(f"Python {version}: installed, and the demo ran", flush=True)
+    return f"Python {version}: installed, and the demo ran"
 
 
 def run(*command: str | Path, at: Path = ROOT) -> str:

@@ -23,7 +23,7 @@ LEFT_OUT = (
 )
 """They take long, and show nothing that depends on the Python."""
 ONE_PROCESS = "not simulation and not process and not zookeeper"
-OPTIONS = ("-q", "-n", "2", "--dist", "worksteal", "-m", ONE_PROCESS, *(f"--deselect={test}" for test in LEFT_OUT))
+OPTIONS = ("-q", "-n", "4", "--dist", "worksteal", "-m", ONE_PROCESS, *(f"--deselect={test}" for test in LEFT_OUT))
 
 
 def besides(own: tuple[int, int]) -> list[str]:
