@@ -86,6 +86,8 @@ class JobState(Account):
             self._since = since if self._since > self.clock.now + AHEAD else self._since
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # never report twice
+                if not self.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
+                    item.floor = max(item.floor, item.reported)
             self._floor = min(self._floor, since)
 
     def _settle_ahead(self, view: JobView) -> None:

@@ -253,6 +253,27 @@ def test_an_item_made_while_the_clock_was_ahead_owes_what_has_come_since_the_clo
     assert [report[:2] for report in case.reported()] == [(9, 19)]
 
 
+@pytest.mark.parametrize("misfire", [False, True])
+def test_a_moment_that_a_clock_ahead_reported_is_run_when_it_comes_only_if_misfire_is_on(misfire: bool) -> None:
+    case = Case.of(cron="1/10 * * * * ?", misfire=misfire)
+    case.give(0, OTHER)
+    case.ahead = 20.0
+    state = case.state()
+    case.see(state)
+    case.now = 11.5
+    case.give(0, ME)  # at 31.5
+    case.see(state)
+    assert [report[:2] for report in case.reported()] == [(1, 1), (11, 21)]
+    case.now, case.ahead = 12.0, 0.0
+    case.see(state)
+    case.now = 25.0  # so it is certain that the clock is right
+    case.see(state)
+    assert (state.owed(), state.timetable.newest) == ({0} if misfire else frozenset(), slot(21))
+    case.now = 31.5
+    case.see(state)
+    assert (state.owed(), len(case.reported())) == ({0}, 2)
+
+
 def test_an_item_made_before_this_instance_came_by_a_clock_ahead_owes_what_has_come_since_then() -> None:
     case = Case.of(ahead=60)
     case.give(0, OTHER)
