@@ -258,7 +258,7 @@ def stat(frame: bytes, at: int = BODY) -> Stat:
 def node(frame: bytes, at: int = BODY) -> tuple[Node, int]:
     """Read data and Stat; return them with the position after them."""
     data, at = _buffer(frame, at)
-    return Node(data, frame[at : at + Stat.SIZE]), at + Stat.SIZE
+    return Node.of(data, frame[at : at + Stat.SIZE]), at + Stat.SIZE
 
 
 def names(frame: bytes, at: int = BODY) -> tuple[list[str], int]:

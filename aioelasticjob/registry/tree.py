@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from sys import intern
@@ -71,17 +71,26 @@ class Stat(bytes):
 class Node:
     """One node as it was read."""
 
-    data: bytes
-    raw: bytes
-    """The node's stat as plain bytes, which the garbage collector need not visit."""
+    spelled: bytes
+    """The node's data, and after it its stat.  A tree keeps only this, which the garbage collector need not visit."""
+
+    @classmethod
+    def of(cls, data: bytes, stat: bytes) -> Node:
+        """Return the node with these data and this stat."""
+        return cls(data + stat)
+
+    @property
+    def data(self) -> bytes:
+        """The node's data."""
+        return self.spelled[: -Stat.SIZE]
 
     @property
     def stat(self) -> Stat:
         """What else the registry knows about the node."""
-        return Stat(self.raw)
+        return Stat(self.spelled[-Stat.SIZE :])
 
 
-UNREAD_NODE: Final = Node(b"", Stat.of((0, 0), (0.0, 0.0), -1))
+UNREAD_NODE: Final = Node.of(b"", Stat.of((0, 0), (0.0, 0.0), -1))
 """A node that is known to exist and has not been read; its version -1 matches any version in a condition."""
 
 
@@ -91,7 +100,7 @@ class Tree:
     __slots__ = ("_names", "_nodes", "_touch", "zxid")
 
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
-        self._nodes: dict[str, Node] = dict(nodes or {})
+        self._nodes = {path: node.spelled for path, node in nodes.items()} if nodes else {}
         self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, built at the first use
         self.zxid = zxid  # the tree has every change up to this transaction
         self._touch = [True]  # shared by all trees that were read one after another over the same connection
@@ -111,7 +120,8 @@ class Tree:
 
     def get(self, path: str) -> Node | None:
         """Return the node at ``path``, or None."""
-        return self._nodes.get(path)
+        spelled = self._nodes.get(path)
+        return None if spelled is None else Node(spelled)
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names directly below ``path``, which itself need not be in the tree."""
@@ -125,7 +135,7 @@ class Tree:
         waiting = [path]
         while waiting:
             here = waiting.pop()
-            if (node := self._nodes.get(here)) is not None:
+            if (node := self.get(here)) is not None:
                 found[here] = node
             prefix = here if here.endswith("/") else here + "/"
             waiting.extend(prefix + name for name in self.children(here))
@@ -133,15 +143,15 @@ class Tree:
 
     def replace(self, changes: Mapping[str, Node | None], zxid: int) -> Tree:
         """Return the tree with ``changes`` made to it; None removes a node."""
-        tree = Tree(self._nodes, zxid)
-        tree._touch = self._touch
+        tree = Tree(zxid=zxid)
+        tree._nodes, tree._touch = self._nodes.copy(), self._touch
         reshaped = False
         for path, node in changes.items():
             reshaped |= (node is None) is (path in tree._nodes)
             if node is None:
                 tree._nodes.pop(path, None)
             else:
-                tree._nodes[path] = node
+                tree._nodes[path] = node.spelled
         if not reshaped:  # in most cases only data has changed: then both trees share the index
             tree._names = self._names
         return tree
@@ -169,7 +179,7 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _index(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
+def _index(nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
     names: dict[str, list[str]] = {}
     for path in nodes:
         above, _, name = path.rpartition("/")

@@ -53,7 +53,7 @@ def test_a_long_value_is_shortened() -> None:
 
 def test_other_handlers_are_those_that_say_so() -> None:
     fields = {"one": {"handler": "jobs:report"}, "two": {"handler": "old:report"}, "three": {}, "four": {"handler": 5}}
-    nodes = {LAYOUT.instance(name): Node(json.dumps(data).encode(), STAT) for name, data in fields.items()}
-    tree = Tree({LAYOUT.instances: Node(b"", STAT), **nodes}, 1)
+    nodes = {LAYOUT.instance(name): Node.of(json.dumps(data).encode(), STAT) for name, data in fields.items()}
+    tree = Tree({LAYOUT.instances: Node.of(b"", STAT), **nodes}, 1)
     assert other_handlers(tree, LAYOUT, "one", "jobs:report") == {"two": "old:report"}
     assert other_handlers(tree, LAYOUT, "one", "") == {}

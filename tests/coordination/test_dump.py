@@ -19,7 +19,7 @@ EPHEMERAL = stat(ephemeral_owner=0xABC)
 
 
 def tree(nodes: dict[str, str | bytes], of: Stat = STAT) -> Tree:
-    return Tree({path: Node(data.encode() if isinstance(data, str) else data, of) for path, data in nodes.items()})
+    return Tree({path: Node.of(data.encode() if isinstance(data, str) else data, of) for path, data in nodes.items()})
 
 
 def test_a_line_holds_path_data_owner_and_version() -> None:

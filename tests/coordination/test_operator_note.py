@@ -19,7 +19,7 @@ PAUSED = "/job/leader/paused"
 
 
 def node(data: bytes, zxid: int = 7) -> Node:
-    return Node(data, Stat.of((1, zxid), (0, 0), 0))
+    return Node.of(data, Stat.of((1, zxid), (0, 0), 0))
 
 
 def test_an_action_is_that_of_the_note_that_was_written_with_it() -> None:

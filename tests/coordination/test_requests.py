@@ -35,7 +35,7 @@ moments = st.integers(0, MAX_MILLISECONDS)
 
 
 def node(data: bytes, version: int = 0, number: int = 0) -> Node:
-    return Node(data, Stat.of((number, number), (0.0, 0.0), version))
+    return Node.of(data, Stat.of((number, number), (0.0, 0.0), version))
 
 
 @given(

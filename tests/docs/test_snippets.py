@@ -297,7 +297,7 @@ def test_the_configuration_written_by_hand_is_one() -> None:
 
 def test_the_record_shown_is_one() -> None:
     block, request = blocks("docs/reference/znodes.md", "json")
-    read = requests.decode("r", Node(request.text.encode(), UNREAD_NODE.stat))
+    read = requests.decode("r", Node.of(request.text.encode(), UNREAD_NODE.stat))
     assert read is not None
     assert json.loads(requests.encode(read)) == json.loads(request.text)
     record = records.decode(block.text.encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from struct import pack
 
 import pytest
@@ -93,11 +92,6 @@ def test_a_node_is_read_with_times_in_seconds() -> None:
     assert node.data == b"abc"
     assert (stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version) == (1, 2, 3.0, 4.5, 5)
     assert (stat.ephemeral_owner, stat.num_children) == (8, 10)
-
-
-def test_of_a_node_the_garbage_collector_visits_one_object() -> None:
-    node, _ = wire.node(HEADER + pack("!i", 3) + b"abc" + STAT)
-    assert [gc.is_tracked(part) for part in (node, node.data, node.raw)] == [True, False, False]
 
 
 def test_no_data_at_all_reads_as_empty() -> None:

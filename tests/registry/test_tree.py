@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,12 +11,12 @@ from aioelasticjob.registry.tree import Node, Tree, parent
 from tests.support.stats import stat
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=4).map(lambda names: "/" + "/".join(names))
-NODES = st.builds(lambda data, version: Node(data, stat(version=version)), st.binary(max_size=2), st.integers(0, 2))
+NODES = st.builds(lambda data, version: Node.of(data, stat(version=version)), st.binary(max_size=2), st.integers(0, 2))
 CHANGES = st.dictionaries(PATHS, st.none() | NODES)
 
 
 def node(data: bytes = b"") -> Node:
-    return Node(data, stat())
+    return Node.of(data, stat())
 
 
 @given(st.dictionaries(PATHS, NODES), st.lists(CHANGES, max_size=5))
@@ -52,6 +54,13 @@ def above(path: str) -> list[str]:
         path = parent(path)
         found.append(path)
     return found[:-1]  # the root itself need not be there
+
+
+def test_the_garbage_collector_visits_no_node_of_a_tree() -> None:
+    tree = Tree({"/a": node(b"1")}).replace({"/b": node(b"2")}, 1)
+    (nodes,) = (part for part in gc.get_referents(tree) if isinstance(part, dict) and part)
+    assert len(nodes) == 2
+    assert not gc.is_tracked(nodes)
 
 
 def test_children_are_sorted_names_even_of_a_parent_that_is_not_in_the_tree() -> None:

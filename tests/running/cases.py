@@ -77,7 +77,7 @@ class Case:
         before, at = self.nodes.get(path), BEGIN + self.now + self.ahead
         made, ctime, version = (self.zxid, at, 0) if before is None else _kept(before.stat)
         new = stat(czxid=made, mzxid=self.zxid, ctime=ctime, mtime=at, version=version, ephemeral_owner=owner)
-        self.nodes[path] = Node(data, new)
+        self.nodes[path] = Node.of(data, new)
 
     def drop(self, path: str) -> None:
         """Remove a node, if it is there."""

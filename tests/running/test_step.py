@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
 from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, TABLE, Came, Item
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
@@ -51,10 +50,9 @@ def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
         case.put(LAYOUT.instance(name), b"", owner=1)  # who were not up before
     for path in (LAYOUT.config, LAYOUT.item(0).sharding):  # which were there long before that
         node = case.nodes[path]
-        case.nodes[path] = replace(node, raw=changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
-    case.nodes[LAYOUT.instance(ME)] = replace(
-        case.nodes[LAYOUT.instance(ME)], raw=changed(case.nodes[LAYOUT.instance(ME)].stat, ctime=BEGIN)
-    )
+        case.nodes[path] = Node.of(node.data, changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+    mine = case.nodes[LAYOUT.instance(ME)]
+    case.nodes[LAYOUT.instance(ME)] = Node.of(mine.data, changed(mine.stat, ctime=BEGIN))
     state = case.state(up_since=0.5)
     case.see(state)
     marking = next(command for command in case.done if isinstance(command, MarkMissed))
@@ -69,7 +67,7 @@ def test_an_instance_that_was_removed_marks_nothing_and_leaves_its_items_to_the_
     case.records[0] = Record(slot(-20), "CRON", OTHER)
     for path in (LAYOUT.config, LAYOUT.item(0).sharding):
         node = case.nodes[path]
-        case.nodes[path] = replace(node, raw=changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+        case.nodes[path] = Node.of(node.data, changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
     state = case.state(up_since=0.5)
     case.drop(LAYOUT.instance(OTHER))
     case.put(LAYOUT.instance(OTHER), b"", owner=1)  # who was not up before
@@ -88,7 +86,7 @@ def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
     case.records[0] = Record(slot(-20), "CRON", OTHER)
     for path in (LAYOUT.config, LAYOUT.item(0).sharding):
         node = case.nodes[path]
-        case.nodes[path] = replace(node, raw=changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+        case.nodes[path] = Node.of(node.data, changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
     state = case.state(up_since=0.5)
     for name in (OTHER, ME):
         case.drop(LAYOUT.instance(name))

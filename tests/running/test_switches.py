@@ -205,7 +205,7 @@ class Reader:
     async def catch_up(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
-        node = Node(b"", Stat.of((0, 0), (0.0, 0.0), 0))
+        node = Node.of(b"", Stat.of((0, 0), (0.0, 0.0), 0))
         self.trees.set(Tree({server_switch(A, "paused"): node}))
 
     def close(self) -> None: ...

@@ -93,7 +93,7 @@ class BareRegistry:
             case Set(data=data):
                 version = node.stat.version + 1
                 stat = changed(node.stat, version=version, mzxid=self.zxid, mtime=self.now)
-                self._put(path, Node(data, stat))
+                self._put(path, Node.of(data, stat))
                 return version
 
     def _create(self, index: int, operation: Create, incarnation: int) -> None:
@@ -117,8 +117,8 @@ class BareRegistry:
 
     def _count(self, path: str, node: Node, more: int) -> None:
         """Note that a node has got, or lost, a child; its data's version stays."""
-        self._put(path, Node(node.data, changed(node.stat, num_children=node.stat.num_children + more)))
+        self._put(path, Node.of(node.data, changed(node.stat, num_children=node.stat.num_children + more)))
 
     def _node(self, data: bytes, owner: int) -> Node:
         times = {"ctime": self.now, "mtime": self.now}
-        return Node(data, stat(czxid=self.zxid, mzxid=self.zxid, ephemeral_owner=owner, **times))
+        return Node.of(data, stat(czxid=self.zxid, mzxid=self.zxid, ephemeral_owner=owner, **times))

@@ -41,7 +41,8 @@ def named(facts: Facts) -> Mapping[tuple[str, int, int], float]:
         for written in facts.of_kind(Written):
             for change in written.changes:
                 job, _, name = change.path[1:].partition("/requests/")
-                wish = decode_cancellation(name, Node(change.data, UNREAD_NODE.stat)) if name and change.data else None
+                node = Node.of(change.data or b"", UNREAD_NODE.stat)
+                wish = decode_cancellation(name, node) if name and change.data else None
                 for item, fence in wish.fences.items() if wish is not None else ():
                     found.setdefault((job, item, fence), written.at)
     return found
@@ -93,7 +94,7 @@ def requests_are_answered(facts: Facts) -> Iterator[Violation]:
     for job in map(facts.job, facts.jobs):
         for name in facts.nodes.children(f"/{job.name}/requests", facts.end):
             data = facts.nodes.at(f"/{job.name}/requests/{name}", facts.end)
-            request = None if data is None else decode(name, Node(data, UNREAD_NODE.stat))
+            request = None if data is None else decode(name, Node.of(data, UNREAD_NODE.stat))
             if request is not None and request.is_open and (waiting := _waiting(job, request)):
                 yield Violation("requests are answered", facts.end, f"{job.name}/{name}: items {waiting} wait")
 
