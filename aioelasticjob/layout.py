@@ -273,7 +273,13 @@ class Layout:
     @property
     def skeleton(self) -> tuple[str, ...]:
         """Persistent parents that must exist before anything else, outermost first."""
-        return (self.root, *self.mirrored_parents, self.execution, self.offsets, self.guarantee)
+        root, *others = self.unseen_parents
+        return (root, *self.mirrored_parents, *others)
+
+    @property
+    def unseen_parents(self) -> tuple[str, ...]:
+        """The nodes of the skeleton that no instance mirrors, outermost first."""
+        return (self.root, self.execution, self.offsets, self.guarantee)
 
     @property
     def mirrored_parents(self) -> tuple[str, ...]:

@@ -91,6 +91,8 @@ class Coordinator:
         self._report, self._dismissed, self._over = report, dismissed, over
         self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
         self._operator_log = OperatorLog(member)
+        self._logged: JobView | None = None
+        """The view whose mistakes and changes were logged last."""
         self._pacing.begin(views.value)
         self._leaves = False
         self._written, self._written_at = 0, 0.0
@@ -127,8 +129,10 @@ class Coordinator:
         pacing, member = self._pacing, self._member
         if pacing.waits_after_removal:
             return self._pause(view, quiet=False)
-        self._config_warnings.log_changes(diagnose(view, member.id))
-        self._operator_log.log_changes(view)
+        if view is not self._logged:
+            self._logged = view
+            self._config_warnings.log_changes(diagnose(view, member.id))
+            self._operator_log.log_changes(view)
         due = pacing.look(view)
         unwanted = pacing.looks_for_unwanted_records(member, view, due.tick)
         orphans = pacing.looks_for_orphans(member, view, due.tick)

@@ -43,6 +43,8 @@ class Difference:
 
 def differences(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ...]:
     """Return each setting in which a declaration differs from the configuration that applies."""
+    if declared is applies:
+        return ()
     names = (name for name in JobConfig.model_fields if name not in NOT_COMPARED)
     pairs = ((name, getattr(declared, name), getattr(applies, name)) for name in names)
     return tuple(Difference(name, mine, theirs) for name, mine, theirs in pairs if mine != theirs)

@@ -1,10 +1,11 @@
 """Joining and leaving a job: each is one transaction, which also requires an assignment.
 
-Who joins a job without a leader becomes its leader in the same transaction.
+Who joins a job without a leader becomes its leader in the same transaction; who makes the job also notes its schedule.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
@@ -17,7 +18,7 @@ from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import JobView, parse, read, with_known_names
+from aioelasticjob.coordination.view import JobView, parse, read, scheduling, with_known_names
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
@@ -67,9 +68,10 @@ async def join(
         tree = trees.value
         stored = _stored(tree, member.layout, last)
         holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
-        skeleton = [path for path in member.layout.skeleton if path not in tree]
-        known = await member.session.get_many(skeleton)
-        parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
+        unseen = member.layout.unseen_parents  # the tree shows whether the other parents exist
+        known = zip(unseen, await member.session.get_many(unseen), strict=True)
+        there = {path for path, node in known if node is not None}
+        parents = [path for path in member.layout.skeleton if path not in tree and path not in there]
         view = read(tree, member.layout, holds, switches=switches)
         differing = [one.setting for one in differences(config, holds)]
         description = member.describe(min(up_since, view.up_since), differs=differing)
@@ -197,6 +199,8 @@ def _joining(
     node = tree.get(layout.config)
     if node is None:
         operations.append(Create(layout.config, holds.to_json()))
+        if layout.schedule not in tree:
+            operations.append(Create(layout.schedule, json.dumps(scheduling(holds)).encode()))
     elif stored is None or (holds.overwrite and stored is not holds and holds.to_json() != node.data):
         operations.append(Set(layout.config, holds.to_json(), node.stat.version))
     server = layout.server(member.ip)

@@ -263,7 +263,7 @@ class JobView:
     def noted_schedules(self) -> tuple[Mapping[str, Any], ...]:
         """The schedules that the leader has noted, the newest last, each with the time (ms) at which it was written."""
         node = self.tree.get(self.layout.schedule)
-        return () if node is None else _noted(node.data)
+        return () if node is None else _noted(node.data, round(node.stat.ctime * 1000))
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
@@ -272,9 +272,12 @@ class JobView:
 
 
 @lru_cache(maxsize=4096)
-def _noted(data: bytes) -> tuple[Mapping[str, Any], ...]:
-    """Return the schedules in the leader's note, the newest last; none if the note is invalid."""
-    noted = dict(instance_data(data))
+def _noted(data: bytes, made: int) -> tuple[Mapping[str, Any], ...]:
+    """Return the schedules in a note, the newest last; none if the note is invalid.
+
+    The first note does not say since when its schedule is in force, because it is made with the configuration.
+    """
+    noted = {"since": made, **instance_data(data)}
     former = noted.pop("former", [])
     schedules = (*former, noted) if isinstance(former, list) else ()
     return schedules if all(map(_is_schedule, schedules)) else ()

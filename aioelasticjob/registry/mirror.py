@@ -125,14 +125,12 @@ class Follower:
 
     async def _read(self, tree: Tree, paths: Sequence[str]) -> dict[str, Node | None]:
         """Read nodes, and return what that changes in a tree; children that shallow roots have gained are noted."""
-        if not any(map(self._is_shallow, paths)):
-            return dict(zip(paths, await self._session.get_many(paths), strict=True))
-        changes: dict[str, Node | None] = {}
-        for path, (node, names) in (await self._session.list_many(sorted(paths))).items():
+        listed, changes = set(filter(self._is_shallow, paths)), dict[str, Node | None]()
+        for path, (node, names) in (await self._session.list_many(sorted(paths), listed)).items():
             if path in changes:  # its parent, which comes before it, says that it has gone
                 continue
             changes[path] = node
-            if self._is_shallow(path):
+            if path in listed:
                 children = {f"{path}/{name}" for name in names}
                 gone = {f"{path}/{name}" for name in tree.children(path)} - children
                 changes |= dict.fromkeys((below for child in gone for below in tree.below(child)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from random import Random
 
@@ -128,7 +128,7 @@ class Session:
 
         Raises: NotPermitted, Suspended.
         """
-        answers = await self._many((wire.CHILDREN,), paths)
+        answers = await self._many(paths, lambda _: (wire.CHILDREN,))
         return [tuple(sorted(names)) if isinstance(names, list) else None for names in answers]
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
@@ -136,7 +136,7 @@ class Session:
 
         Raises: NotPermitted, Suspended.
         """
-        return [node for node in await self._many((wire.GET,), paths) if not isinstance(node, list)]
+        return [node for node in await self._many(paths, lambda _: (wire.GET,)) if not isinstance(node, list)]
 
     async def subtree(self, roots: Sequence[str]) -> Tree:
         """Read nodes and everything below them, level by level; roots that do not exist are absent.
@@ -155,16 +155,21 @@ class Session:
             level = [path for path in below if path not in found]
         return Tree(found, zxid)
 
-    async def list_many(self, paths: Sequence[str]) -> dict[str, tuple[Node | None, Sequence[str]]]:
-        """Read many nodes, each in one request with the names below it.
+    async def list_many(
+        self, paths: Sequence[str], listed: Collection[str] | None = None
+    ) -> dict[str, tuple[Node | None, Sequence[str]]]:
+        """Read many nodes, each in one request with the names below it; ``listed`` limits this to some of the nodes.
 
         Raises: NotPermitted, Suspended.
         """
-        answers = await self._many((wire.GET, wire.CHILDREN), paths)
-        return {
-            path: (node if isinstance(node, Node) else None, names if isinstance(names, list) else ())
-            for path, node, names in zip(paths, answers[::2], answers[1::2], strict=True)
-        }
+        both, one = (wire.GET, wire.CHILDREN), (wire.GET,)
+        answers = iter(await self._many(paths, lambda path: both if listed is None or path in listed else one))
+        found = dict[str, tuple[Node | None, Sequence[str]]]()
+        for path in paths:
+            node = next(answers)
+            names = next(answers) if listed is None or path in listed else ()
+            found[path] = node if isinstance(node, Node) else None, names if isinstance(names, list) else ()
+        return found
 
     async def sync(self, path: str = "/") -> None:
         """Wait until our server knows every transaction that was committed before this call.
@@ -267,9 +272,9 @@ class Session:
             raise wire.failure(error, path)
         return frame
 
-    async def _many(self, kinds: Sequence[int], paths: Sequence[str]) -> list[Node | list[str] | None]:
-        """Read every path once for each of ``kinds``; the answers are in that order."""
-        asked = [[(kind, path) for path in chunk for kind in kinds] for chunk in wire.chunked(paths)]
+    async def _many(self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]]) -> list[Node | list[str] | None]:
+        """Read every path once for each of its ``kinds``; the answers are in that order."""
+        asked = [[(kind, path) for path in chunk for kind in kinds(path)] for chunk in wire.chunked(paths)]
         replies = await self._client.read_all(wire.MULTI_READ, [self._codec.multi_read(reads) for reads in asked])
         found: list[Node | list[str] | None] = []
         for (error, _, frame), reads in zip(replies, asked, strict=True):

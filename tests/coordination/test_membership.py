@@ -15,6 +15,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join
+from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
@@ -142,6 +143,42 @@ def test_whoever_joins_a_job_without_a_leader_leads_it_at_once_if_it_may(
             assert LAYOUT.necessary in tree
             assert (seat and (seat.data.decode(), seat.stat.czxid)) == ((ME, mine.stat.czxid) if leads else None)
             assert (LAYOUT.epoch in tree) is leads
+
+    run(main)
+
+
+def test_whoever_makes_a_job_notes_its_schedule_in_the_same_transaction() -> None:
+    async def main() -> None:
+        async with arrival(nothing) as arriving:
+            made = (await arriving.seen()).get(LAYOUT.config)
+            assert made is not None
+            await anyio.sleep(100)
+            other = Set(LAYOUT.config, CONFIG.changed(description="new").to_json(), -1)
+            await arriving.session.commit([other], incarnation=arriving.session.incarnation)
+            tree = await arriving.seen()
+            note, view = tree.get(LAYOUT.schedule), read(tree, LAYOUT, CONFIG)
+            assert note is not None
+            assert note.stat.czxid == made.stat.czxid
+            assert (view.schedule_is_noted, view.scheduled_since) == (True, made.stat.mtime)
+
+    run(main)
+
+
+def test_a_note_that_is_there_already_is_left_to_the_leader() -> None:
+    async def main() -> None:
+        async with arrival(nothing) as arriving:
+            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
+            await arriving.session.commit([Delete(LAYOUT.config)], incarnation=arriving.session.incarnation)
+            arriving.trees.set(await arriving.seen())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(join, member, CONFIG.changed(cron="1 * * * * ?"), arriving.trees)
+                await anyio.sleep(1)
+                tree = await arriving.seen()
+                tasks.cancel_scope.cancel()
+            view = read(tree, LAYOUT, CONFIG)
+            assert view.config.cron == "1 * * * * ?"
+            assert not view.schedule_is_noted
+            assert [one["cron"] for one in view.noted_schedules] == [CONFIG.cron]
 
     run(main)
 
