@@ -259,6 +259,20 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert broken(on_time, [early, *calm(*right[:2], *right[3:])])
 
 
+@pytest.mark.parametrize(("request_id", "is_excused"), [("r", True), ("", False)])
+def test_a_moment_that_comes_while_its_item_is_claimed_for_a_request_need_not_be_run(
+    request_id: str, is_excused: bool
+) -> None:
+    others = [begun(n, 10 * n, slot=10 * n) for n in (1, 2, 4, 5)]
+    record = records.encode(
+        Record(round((T + 20) * 1000), "BACKFILL", A, asked=round((T + 5) * 1000), request=request_id)
+    )
+    claim = written(29.999, 1, made("execution/0", record), made("execution/0/running", A), zxid=7)
+    run = [begun(9, 30.001, slot=5, fence=7, source=FireSource.BACKFILL), ended(9, 30.1)]
+    history = calm(*others[:2], claim, *run, *others[2:])
+    assert bool(broken(on_time, history)) is not is_excused
+
+
 def test_who_has_written_nothing_cannot_know_that_the_registrys_clock_was_set() -> None:
     set_right = [ClockSet(T + 0.05, REGISTRY, -1.2), ClockSet(T + 0.4, REGISTRY, 0)]
     late = [begun(n, 10 * n + 1.15, slot=10 * n, skew=-1.15) for n in range(1, 6)]

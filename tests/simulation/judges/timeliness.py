@@ -51,6 +51,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
     for item in range(era.config.sharding_total_count):
         if _disabled(job, item, moment) or _rests(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
             continue
+        if _runs_for_a_request(job, item, moment):  # then ``misfire`` says what happens to the moment
+            continue
         alike = (run for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot == slot)
         runs = [run.begun for run in alike if not request_of(job.facts, run)]
         if len(runs) != 1:
@@ -208,6 +210,12 @@ def _rests(job: JobFacts, item: int, moment: float) -> bool:
     holders = job.facts.nodes.over(f"/{job.name}/sharding/{item}/instance", moment - FUZZ, moment + FUZZ)
     hosts = [holder.decode().partition("@-@")[0] for holder in holders if holder]
     return any(_closed(job, host, moment - FUZZ, moment + FUZZ) for host in hosts)
+
+
+def _runs_for_a_request(job: JobFacts, item: int, moment: float) -> bool:
+    """Whether an item was claimed for a request, or ran for one, when a moment came."""
+    runs = job.facts.runs_of.get((job.name, item), ())
+    return any(run.begun.at - LATE <= moment <= run.end and request_of(job.facts, run) for run in runs)
 
 
 def _disabled(job: JobFacts, item: int, moment: float) -> bool:
