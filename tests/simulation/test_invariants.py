@@ -11,6 +11,7 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
+from aioelasticjob.running.missed_reports import EXPIRED
 from tests.simulation.facts import REGISTRY
 from tests.simulation.history import (
     Begun,
@@ -259,17 +260,19 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert broken(on_time, [early, *calm(*right[:2], *right[3:])])
 
 
-@pytest.mark.parametrize(("request_id", "is_excused"), [("r", True), ("", False)])
-def test_a_moment_that_comes_while_its_item_is_claimed_for_a_request_need_not_be_run(
-    request_id: str, is_excused: bool
+@pytest.mark.parametrize(
+    ("request_id", "by", "is_excused"),
+    [("r", A, True), ("", A, False), ("r", B, False)],
+    ids=["request", "none", "other"],
+)
+def test_a_moment_that_comes_while_its_holder_runs_items_for_a_request_need_not_be_run(
+    request_id: str, by: str, is_excused: bool
 ) -> None:
     others = [begun(n, 10 * n, slot=10 * n) for n in (1, 2, 4, 5)]
-    record = records.encode(
-        Record(round((T + 20) * 1000), "BACKFILL", A, asked=round((T + 5) * 1000), request=request_id)
-    )
-    claim = written(29.999, 1, made("execution/0", record), made("execution/0/running", A), zxid=7)
-    run = [begun(9, 30.001, slot=5, fence=7, source=FireSource.BACKFILL), ended(9, 30.1)]
-    history = calm(*others[:2], claim, *run, *others[2:])
+    record = records.encode(Record(int((T + 20) * 1000), "BACKFILL", by, asked=int((T + 5) * 1000), request=request_id))
+    claim = written(29.999, 1, made("execution/1", record), made("execution/1/running", by), zxid=7)
+    backfill = replace(begun(9, 30.001, by, slot=5, fence=7, source=FireSource.BACKFILL), item=1)
+    history = calm(*others[:2], claim, backfill, ended(9, 30.1), *others[2:])
     assert bool(broken(on_time, history)) is not is_excused
 
 
@@ -535,6 +538,14 @@ def test_what_an_instance_reports_it_has_not_run_on_time_nor_reported_before() -
     assert not broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), rerun, missed(41, 40, moments=2)))
     assert broken(reports_are_true, history_of(begun(1, 10), begun(2, 20, slot=20), missed(25, 20)))
     assert broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), missed(31, 30, moments=2)))
+
+
+def test_a_request_that_has_expired_is_no_report_of_the_scheduled_moment() -> None:
+    again, expired = missed(43, 30), missed(41, 30)
+    assert broken(reports_are_true, history_of(expired, again))
+    assert isinstance(expired.event, Misfired)
+    expired = replace(expired, event=replace(expired.event, why=EXPIRED))
+    assert not broken(reports_are_true, history_of(expired, again))
 
 
 def test_in_peace_nobody_reports_what_another_has_run_or_reported() -> None:

@@ -9,6 +9,7 @@ from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.view import scheduling
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.running.missed_reports import EXPIRED
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
@@ -90,7 +91,9 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
         for (item, slot), reports in facts.job(name).reports.items():
             if excuses.may_be_repeated(facts, slot):
                 continue
-            own = [one for one in reports if not _is_cut_off(one.event) and _is_about(facts.job(name), one.event, slot)]
+            own = [
+                one for one in reports if not _is_of_a_run(one.event) and _is_about(facts.job(name), one.event, slot)
+            ]
             on_time = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
             on_time = [begun for begun in on_time if begun.source is FireSource.CRON]
             peaceful = any(start + RECENT <= slot / 1000 and one.at <= end for one in own for start, end in facts.calm)
@@ -106,8 +109,9 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 
 
-def _is_cut_off(event: object) -> bool:
-    return isinstance(event, Misfired) and bool(event.cut_off)
+def _is_of_a_run(event: object) -> bool:
+    """Whether a report is of a run that was cut off, or that a request asked for, and not of a scheduled moment."""
+    return isinstance(event, Misfired) and bool(event.cut_off or event.why == EXPIRED)
 
 
 def _is_about(job: JobFacts, event: object, slot: int) -> bool:
@@ -213,8 +217,9 @@ def _rests(job: JobFacts, item: int, moment: float) -> bool:
 
 
 def _runs_for_a_request(job: JobFacts, item: int, moment: float) -> bool:
-    """Whether an item was claimed for a request, or ran for one, when a moment came."""
-    runs = job.facts.runs_of.get((job.name, item), ())
+    """Whether an item's holder had claimed items of the job for a request, or ran them, when a moment came."""
+    holders = set(job.facts.nodes.over(f"/{job.name}/sharding/{item}/instance", moment - LATE, moment))
+    runs = (run for run in job.facts.runs if run.begun.job == job.name and run.begun.instance.encode() in holders)
     return any(run.begun.at - LATE <= moment <= run.end and request_of(job.facts, run) for run in runs)
 
 
