@@ -165,13 +165,29 @@
     stream.reader?.cancel();
   }, 1000);
 
+  const PATIENCE = 1000; // milliseconds after which an action that has not been answered says so
+  let patience = 0; // the timer
+
+  function note(textContent, look) {
+    const notice = Object.assign(document.createElement("p"), { className: `notice ${look}`, textContent });
+    document.getElementById("notices").replaceChildren(notice);
+  }
+
   document.addEventListener("submit", (event) => { // before htmx: an action must not wait for a console that does not answer
-    if (gone !== words.lost || event.target.method !== "post") return;
+    if (event.target.method !== "post") return;
+    clearTimeout(patience);
+    if (gone !== words.lost) {
+      patience = setTimeout(note, PATIENCE, words.unanswered, "warn");
+      return;
+    }
     event.preventDefault();
     event.stopImmediatePropagation();
-    const notice = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
-    document.getElementById("notices").replaceChildren(notice);
+    note(words.refused, "bad");
   }, true);
+
+  document.addEventListener("htmx:finally:request", (event) => {
+    if (event.target.matches?.("form")) clearTimeout(patience);
+  });
 
   document.addEventListener("htmx:sse:error", (event) => {
     if (event.detail.status === 401) location.reload();
