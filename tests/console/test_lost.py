@@ -123,7 +123,7 @@ def test_a_page_whose_console_says_nothing_any_more_tells_so_and_refuses_deeds(
     expect(page.get_by_text("The console does not answer.")).to_have_count(0)
 
 
-def test_a_deed_that_is_not_answered_says_so_until_it_is(
+def test_an_action_that_is_not_answered_says_so_until_it_is(
     there: Site, open_page: Callable[..., Page], workers: Callable[..., ChildProcess]
 ) -> None:
     workers()

@@ -165,28 +165,28 @@
     stream.reader?.cancel();
   }, 1000);
 
-  const PATIENCE = 1000; // milliseconds after which an action that has not been answered says so
-  let patience = 0; // the timer
+  const ANSWER_TIMEOUT = 1000; // milliseconds after which an action that has not been answered says so
+  let answerTimer = 0;
 
-  function note(textContent, look) {
+  function showNotice(textContent, look) {
     const notice = Object.assign(document.createElement("p"), { className: `notice ${look}`, textContent });
     document.getElementById("notices").replaceChildren(notice);
   }
 
   document.addEventListener("submit", (event) => { // before htmx: an action must not wait for a console that does not answer
     if (event.target.method !== "post") return;
-    clearTimeout(patience);
+    clearTimeout(answerTimer);
     if (gone !== words.lost) {
-      patience = setTimeout(note, PATIENCE, words.unanswered, "warn");
+      answerTimer = setTimeout(showNotice, ANSWER_TIMEOUT, words.unanswered, "warn");
       return;
     }
     event.preventDefault();
     event.stopImmediatePropagation();
-    note(words.refused, "bad");
+    showNotice(words.refused, "bad");
   }, true);
 
   document.addEventListener("htmx:finally:request", (event) => {
-    if (event.target.matches?.("form")) clearTimeout(patience);
+    if (event.target.matches?.("form")) clearTimeout(answerTimer);
   });
 
   document.addEventListener("htmx:sse:error", (event) => {
