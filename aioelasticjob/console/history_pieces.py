@@ -107,8 +107,12 @@ class HistoryPieces:
 
 
 def asked_of(request: PageRequest) -> dict[str, str]:
-    """Return what the page's address asks for, by the names of the form's fields."""
-    return {name: request.http.query_params.get(name, "").strip()[:200] for name in FIELDS}
+    """Return what the page's address asks for, by the names of the form's fields.
+
+    Only operators may search in failures: others could find out credentials in them, letter by letter.
+    """
+    asked = {name: request.http.query_params.get(name, "").strip()[:200] for name in FIELDS}
+    return asked if request.viewer.is_operator else {**asked, "text": ""}
 
 
 def field_text(seconds: float, zone: ZoneInfo) -> str:

@@ -137,7 +137,8 @@ class JobPieces:
             drawing = draw_runs(runs.singles, window, style)
         else:
             drawing = draw_heat_map(runs.fields, runs.misfires, window, style)
-        return request.render("job-timeline.html", drawing=drawing, runs=runs, window=window)
+        has_store = self._registry.store is not None and runs.problem is None
+        return request.render("job-timeline.html", drawing=drawing, runs=runs, window=window, has_store=has_store)
 
     async def _draw_durations(self, status: JobStatus, now: float) -> str:
         window, style = window_of(self._request, status, now), self._style()

@@ -10,6 +10,7 @@ from typing import Final
 
 from aioelasticjob.console.health import GROUPS, HealthGroups
 from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import JobStatus, has_label, label_in
 
@@ -114,9 +115,10 @@ class JobQuery:
         if self.group and health.of[status.name].group != self.group:
             return False
         config, text = status.config, self.text.casefold()
-        if not text or text in config.job_name.casefold() or text in config.description.casefold():
+        if not text or text in config.job_name.casefold():
             return True
-        return any(text in f"{name}={value}".casefold() for name, value in config.labels.items())
+        texts = (config.description, *(f"{name}={value}" for name, value in config.labels.items()))
+        return any(text in one.casefold() and text in hide_in_text(one).casefold() for one in texts)
 
     def _sorted(self, found: list[JobStatus], health: HealthGroups) -> list[JobStatus]:
         """Return the jobs in order.  Jobs without a value in the column come last in both directions."""

@@ -35,6 +35,8 @@ RECONNECT_DELAY: Final = 2.0
 """Seconds until a registry that could not be reached is tried again."""
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds a connection may take before the page says why there is none."""
+STORE_TIMEOUT: Final = 5.0
+"""Seconds that the event store has to answer a query: the live page of a job waits for several, one after another."""
 RECALL_TIMEOUT: Final = 5.0
 """Seconds that the event store has to return the newest runs; then the pages begin without them."""
 RUNS_KEPT: Final = 120
@@ -109,9 +111,10 @@ class RegistryWatch:
         async with AsyncExitStack() as stack:
             if self.settings.event_store is not None:
                 from aioelasticjob.console.store_watch import StoreWatch
-                from aioelasticjob.observers.sql import open_store  # SQLAlchemy, where there is a store to ask
+                from aioelasticjob.observers.sql import EventStoreSettings, open_store  # SQLAlchemy, where it is needed
 
-                store = open_store(self.settings.event_store, clock=self._clock)
+                settings = EventStoreSettings(self.settings.event_store, write_timeout=STORE_TIMEOUT)
+                store = open_store(settings, clock=self._clock)
                 try:
                     opened = await stack.enter_async_context(store)
                 except ElasticJobError as error:  # such as a directory that was there yesterday

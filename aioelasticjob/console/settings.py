@@ -16,6 +16,12 @@ from aioelasticjob.console.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.tls import TlsSettings
 
+SESSION_TIMEOUT: Final = 10.0
+"""Seconds; a registry that says nothing is taken for lost after half of them, while a page waits for news of it."""
+MAX_RETRIES: Final = 2
+"""How often a read is tried again at most, so that an action soon says that the registry does not answer."""
+MAX_PAUSE: Final = 1.0
+"""Seconds that a read, or the next attempt to connect, waits at most."""
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
 
 
@@ -63,6 +69,9 @@ class RegistrySettings:
             sasl_file=self.sasl_file,
             tls=self.tls,
             connection_timeout=timeout,
+            session_timeout=SESSION_TIMEOUT,
+            max_sleep_time=MAX_PAUSE,
+            max_retries=MAX_RETRIES,
         )
 
 

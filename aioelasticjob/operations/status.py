@@ -217,7 +217,8 @@ class JobStatus:
         if all(one.lacks for one in self.instances):
             return "nobody able"
         closed = self.paused or all(server.flags for server in self.servers if server.instances)
-        return "switched off" if closed else None
+        without_items = bool(self.items) and all(item.disabled for item in self.items)
+        return "switched off" if closed or without_items else None
 
 
 @dataclass(frozen=True, slots=True)

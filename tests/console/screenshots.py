@@ -182,7 +182,15 @@ def _page(
 def _shoot(page: Page, file: Path, *, whole: bool = False) -> None:
     page.wait_for_load_state("load")
     page.wait_for_timeout(1500)  # the stream's first event, and what moves has moved
-    page.screenshot(path=file, full_page=whole)
+    size = page.viewport_size
+    assert size is not None
+    if whole:  # rows that are not in view are not drawn, and their height is only known when they have been
+        for _ in range(2):
+            height = page.evaluate("() => document.documentElement.scrollHeight")
+            page.set_viewport_size({"width": size["width"], "height": max(height, size["height"])})
+            page.wait_for_timeout(200)
+    page.screenshot(path=file)
+    page.set_viewport_size(size)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from aioelasticjob.console.audit import AuditRecord
 from aioelasticjob.console.database import DataUnusable, open_database
 from aioelasticjob.console.pages.account import own_path
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Outcome
 from tests.console.client import PASSWORD, Browser, invitation_of
 from tests.console.conftest import CHEAP, Play, Scene
+from tests.observers.sample_events import NOON, batch, beginning, end
 
 
 def test_the_first_password_is_set_by_a_link_that_works_once(play: Play) -> None:
@@ -340,6 +342,28 @@ def test_credentials_in_values_are_shown_to_operators_only_and_never_audited(pla
         assert "s3cret" not in log
 
     play(act)
+
+
+def test_nobody_finds_out_by_searching_what_is_hidden(play: Play, sqlite_url: str) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(description="Figures, token: s3cret", labels={"api_key": "s3cret", "team": "billing"})
+        watched = scene.registry.store
+        assert watched is not None
+        failed = end(NOON, outcome=Outcome.FAILED, failure=ValueError("token=s3cret is no good"))
+        await watched.store.write(batch(*beginning(NOON), failed))
+        viewer, admin = await scene.viewer(), await scene.operator()
+        for browser in (viewer, admin):
+            for text, found in (("figures", True), ("team=bill", True), ("s3c", False), ("token: s", False)):
+                page = await browser.get(f"/r/billing/jobs?q={text}")
+                assert ("/job/report" in page.text) is found, text
+        for text in ("s3c", "nonsense"):
+            page = await viewer.get(f"/r/billing/history?text={text}")
+            assert "/job/report" in page.text
+            assert 'name="text"' not in page.text
+        assert "/job/report" in (await admin.get("/r/billing/history?text=s3c")).text
+        assert "/job/report" not in (await admin.get("/r/billing/history?text=nonsense")).text
+
+    play(act, event_store=sqlite_url)
 
 
 def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> None:

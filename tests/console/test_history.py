@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.console.run_history import Durations, durations_in
 from aioelasticjob.console.timeline import Window
 from aioelasticjob.model import Outcome
@@ -17,6 +18,7 @@ from aioelasticjob.observers.sql import DurationCount, EventStoreUnreachable, op
 from tests.console.client import Answer
 from tests.console.conftest import Play, Scene
 from tests.observers.sample_events import NOON, Clock, batch, beginning, end, raised
+from tests.support.processes import ROOT
 
 HISTORY = "/r/billing/history"
 WINDOW = Window(NOON / 1000, NOON / 1000 + 160, 0, 1)  # two seconds a column
@@ -158,6 +160,34 @@ def test_a_job_page_shows_how_long_runs_took_and_says_it_in_words(play: Play, sq
         assert "Runs that did not complete are left out." in text
 
     play(act, event_store=sqlite_url)
+
+
+def test_an_event_store_that_hangs_is_noticed_before_pages_doubt_that_the_console_is_there(
+    play: Play, sqlite_url: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        script = (ROOT / "aioelasticjob" / "console" / "assets" / "console.js").read_text()
+        found = re.search(r"MAX_SILENCE = (\d+)", script)
+        assert found
+        queries = 3  # for runs, failures and durations; then the console knows that there is no answer
+        assert queries * scene.registry.store.store.settings.write_timeout < int(found[1]) / 1000
+
+    play(act, event_store=sqlite_url)
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_a_timeline_of_what_the_console_has_seen_says_whether_there_is_an_event_store(
+    play: Play, sqlite_url: str, with_store: bool
+) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        scene.registry.runs["report"].append(ObservedRun(0, NOON, NOON + 1000, "", "completed", ""))
+        window = f"from={NOON // 1000 - 9}&to={NOON // 1000 + 9}"
+        page = await (await scene.operator()).get(f"/r/billing/job/report?{window}")
+        assert ("the event store has none of them" in page.text) is with_store
+        assert ("an event store remembers more" in page.text) is not with_store
+
+    play(act, event_store=sqlite_url if with_store else None)
 
 
 def test_without_an_event_store_a_job_page_says_that_durations_need_one(play: Play) -> None:

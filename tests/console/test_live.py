@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -18,7 +19,7 @@ from starlette.routing import Mount
 
 from aioelasticjob import ElasticJob, ItemContext, Retry, operations
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console import Console, asgi
+from aioelasticjob.console import Console, RegistrySettings, asgi
 from aioelasticjob.console.application import _added_registries
 from aioelasticjob.console.drawing import BARS, bar, duration_text, sparkline
 from aioelasticjob.console.i18n import language
@@ -29,12 +30,15 @@ from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BY
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Outcome
+from aioelasticjob.registry.session_keeper import SILENT_PART_OF_TIMEOUT
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
 from tests.console.conftest import NEVER, BentClock, Play, Scene, scene
 from tests.support.embedded import EmbeddedServer
 from tests.support.ports import reserved_ports
+from tests.support.processes import ROOT
+from tests.support.proxy import proxy_to
 
 REPORT = "/r/billing/job/report"
 
@@ -253,6 +257,39 @@ def test_a_registry_that_goes_is_said_on_the_open_page_which_goes_on_when_it_is_
                         assert "is not there" not in back
 
     asyncio.run(main())
+
+
+def test_a_registry_that_hangs_is_said_on_the_open_page_of_a_job_and_refuses_actions(
+    embedded: EmbeddedServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        host, _, port = embedded.address.partition(":")
+        async with AsyncExitStack() as stack:
+            proxy = await stack.enter_async_context(proxy_to(host, int(port)))
+            address = f"zk://{proxy.address}/test-{uuid4().hex}"
+            stage = await stack.enter_async_context(scene(address, tmp_path / "data"))
+            await stage.run_job()
+            browser = await stage.operator()
+            async with browser.listening(f"{REPORT}/live") as stream:
+                await stream.event('id="job-head"')
+                token = (await browser.get(REPORT)).token
+                proxy.swallow("up", "down")
+                refused = await browser.post(f"{REPORT}/do/pause", {"csrf": token})
+                assert refused.status == 503
+                await stream.event("The registry billing is not there")
+                proxy.heal()
+
+    asyncio.run(main())
+
+
+def test_a_registry_that_hangs_is_noticed_before_pages_doubt_that_the_console_is_there() -> None:
+    registry = RegistrySettings("billing", "zk://127.0.0.1/billing").parsed_address().settings
+    script = (ROOT / "aioelasticjob" / "console" / "assets" / "console.js").read_text()
+    found = re.search(r"MAX_SILENCE = (\d+)", script)
+    assert found
+    silent, retries = registry.session_timeout / SILENT_PART_OF_TIMEOUT, registry.max_retries * registry.max_sleep_time
+    assert silent + retries < int(found[1]) / 1000 / 2  # a page of a job waits for a read before it sends anything
+    assert silent <= 5
 
 
 def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path: Path) -> None:

@@ -123,6 +123,25 @@ def test_a_page_whose_console_says_nothing_any_more_tells_so_and_refuses_deeds(
     expect(page.get_by_text("The console does not answer.")).to_have_count(0)
 
 
+def test_an_action_that_is_not_answered_says_so_until_it_is(
+    there: Site, open_page: Callable[..., Page], workers: Callable[..., ChildProcess]
+) -> None:
+    workers()
+    page = open_page("/r/billing/job/report")
+    page.clock.install()
+    page.reload()
+    expect(page.get_by_role("button", name="Run now").first).to_be_visible()
+    goes_on = threading.Event()
+    there.loop.call_soon_threadsafe(goes_on.wait, 90)
+    page.get_by_role("button", name="Run now").first.click()
+    page.clock.fast_forward(1000)
+    expect(page.locator("#notices")).to_contain_text("There is no answer yet.")
+    goes_on.set()
+    expect(page.locator("#notices")).to_contain_text("report: asked to run")
+    page.clock.fast_forward(1000)
+    expect(page.locator("#notices")).to_contain_text("report: asked to run")
+
+
 def test_a_page_that_is_refused_says_that_it_is_not_live_and_goes_on_when_it_may(
     there: Site, open_page: Callable[..., Page]
 ) -> None:

@@ -99,6 +99,27 @@ def test_every_error_and_result_of_an_action_is_in_the_catalogue() -> None:
     assert sorted(NOT_SHOWN - sample) == []  # what is said no more is not excused any more
 
 
+def _reasons_of_misfires() -> Iterator[str]:
+    """Yield why moments are missed, as workers write it into the event store."""
+    for name in ("state", "missed", "missed_reports", "unattended"):
+        for node in ast.walk(ast.parse((PACKAGE / "running" / f"{name}.py").read_text())):
+            given: list[ast.expr] = []
+            if isinstance(node, ast.Assign) and re.fullmatch("[A-Z_]+|why", ast.unparse(node.targets[0])):
+                given = [node.value]
+            elif isinstance(node, ast.Call) and re.fullmatch(r"Rule|self\.put", ast.unparse(node.func)):
+                given = node.args
+            yield from (text for one in given if (text := _text(one)) is not None and " " in text)
+
+
+def test_every_reason_of_a_misfire_is_in_the_catalogue_also_for_many_moments() -> None:
+    known, sample = messages("zh"), set(_reasons_of_misfires())
+    assert len(sample) > 15
+    for text in sample:
+        for said in (text, f"3 × {text}"):
+            assert known(said) != said, said
+    assert known("3 × the last run was still going on") == "3 × 上一次运行尚未结束"
+
+
 def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
     phrases = messages("zh").phrases
     assert all(set(BLANK.findall(english)) == set(BLANK.findall(said)) for english, said in phrases.items())

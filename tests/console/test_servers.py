@@ -14,6 +14,7 @@ from aioelasticjob.operations import ActiveRun, JobStatus
 from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, item, status
 from tests.console.site import Site
+from tests.support.processes import ChildProcess
 
 pytestmark = in_a_browser
 
@@ -47,6 +48,30 @@ def test_a_server_shows_what_runs_there_what_its_jobs_hold_and_since_when_one_is
     expect(page.get_by_role("heading", level=1)).to_contain_text(IP)
     there.show()
     expect(page.locator("#server-head")).to_contain_text("No job knows this server.")
+
+
+def test_a_server_that_is_enabled_again_leaves_off_what_was_off_deliberately(
+    there: Site, open_page: Callable[..., Page], workers: Callable[..., ChildProcess]
+) -> None:
+    workers()
+    ip = there.watch.snapshot.value.jobs["report"].servers[0].ip
+    page = open_page(f"/r/billing/servers/{ip}")
+    job = page.get_by_role("row").filter(has_text="report")
+    job.get_by_role("button", name="Disable").click()  # deliberately, in this job only
+    expect(job.locator(".chip.warn")).to_contain_text(["disabled for"])
+    for label, before in (("Disable", False), ("Enable", True)):
+        page.goto(f"{there.url}/r/billing/servers")
+        page.get_by_role("row").filter(has_text=ip).get_by_role("link", name=label, exact=True).click()
+        expect(page.locator("main dl")).to_contain_text("report")  # it asks first, and names the jobs
+        assert there.watch.snapshot.value.jobs["report"].servers[0].disabled_everywhere is before
+        page.get_by_role("button", name=label, exact=True).click()
+        expect(page.get_by_role("status").filter(has_text=ip)).to_be_visible()
+    page.goto(f"{there.url}/r/billing/servers/{ip}")
+    expect(page.locator("#server-head")).not_to_contain_text("disabled in all jobs")
+    expect(job.locator(".chip.warn")).to_have_count(1)
+    expect(job.locator(".chip.warn")).to_contain_text("disabled for")
+    job.get_by_role("button", name="Enable").click()
+    expect(job.locator(".chip.warn")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [390, 1280])

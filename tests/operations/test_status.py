@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aioelasticjob.clock import moment
@@ -51,6 +53,14 @@ def test_a_job_announces_its_next_moment_only_if_an_instance_would_run_it() -> N
     for status in (attended("0 0 13 * * ?", paused=True), attended("0 0 13 * * ?", present=False)):
         assert status.next_fire is None
         assert status.state in ("switched off", "nobody there")
+
+
+@pytest.mark.parametrize(("disabled", "state"), [((True, True), "switched off"), ((True, False), "waiting")])
+def test_a_job_whose_items_are_all_disabled_is_switched_off(disabled: tuple[bool, ...], state: str) -> None:
+    items = tuple(ItemStatus(n, None, None, None, None, False, off, False, None) for n, off in enumerate(disabled))
+    status = replace(attended("0 0 13 * * ?"), items=items).at(NOON)
+    assert status.state == state
+    assert (status.next_fire is None) is (state == "switched off")
 
 
 def test_a_schedule_without_any_moment_which_somebody_wrote_by_hand_never_fires() -> None:

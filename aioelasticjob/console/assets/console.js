@@ -165,13 +165,29 @@
     stream.reader?.cancel();
   }, 1000);
 
+  const ANSWER_TIMEOUT = 1000; // milliseconds after which an action that has not been answered says so
+  let answerTimer = 0;
+
+  function showNotice(textContent, look) {
+    const notice = Object.assign(document.createElement("p"), { className: `notice ${look}`, textContent });
+    document.getElementById("notices").replaceChildren(notice);
+  }
+
   document.addEventListener("submit", (event) => { // before htmx: an action must not wait for a console that does not answer
-    if (gone !== words.lost || event.target.method !== "post") return;
+    if (event.target.method !== "post") return;
+    clearTimeout(answerTimer);
+    if (gone !== words.lost) {
+      answerTimer = setTimeout(showNotice, ANSWER_TIMEOUT, words.unanswered, "warn");
+      return;
+    }
     event.preventDefault();
     event.stopImmediatePropagation();
-    const notice = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
-    document.getElementById("notices").replaceChildren(notice);
+    showNotice(words.refused, "bad");
   }, true);
+
+  document.addEventListener("htmx:finally:request", (event) => {
+    if (event.target.matches?.("form")) clearTimeout(answerTimer);
+  });
 
   document.addEventListener("htmx:sse:error", (event) => {
     if (event.detail.status === 401) location.reload();
