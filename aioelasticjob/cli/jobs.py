@@ -38,6 +38,7 @@ STATE_STYLES = {
     "nobody there": "yellow",
     "nobody able": "red",
     "switched off": "yellow",
+    "partly off": "yellow",
     "never fires": "red",
 }
 

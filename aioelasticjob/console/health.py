@@ -20,9 +20,10 @@ _GROUP: Final = {
     "waiting": "waiting",
     "assigning": "waiting",
     "finished": "waiting",
+    "partly off": "waiting",
     "switched off": "off",
 }
-_COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy"}
+_COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "partly off": "busy"}
 _WARNINGS: Final = ("nobody there", "misfiring", "unreliable")
 """Reasons that are shown in amber; the others are shown in red."""
 _REASONS_IN_PLACE: Final = (

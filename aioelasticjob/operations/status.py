@@ -171,6 +171,13 @@ class JobStatus:
         return tuple(item for item in self.items if item.orphaned)
 
     @property
+    def resting(self) -> tuple[ItemStatus, ...]:
+        """The items that are not run at present, because they or the servers of their holders are switched off."""
+        off = {server.ip for server in self.servers if server.flags}
+        holders = {one.id for one in self.instances if one.ip in off}
+        return tuple(item for item in self.items if item.disabled or item.holder in holders)
+
+    @property
     def misfired(self) -> tuple[ItemStatus, ...]:
         """The items that were refused at a scheduled moment because they were still running on another instance."""
         return tuple(item for item in self.items if item.misfired)
@@ -200,7 +207,9 @@ class JobStatus:
             return "running"
         if self.config.schedule is not None and self.next_fire is None:
             return "never fires" if self.config.schedule.never_fires else "finished"
-        return "waiting" if self.settled else "assigning"
+        if not self.settled:
+            return "assigning"
+        return "partly off" if self.resting else "waiting"
 
     def at(self, now: float) -> JobStatus:
         """Return the status with the next scheduled moment after ``now``, seconds since the epoch."""
@@ -217,8 +226,8 @@ class JobStatus:
         if all(one.lacks for one in self.instances):
             return "nobody able"
         closed = self.paused or all(server.flags for server in self.servers if server.instances)
-        without_items = bool(self.items) and all(item.disabled for item in self.items)
-        return "switched off" if closed or without_items else None
+        rests = 0 < len(self.items) == len(self.resting)
+        return "switched off" if closed or rests else None
 
 
 @dataclass(frozen=True, slots=True)

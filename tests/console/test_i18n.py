@@ -32,6 +32,7 @@ STATES = (
     "nobody able",
     "finished",
     "never fires",
+    "partly off",
     "faulty",
 )
 REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")

@@ -55,10 +55,30 @@ def test_a_job_announces_its_next_moment_only_if_an_instance_would_run_it() -> N
         assert status.state in ("switched off", "nobody there")
 
 
-@pytest.mark.parametrize(("disabled", "state"), [((True, True), "switched off"), ((True, False), "waiting")])
-def test_a_job_whose_items_are_all_disabled_is_switched_off(disabled: tuple[bool, ...], state: str) -> None:
-    items = tuple(ItemStatus(n, None, None, None, None, False, off, False, None) for n, off in enumerate(disabled))
-    status = replace(attended("0 0 13 * * ?"), items=items).at(NOON)
+@pytest.mark.parametrize(
+    ("disabled", "server_paused", "state"),
+    [
+        ((True, True), False, "switched off"),
+        ((True, False), False, "partly off"),
+        ((False, False), True, "partly off"),
+        ((True, False), True, "switched off"),
+        ((False, False), False, "waiting"),
+    ],
+)
+def test_a_job_whose_items_rest_is_switched_off_or_partly_off(
+    disabled: tuple[bool, bool], server_paused: bool, state: str
+) -> None:
+    other = InstanceStatus("two", "10.0.0.8", "host", 2, moment(NOON), False, (1,), ())
+    servers = (
+        ServerStatus("10.0.0.7", "host", False, False, 1),
+        ServerStatus("10.0.0.8", "host", False, server_paused, 1),
+    )
+    items = tuple(
+        ItemStatus(n, None, holder, None, None, False, off, False, None)
+        for n, (holder, off) in enumerate(zip(("one", "two"), disabled, strict=True))
+    )
+    status = attended("0 0 13 * * ?")
+    status = replace(status, items=items, instances=(*status.instances, other), servers=servers).at(NOON)
     assert status.state == state
     assert (status.next_fire is None) is (state == "switched off")
 
