@@ -36,7 +36,7 @@ from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -232,7 +232,7 @@ Action = Callable[[Bureau], Awaitable[object]]
 
 def _effect(effect: Effect) -> Action:
     async def commit_effect(bureau: Bureau) -> None:
-        await coordinator._commit(bureau.member, bureau.view(), [effect])
+        await coordinator._commit(bureau.member, bureau.view(), [effect], lambda _: None)
 
     return commit_effect
 
@@ -292,7 +292,7 @@ ACTIONS: dict[str, Action] = {
     "ask": _effect(RequireAssignment("why")),
     "assign": _effect(Assign({0: ME, 1: ME})),
     "prune": _effect(RemoveItems(frozenset({2}))),
-    "mark orphan": _effect(MarkOrphan(0, 0)),
+    "mark orphan": _effect(MarkOrphan(0, 0, Record())),
     "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
     "refresh": _effect(RefreshServer("10.0.0.1", 0)),

@@ -52,7 +52,7 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     RequireAssignment: st.just(RequireAssignment("why")),
     Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
     RemoveItems: st.frozensets(items, min_size=1).map(RemoveItems),
-    MarkOrphan: st.builds(MarkOrphan, items, versions),
+    MarkOrphan: st.builds(MarkOrphan, items, versions, st.just(Record(slot=1, completed=False))),
     EndRun: st.builds(
         EndRun, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans(), st.just(GIVEN_UP)
     ),

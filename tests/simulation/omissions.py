@@ -17,6 +17,7 @@ from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan,
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import Entry
+from aioelasticjob.coordination.rules import InterruptedRun
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
@@ -182,9 +183,9 @@ def mark_what_runs() -> Any:
     """Put up for rescue whatever has no end, without looking whether it runs."""
     original: Any = coordinator._cut_off
 
-    async def cut_off(member: Member, view: JobView, *rest: Any) -> dict[int, int]:
+    async def cut_off(member: Member, view: JobView) -> Any:
         with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
-            return dict(await original(member, view, *rest))
+            return await original(member, view)
 
     def mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
@@ -287,12 +288,12 @@ def never_read_again() -> AbstractContextManager[object]:
 def look_with_old_eyes() -> AbstractContextManager[object]:
     """Put up for rescue what was cut off at the last look but one, too."""
     original: Any = coordinator._cut_off
-    seen = dict[str, dict[int, int]]()
+    seen = dict[str, dict[int, InterruptedRun]]()
 
-    async def cut_off(member: Member, view: JobView, *rest: Any) -> dict[int, int]:
-        found = dict[int, int](await original(member, view, *rest))
+    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
+        found, lingering = await original(member, view)
         before, seen[member.id] = seen.get(member.id, {}), found
-        return before | found
+        return before | found, lingering
 
     return mock.patch.object(coordinator, "_cut_off", cut_off)
 
