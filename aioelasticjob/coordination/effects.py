@@ -28,14 +28,10 @@ class BecomeLeader:
 class StepDown:
     """Stop being the leader."""
 
-    me: str
-
 
 @dataclass(frozen=True, slots=True)
 class RequireAssignment:
     """Require an assignment, by making the mark ``necessary``."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
