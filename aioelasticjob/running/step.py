@@ -56,7 +56,7 @@ class JobState(Account):
             return self._see_absence(view)
         if self._succession(view).has_changed:
             self._change_schedule(view)
-        if view.config.monitor_execution != self.config.monitor_execution:
+        if view.config.monitor_execution != self.view.config.monitor_execution:
             self._switch_monitoring(view)
         if view.leader == self._me:
             self.missed.report_removed_orphans(self.view, view)
@@ -79,7 +79,7 @@ class JobState(Account):
             self._ahead.find_anew(self.held, self.clock.set_to, self.clock.since)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
-            self.timetable = Timetable(self.config.schedule, since)
+            self.timetable = Timetable(self.view.config.schedule, since)
             self.missed.lower_all(
                 self.clock.now + MAX_FUTURE, since, self._since if self._since > self.clock.now else 0
             )
