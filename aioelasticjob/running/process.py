@@ -37,8 +37,7 @@ async def run_jobs(
         RegistryError: the registry could not be read.
     """
     tasks = create_task_group()
-    scheduler = Scheduler(tasks)
-    scheduler.is_joining = lambda: shared.joining.value == 0
+    scheduler = Scheduler(tasks, shared.joining)
     local = [LocalJob(job, session, host, shared, scheduler) for job in jobs]
     try:
         async with tasks:
