@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from anyio import sleep
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.commit import until_answered
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import SCHEDULED, Fire
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.scheduler import TaskScope
 
+PURPOSE = "to read which items run elsewhere"
+"""The purpose of the reads, for the log line if the registry refuses them."""
 LOOK_AGAIN_AFTER = 1.0
 """Seconds between two reads of the record of a run that the leader has yet to give up."""
 
@@ -48,14 +51,16 @@ class ItemReleases:
 
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
-        await self._steadily(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
+        with suppress(SessionEnded):  # which has removed them
+            await self._until_answered(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
         """Wait until an item runs nowhere.  If it ``missed`` a moment, first mark that for operators."""
         if missed is not None:
             view, slot = missed
             await self._claims.mark_misfired(view, item, slot)
-        if await self._steadily(lambda: self._ended(item)):
+        with suppress(SessionEnded):
+            await self._until_answered(lambda: self._ended(item))
             self._state.released(item)
             self._after_release()
 
@@ -81,21 +86,6 @@ class ItemReleases:
         record = cache.record(item)
         return is_cut_off(record) and record.rescues >= config.max_rescues
 
-    async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
-        """Repeat an attempt until the registry can be read; False if the session ended before that."""
-        session, failures = self._member.session, 0
-        while await connected(session, self._member.incarnation):
-            try:
-                await attempt()
-            except Suspended:
-                continue
-            except SessionEnded:
-                return False
-            except RegistryError as error:
-                self._member.refusals.refused("to read which items run elsewhere", error)
-                await session.back_off(failures)
-                failures += 1
-            else:
-                self._member.refusals.accepted("to read which items run elsewhere")
-                return True
-        return False
+    async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        await until_answered(self._member, PURPOSE, attempt)
+        self._member.refusals.accepted(PURPOSE)

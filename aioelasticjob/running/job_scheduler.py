@@ -257,7 +257,7 @@ class JobScheduler:
             return None
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
-            offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
+            offsets |= await self._state.offsets.reread(renewed)
         execution = Execution(
             self._job,
             view.config,
