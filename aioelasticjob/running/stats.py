@@ -52,7 +52,7 @@ class ExecutionStats:
         """Let an execution report its failures here, and put its events if anybody reads events."""
         execution.report_attempt = self._attempt_failed
         if self._events.heard:
-            execution.trace = Trace.of(execution.claim, execution.config, self._events, self._clock)
+            execution.trace = Trace(execution.claim, execution.config, self._events, self._clock)
             execution.report_error = execution.trace.noting_errors(execution.report_error)
         return execution
 
