@@ -265,7 +265,7 @@ async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, Interrupted
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = InterruptedRun(record, node.stat.version, node.stat.mzxid)
-        if running is not None and running.data.decode("utf-8", "replace") not in view.instances:
+        if running is not None and running.text not in view.instances:
             lingering = True
     return found, lingering
 

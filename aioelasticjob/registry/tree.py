@@ -76,6 +76,11 @@ class Node:
     """The node's stat as plain bytes, which the garbage collector need not visit."""
 
     @property
+    def text(self) -> str:
+        """The data as text.  Bytes that are not UTF-8, which somebody may have written by hand, are replaced."""
+        return self.data.decode("utf-8", "replace")
+
+    @property
     def stat(self) -> Stat:
         """What else the registry knows about the node."""
         return Stat(self.raw)

@@ -106,7 +106,7 @@ class Triggers:
         asked = view.tree.get(path)
         if asked is None or view.obstructed(path) or not view.settled:
             return None
-        parameter = asked.data.decode("utf-8", "replace") or None  # without data, the configured one is used
+        parameter = asked.text or None  # without data, the configured one is used
         moment = round(asked.stat.mtime * 1000)  # by the registry's clock, so that it is the same on all instances
         return Fire(moment, FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
