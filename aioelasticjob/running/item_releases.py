@@ -10,7 +10,6 @@ from anyio import sleep
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import until_answered
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import SCHEDULED, Fire
@@ -29,13 +28,8 @@ class ItemReleases:
     def __init__(
         self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, after_release: Callable[[], None]
     ) -> None:
-        self._member, self._state, self._claims, self.tasks, self._after_release = (
-            member,
-            state,
-            claims,
-            tasks,
-            after_release,
-        )
+        self._member, self._state, self._claims = member, state, claims
+        self.tasks, self._after_release = tasks, after_release
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""
@@ -67,7 +61,7 @@ class ItemReleases:
     async def _ended(self, item: int) -> None:
         await self._claims.release(item, hand_over=self._state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        while item in self._state.cache.known():
+        while self._state.items[item].seen is not None:
             await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
             await self._state.offsets.learn([item])
             if not self._is_to_be_given_up(item):
@@ -80,11 +74,10 @@ class ItemReleases:
         Giving up changes the record only, and instances do not mirror records.  If this instance did not read the
         record again, the item would count as being rescued, and not run, until another node of the job changes.
         """
-        config, cache = self._state.view.config, self._state.cache
-        if not config.failover or item not in cache.known():  # the item may have moved to another instance meanwhile
+        config, entry = self._state.view.config, self._state.items[item]
+        if not config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
             return False
-        record = cache.record(item)
-        return is_cut_off(record) and record.rescues >= config.max_rescues
+        return entry.cut_off and entry.record.rescues >= config.max_rescues
 
     async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
         await until_answered(self._member, PURPOSE, attempt)

@@ -89,7 +89,7 @@ class Rescues:
             if taken and item in self._state.held:  # it shall run its next moment together with the others
                 await self._wait_until(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
-            cache.forget([item])
+            cache.items[item].forget()
         return taken
 
     async def _wait_until(self, condition: Callable[[JobView], bool]) -> None:

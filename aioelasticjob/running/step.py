@@ -64,10 +64,10 @@ class JobState(Account):
         self._let_go(view)
 
     def _see_absence(self, view: JobView) -> None:
+        then = partial(self._settle_ahead, view)
         if view.config.monitor_execution:
-            return self._settle_ahead(view)
-        known_since = max(self.accounted, self._since)
-        self._absence.report_unrecorded(view, self.timetable, known_since, partial(self._settle_ahead, view))
+            return then()
+        self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), then)
 
     def _follow_clock(self) -> None:
         """Act on a time that was set.

@@ -160,7 +160,7 @@ def rescue_the_completed() -> AbstractContextManager[object]:
         record = self._state.cache.record(item)
         taken = await run_claimed(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
         if item not in self._state.held:
-            self._state.cache.forget([item])
+            self._state.cache.items[item].forget()
         return taken
 
     return mock.patch.object(Rescues, "_take", take)
