@@ -18,9 +18,9 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource, Outcome
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.missed_reports import EXPIRED
-from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.running.triggers import RunClaimed
 
 VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""

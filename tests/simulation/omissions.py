@@ -29,10 +29,9 @@ from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.missed_reports import MissedReports
-from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
-from aioelasticjob.running.triggers import Triggers
+from aioelasticjob.running.triggers import RunClaimed, Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare.process import Process
