@@ -62,8 +62,8 @@ class StateDriver(JobState):
         return self.clock.intolerable(self.view.config)
 
     @property
-    def unsteady(self) -> float:
-        """Return after how many seconds to call ``look`` again because the time was set; infinity if it was not."""
+    def steady_in(self) -> float:
+        """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
         wait = self.clock.unsteady if self.is_ahead or self.clock.may_be_set_back else 0.0
         return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 

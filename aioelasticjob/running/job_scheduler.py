@@ -396,4 +396,4 @@ class JobScheduler:
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(MAX_WAIT, delay / 1000, self._state.unsteady, self.triggers.next_due(view))
+        return min(MAX_WAIT, delay / 1000, self._state.steady_in, self.triggers.next_due(view))

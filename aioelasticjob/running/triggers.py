@@ -1,4 +1,4 @@
-"""Answers triggers, and the requests that ask for runs of single items.
+"""Answers triggers and requests on one instance.
 
 The claim that runs a trigger's items removes it, so it is neither lost nor run twice.  For a request, the claim notes
 how far its items have come.
