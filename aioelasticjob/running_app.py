@@ -19,7 +19,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.vitals import Vitals
-from aioelasticjob.plural import counted
+from aioelasticjob.plural import counted, listed_items
 from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors, pickled
@@ -27,7 +27,6 @@ from aioelasticjob.running.health import Health, Phase
 from aioelasticjob.running.job import Host
 from aioelasticjob.running.process import run_jobs
 from aioelasticjob.running.process_context import ProcessContext
-from aioelasticjob.running.stats import listed
 from aioelasticjob.running.watchdog import watchdog
 
 MAX_NAMED = 10
@@ -132,7 +131,7 @@ def _log_stopping(shared: ProcessContext) -> None:
     waited = [(job.health, job.shutdown_timeout) for job in shared.running_jobs]
     busy = [(one, seconds) for one, seconds in waited if one.running]
     for health, seconds in busy[:MAX_NAMED]:
-        items = listed(health.running)
+        items = listed_items(health.running)
         about = {"job": health.name, "items": health.running, "seconds": seconds}
         log.info("stopping: waiting for %s, %s, for at most %g s", health.name, items, seconds, extra=about)
     if len(busy) > MAX_NAMED:

@@ -138,10 +138,8 @@ class Claims:
         (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
             entry.rescuing = True
-        if (
-            await self._give_back({item: VersionedRecord(entry.record, self._cache.version(item))}, hand_over)
-            is not None
-        ):
+        seen = VersionedRecord(entry.record, self._cache.version(item))
+        if await self._give_back({item: seen}, hand_over) is not None:
             log.warning(
                 "%s: item %d was still locked by this instance, though its run had been cut off; the lock was removed",
                 *(self._member.layout.job, item),

@@ -7,9 +7,9 @@ applied, it is sent again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
@@ -17,6 +17,7 @@ from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 
+T = TypeVar("T")
 ENDED_STATES = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
@@ -101,6 +102,27 @@ def _note(member: Member, what: str, written: WriteResult) -> None:
         member.refusals.refused(what, written.error)
 
 
+async def until_answered(member: Member, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Make a request again and again until the registry answers it.  ``what`` says what the job wants.
+
+    Raises:
+        SessionEnded: the session is over.
+    """
+    session, failures = member.session, 0
+    while await connected(session, member.incarnation):
+        try:
+            return await attempt()
+        except Suspended:
+            continue
+        except SessionEnded:
+            raise
+        except RegistryError as error:
+            member.refusals.refused(what, error)
+            await session.back_off(failures)
+            failures += 1
+    raise SessionEnded(f"the session was lost before the registry answered ({what})")
+
+
 async def connected(session: Session, incarnation: int) -> bool:
     """Wait for a connection of the same session; False if that session is over."""
     status = await session.status.until(
@@ -164,24 +186,18 @@ def _shows_applied(op: Op, node: Node | None, incarnation: int, since: int) -> b
 
 async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> WriteApplied | SessionOver | None:
     """Find out whether a transaction was applied, trying until the session ends; None if it was not."""
-    session, failures = member.session, 0
     paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
-    while await connected(session, member.incarnation):
-        try:
-            await catch_up_server(member)
-            nodes = await session.get_many(paths)
-        except Suspended:
-            continue
-        except SessionEnded as error:
-            return SessionOver(error)
-        except RegistryError as error:
-            member.refusals.refused(what, error)
-            await session.back_off(failures)
-            failures += 1
-        else:
-            found = committed_by_nodes(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
-            return None if found is None else WriteApplied(found)
-    return SessionOver(_ended())
+
+    async def read() -> list[Node | None]:
+        await catch_up_server(member)
+        return await member.session.get_many(paths)
+
+    try:
+        nodes = await until_answered(member, what, read)
+    except SessionEnded:
+        return SessionOver(_ended())
+    found = committed_by_nodes(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
+    return None if found is None else WriteApplied(found)
 
 
 async def catch_up_server(member: Member) -> None:

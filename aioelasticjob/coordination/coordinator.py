@@ -6,7 +6,6 @@ import logging
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TypeAlias, TypeVarTuple
@@ -32,7 +31,7 @@ from aioelasticjob.coordination.operator_note import decode_note, shown_name
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.refusal_note import note_refusals
-from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
 from aioelasticjob.cron.zone import local_text
@@ -60,10 +59,6 @@ Report: TypeAlias = Callable[[EndRun | UpdateRequest], None]
 """Is called with an effect that was written, if it ends what others wait for."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait, and returns the seconds until the next turn."""
-
-
-def _ignore(written: EndRun | UpdateRequest) -> None:
-    """Report nothing."""
 
 
 class Coordinator:
@@ -139,7 +134,7 @@ class Coordinator:
         if due.tick or due.counts or unwanted or orphans:
             return partial(self._attempt, self._look_up, view, due, unwanted, orphans)
         member.refusals.accepted(READ_PURPOSE)
-        return self._work_for(RuleInput(view, member.id, due.quiet, False, self._time, {}, {}, {}, member.host))
+        return self._work_for(RuleInput(view, member.id, due.quiet, False, self._time, host=member.host))
 
     def _work_for(self, rule_input: RuleInput) -> float | Work:
         """Return the work that writes the effects which the rules want, or the seconds until the next turn."""
@@ -167,15 +162,13 @@ class Coordinator:
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
             pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
         unwanted = await _unwanted_records(member) if seek_unwanted else {}
-        runs, cut_off = _InterruptedRuns(), dict[int, int]()
+        cut_off = dict[int, InterruptedRun]()
         if seek_orphans:
-            cut_off = await _cut_off(member, view, runs)
-            pacing.lingering = runs.lingering
+            cut_off, pacing.lingering = await _cut_off(member, view)
+            if cut_off or pacing.lingering:  # look again until they have been rescued
+                pacing.orphans_looked_up = None
         member.refusals.accepted(READ_PURPOSE)
-        if cut_off or runs.lingering:  # look again until they have been rescued
-            pacing.orphans_looked_up = None
-        looked_up = unwanted, cut_off, runs.cut_off, member.host, runs.fences
-        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, *looked_up)
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host)
         found = self._work_for(rule_input)
         return found if isinstance(found, float) else await found()
 
@@ -262,35 +255,23 @@ async def _is_removed(member: Member) -> bool:
     return mine is None or mine.ephemeral_owner != member.incarnation
 
 
-@dataclass(slots=True)
-class _InterruptedRuns:
-    """The runs that were found cut off."""
+async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
+    """Return the runs that were cut off, by item, and whether other runs linger.
 
-    cut_off: dict[int, Record] = field(default_factory=dict)
-    fences: dict[int, int] = field(default_factory=dict)
-    lingering: bool = False
-    """Whether an instance that is not registered any more still runs an item: no mirrored node will show its end."""
-
-
-async def _cut_off(member: Member, view: JobView, runs: _InterruptedRuns) -> dict[int, int]:
-    """Return the items whose run was begun, is not completed and runs nowhere, with the versions of their records.
-
-    The records, and whether other runs linger, are noted in ``runs``.
+    A run lingers if an instance that is not registered any more still runs it: no mirrored node will show its end.
     """
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
     nodes = iter(await member.session.get_many(paths))
-    found = {}
+    found, lingering = dict[int, InterruptedRun](), False
     for item in items:
         node, running = next(nodes), next(nodes)
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and not record.completed:
-            found[item] = node.stat.version
-            runs.cut_off[item] = record
-            runs.fences[item] = node.stat.mzxid  # of a run that was handed over, the orphan's mark has the fence
-        if running is not None and running.data.decode("utf-8", "replace") not in view.instances:
-            runs.lingering = True
-    return found
+            found[item] = InterruptedRun(record, node.stat.version, node.stat.mzxid)
+        if running is not None and running.text not in view.instances:
+            lingering = True
+    return found, lingering
 
 
 async def _unwanted_records(member: Member) -> dict[str, int]:
@@ -318,7 +299,7 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
     return found
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _ignore) -> int:
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report) -> int:
     """Write the effects; return the zxid of the last one written, 0 if there was none."""
     written, job = 0, member.layout.job
     for effect in effects:

@@ -28,14 +28,10 @@ class BecomeLeader:
 class StepDown:
     """Stop being the leader."""
 
-    me: str
-
 
 @dataclass(frozen=True, slots=True)
 class RequireAssignment:
     """Require an assignment, by making the mark ``necessary``."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class MarkOrphan:
     item: int
     version: int
     """The version of the item's record."""
-    run: Record | None = None
+    run: Record
     """The item's record."""
 
 
@@ -267,7 +263,7 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
-    paths, mark = view.layout.item(lost.item), b"" if lost.run is None else records.mark(lost.run)
+    paths, mark = view.layout.item(lost.item), records.mark(lost.run)
     return [*_leading(view), Check(paths.execution, lost.version), *_absent(paths.running), Create(paths.orphan, mark)]
 
 

@@ -129,10 +129,8 @@ async def leave(member: Member) -> None:
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if leader_node is not None and leader_node.stat.ephemeral_owner == member.incarnation:
             operations.append(Delete(layout.host, leader_node.stat.version))
-        led = (
-            leader_node is None or leader_node.stat.ephemeral_owner == member.incarnation
-        )  # another leader sees it by itself
-        if mine and asks and led:  # if the node was removed by hand, the whole job may be: make no mark in it
+        # another leader sees it by itself; if the node was removed by hand, the whole job may be: make no mark in it
+        if mine and asks and (leader_node is None or leader_node.stat.ephemeral_owner == member.incarnation):
             operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return

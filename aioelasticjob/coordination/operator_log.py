@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +14,9 @@ from aioelasticjob.coordination.request_runs import cancellations_of, requests_o
 from aioelasticjob.coordination.requests import CANCELLED
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import SWITCHES, server_switch
+from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.tree import Tree
 
-MAX_NAMED = 10
-"""How many items a line names."""
 UNDONE: Final = {"paused": "resumed", "disabled": "enabled"}
 """By what an operator can do to a server, the word for undoing it."""
 
@@ -55,7 +54,7 @@ def operator_actions(before: JobView, after: JobView, member: Member) -> Iterato
     off, on = after.disabled_items - before.disabled_items, (before.disabled_items - after.disabled_items) & after.items
     for items, done in ((off, "disabled"), (on, "enabled")):
         if items:
-            yield f"{change.by(layout.item(min(items)).disabled)} has {done} {_listed(items)}"
+            yield f"{change.by(layout.item(min(items)).disabled)} has {done} {listed_items(items)}"
     if member.id in after.triggered and member.id not in before.triggered:
         yield f"{change.by(layout.trigger(member.id))} has triggered this instance"
     if (path := layout.shutdown(member.id)) in after.tree and path not in before.tree:
@@ -109,7 +108,7 @@ def _requested(change: _Change) -> Iterator[str]:
     stopped = {one.id for one in cancellations_of(before)}
     for wish in cancellations_of(after):
         if wish.id not in stopped:
-            yield f"{shown_name(wish.by)} has asked to stop the runs of {_listed(wish.fences)}"
+            yield f"{shown_name(wish.by)} has asked to stop the runs of {listed_items(wish.fences)}"
 
 
 def _switched(change: _Change, before: Tree, after: Tree, flags: Mapping[str, str], what: str) -> Iterator[str]:
@@ -117,9 +116,3 @@ def _switched(change: _Change, before: Tree, after: Tree, flags: Mapping[str, st
     for done, path in flags.items():
         if (path in after) != (path in before):
             yield f"{change.by(path)} has {done if path in after else UNDONE[done]} {what}"
-
-
-def _listed(items: Iterable[int]) -> str:
-    found = sorted(items)
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return f"{'item' if len(found) == 1 else 'items'} {', '.join(map(str, found[:MAX_NAMED]))}{more}"

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, connected, write
+from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, until_answered, write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, Suspended
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 
 MAX_OFFSET_BYTES = 512 * 1024
 """The largest offset in bytes.  An offset is a position; larger data belongs in a database."""
+
+REREAD = "to read checkpoints"
+"""The purpose of reading offsets after a claim, for the log line if the registry refuses it."""
 
 
 def encoded(value: str) -> bytes:
@@ -59,28 +62,15 @@ class Offsets:
         chosen = items if anew else (self._used | self._unsure).intersection(items)
         return await self._read(sorted(chosen)) if chosen else {}
 
-    async def reread(self, items: Collection[int], incarnation: int) -> dict[int, str]:
+    async def reread(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items just claimed.  This tries until the session ends: the items must be settled.
 
         Raises:
             SessionEnded: the session was lost, and with it the claim.
         """
-        failures = 0
-        while await connected(self._member.session, incarnation):
-            try:
-                found = await self._read(sorted(items))
-            except Suspended:
-                continue
-            except SessionEnded:
-                break
-            except RegistryError as error:
-                self._member.refusals.refused("to read checkpoints", error)
-                await self._member.session.back_off(failures)
-                failures += 1
-            else:
-                self._member.refusals.accepted("to read checkpoints")
-                return found
-        raise SessionEnded("the session was lost during a claim, and the claimed items with it")
+        found = await until_answered(self._member, REREAD, lambda: self._read(sorted(items)))
+        self._member.refusals.accepted(REREAD)
+        return found
 
     async def save(self, claim: Claim, item: int, value: str) -> None:
         """Save an offset under the fence of a claim.

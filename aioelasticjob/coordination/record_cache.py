@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -130,19 +130,6 @@ class RecordCache:
         self.items: Mapping[int, Entry] = defaultdict(Entry) if items is None else items
         """The entry of each item.  Reading the entry of a new item makes it."""
         self._warned: dict[str, int] = {}
-
-    def known(self) -> frozenset[int]:
-        """Return the items whose records have been read."""
-        return frozenset(item for item, entry in self.items.items() if entry.seen is not None)
-
-    def forget(self, items: Iterable[int]) -> None:
-        """Forget items that this instance holds no longer: another instance writes their records now."""
-        for item in items:
-            self.items[item].forget()
-
-    def slot(self, item: int) -> int:
-        """Return the last claimed moment of an item, in milliseconds since the epoch."""
-        return self.items[item].record.slot
 
     def record(self, item: int) -> Record:
         """Return the record of an item's newest run."""

@@ -47,19 +47,19 @@ def decode(data: bytes) -> Record | None:
         if (b"\\u" in data or not data.isascii()) and unencodable_text(fields) is not None:
             return None
         return Record(
-            slot=_number(fields["slot"]),
+            slot=whole_number(fields["slot"]),
             source=str(fields.get("source", "")),
             instance=str(fields.get("instance", "")),
-            begun=_number(fields.get("lastBeginTime", 0)),
-            completed_at=_number(fields.get("lastCompleteTime", 0)),
-            next_fire=_number(fields.get("nextFireTime", 0)),
+            begun=whole_number(fields.get("lastBeginTime", 0)),
+            completed_at=whole_number(fields.get("lastCompleteTime", 0)),
+            next_fire=whole_number(fields.get("nextFireTime", 0)),
             completed=fields.get("completed", True) is not False,
             outcome=str(fields.get("outcome", "")),
-            asked=_number(fields.get("asked", 0)),
-            ahead=_number(fields.get("ahead", 0)),
+            asked=whole_number(fields.get("asked", 0)),
+            ahead=whole_number(fields.get("ahead", 0)),
             parameter=None if fields.get("parameter") is None else str(fields["parameter"]),
             request=str(fields["request"]) if fields.get("asked") and fields.get("request") else "",
-            rescues=_number(fields.get("rescues", 0)),
+            rescues=whole_number(fields.get("rescues", 0)),
             unknown="" if fields.keys() <= _KNOWN else _unknown(fields),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -87,7 +87,7 @@ def read_mark(data: bytes) -> tuple[int, str] | None:
     """Return the moment and the instance that an orphan's mark names; None if it names none."""
     try:
         fields = json.loads(data)
-        found = _number(fields["slot"]), fields["instance"]
+        found = whole_number(fields["slot"]), fields["instance"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return found if isinstance(found[1], str) and unencodable_text(found[1]) is None else None
@@ -120,11 +120,12 @@ def _unknown(fields: dict[str, object]) -> str:
     return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in fields.items() if key not in _KNOWN)
 
 
-def _number(value: object) -> int:
+def whole_number(value: object, most: int = MAX_MILLISECONDS) -> int:
+    """Return a value that was read if it is a whole number from 0 to ``most``; otherwise raise Type- or ValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is no number of milliseconds")
-    if not 0 <= value <= MAX_MILLISECONDS:
-        raise ValueError(f"{value} is no moment")
+        raise TypeError(f"{value!r} is no whole number")
+    if not 0 <= value <= most:
+        raise ValueError(f"{value} is not between 0 and {most}")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import MAX_ITEMS
-from aioelasticjob.coordination.records import MAX_MILLISECONDS
+from aioelasticjob.coordination.records import MAX_MILLISECONDS, whole_number
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
@@ -170,11 +170,12 @@ def decode_cancellation(name: str, node: Node) -> Cancellation | None:
         if fields["kind"] != "CANCEL":
             return None
         fences = {
-            _number(int(item), MAX_ITEMS - 1): _number(fence, MAX_FENCE) for item, fence in fields["fences"].items()
+            whole_number(int(item), MAX_ITEMS - 1): whole_number(fence, MAX_FENCE)
+            for item, fence in fields["fences"].items()
         }
         if unencodable_text(fields) is not None:
             return None
-        return Cancellation(name, fences, _number(fields["asked"]), node.stat.version, _text(fields.get("by", "")))
+        return Cancellation(name, fences, whole_number(fields["asked"]), node.stat.version, _text(fields.get("by", "")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -195,11 +196,11 @@ def decode_progress(data: bytes) -> Progress:
         outcome = _text(fields.get("outcome", ""))
         if unencodable_text(fields) is not None:
             raise TypeError("no text that UTF-8 can spell")
-        otherwise = {_text(key): _number(value) for key, value in fields.get("otherwise", {}).items()}
+        otherwise = {_text(key): whole_number(value) for key, value in fields.get("otherwise", {}).items()}
         moment, runs, failed = (
-            _number(fields["moment"]),
-            _number(fields.get("runs", 1)),
-            _number(fields.get("failed", 0)),
+            whole_number(fields["moment"]),
+            whole_number(fields.get("runs", 1)),
+            whole_number(fields.get("failed", 0)),
         )
         if sum(otherwise.values()) > failed:
             raise ValueError("more ended otherwise than did not complete")
@@ -225,19 +226,19 @@ def _read(name: str, fields: Mapping[str, Any], number: int, version: int) -> Re
     return Request(
         name,
         source,
-        _number(fields["count"], MAX_ITEMS),
-        _number(fields["asked"]),
+        whole_number(fields["count"], MAX_ITEMS),
+        whole_number(fields["asked"]),
         _items(fields.get("items")),
-        at=_number(fields.get("at", 0)),
-        expires=_number(fields.get("expires", 0)),
+        at=whole_number(fields.get("at", 0)),
+        expires=whole_number(fields.get("expires", 0)),
         parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
         by=_text(fields.get("by", "")),
         named=fields.get("named") is True,
         span=_span(fields) if source is FireSource.BACKFILL else None,
         paused=fields.get("paused") is True,
         stopped=_text(fields.get("stopped", "")),
-        closed=_number(fields.get("closed", 0)),
-        outcomes=None if outcomes is None else {_text(key): _number(value) for key, value in outcomes.items()},
+        closed=whole_number(fields.get("closed", 0)),
+        outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
         number=number,
         version=version,
     )
@@ -246,8 +247,8 @@ def _read(name: str, fields: Mapping[str, Any], number: int, version: int) -> Re
 def _span(fields: Mapping[str, Any]) -> Span:
     cron, zone, dst = _text(fields["cron"]), _text(fields["timeZone"]), _text(fields["dst"])
     Cron.parse(cron, zone, dst)  # type: ignore[arg-type]
-    at_once = _number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
-    return Span(_number(fields["from"]), _number(fields["to"]), cron, zone, dst, at_once)
+    at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
+    return Span(whole_number(fields["from"]), whole_number(fields["to"]), cron, zone, dst, at_once)
 
 
 def _items(items: object) -> tuple[int, ...] | None:
@@ -255,20 +256,12 @@ def _items(items: object) -> tuple[int, ...] | None:
         return None
     if not isinstance(items, list) or not items:
         raise TypeError(f"{items!r} is no list of items")
-    return tuple(sorted({_number(item, MAX_ITEMS - 1) for item in items}))
+    return tuple(sorted({whole_number(item, MAX_ITEMS - 1) for item in items}))
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _number(value: object, most: int = MAX_MILLISECONDS) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    if not 0 <= value <= most:
-        raise ValueError(f"{value} is not between 0 and {most}")
     return value
 
 

@@ -112,7 +112,7 @@ class RunBarrier:
     async def begun_in(self, item: int) -> str | None:
         """Return the run that an item has begun and not ended; None if there is none."""
         (node,) = await self._read([child(self._layout.started, item)])
-        return None if node is None else _text(node)
+        return None if node is None else node.text
 
     async def state(self, run: str) -> str | None:
         """Return the state of a run; None until its ``before`` has ended."""
@@ -122,7 +122,7 @@ class RunBarrier:
     async def caller(self, run: str) -> str | None:
         """Return the instance that calls a run's listeners now; None if there is none."""
         (node,) = await self._read([self._layout.calling(run)])
-        return None if node is None else _text(node)
+        return None if node is None else node.text
 
     async def wait_for_caller(self, run: str) -> None:
         """Wait until the instance that calls a run's listeners has called them, or has lost its session."""
@@ -139,13 +139,9 @@ class RunBarrier:
             if mine and holder is not None:  # our own is left from a run that was cut off
                 mine = holder.stat.ephemeral_owner == self._member.incarnation
             elif mine:
-                unchanged = (
-                    Create(self._layout.guarantee)
-                    if parent is None
-                    else Check(self._layout.guarantee, parent.stat.version)
-                )
-                delay = Create(self._layout.calling(run), self._member.id.encode(), ephemeral=True)
-                await self._commit([unchanged, delay])
+                path, me = self._layout.guarantee, self._member.id.encode()
+                unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
+                await self._commit([unchanged, Create(self._layout.calling(run), me, ephemeral=True)])
 
         await self._steadily(attempt)
         return mine
@@ -199,9 +195,10 @@ class RunBarrier:
         reached = min(map(marks.reached, wanted), default=0)
         open_runs = [run for run in _runs(parent) if run in waiting - marks.under_way - asked - {besides}]
         over = [run for run in open_runs if (moment_of(run) or 0) <= reached or moment_of(run) is None]
-        return (
-            [run for run in over if moment_of(run) not in await self._cut_off(wanted)] if view.config.failover else over
-        )
+        if not over or not view.config.failover:
+            return over
+        cut_off = await self._cut_off(wanted)
+        return [run for run in over if moment_of(run) not in cut_off]
 
     async def tidy(self, view: JobView) -> None:
         """Remove the nodes that no run needs any more."""
@@ -331,12 +328,8 @@ class RunBarrier:
                 return await attempt()
             except Conflict as conflict:  # another instance has written before
                 conflicts += 1
-                if condition is not None and conflict.path == condition.path:
-                    raise
-                if conflicts == MAX_CONFLICTS or (conflict.path, conflict.reason) == (
-                    self._layout.guarantee,
-                    "missing",
-                ):
+                removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
+                if removed or conflicts == MAX_CONFLICTS or (condition and conflict.path == condition.path):
                     raise
             except Suspended:  # raised by a read; writes wait for a connection themselves
                 if not await connected(self._session, self._member.incarnation):
@@ -357,7 +350,7 @@ class _Marks:
     @property
     def under_way(self) -> frozenset[str]:
         """The runs that at least one item has begun and not ended."""
-        return frozenset(map(_text, self.begun.values()))
+        return frozenset(node.text for node in self.begun.values())
 
     def reached(self, item: int) -> int:
         """Return the moment up to which an item has no open run: it has ended that moment, or begun a later one."""
@@ -381,12 +374,8 @@ def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
     return {run: state for run, state in runs.items() if run in waiting or run in closed}
 
 
-def _text(node: Node) -> str:
-    return node.data.decode("utf-8", "replace")
-
-
 def _moment(node: Node) -> int:
-    return moment_of(_text(node)) or 0
+    return moment_of(node.text) or 0
 
 
 def _parts(items: Collection[int], size: int) -> Iterator[list[int]]:

@@ -164,7 +164,7 @@ class Streams:
         found = {}
         for ip in sorted({*tree.children(layout.servers), *here}):  # also if its node was removed by hand
             node, there = tree.get(layout.server(ip)), tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
-            host = node.data.decode("utf-8", "replace") if node else next((one.host for one in there), "")
+            host = node.text if node else next((one.host for one in there), "")
             found[ip] = Server(ip, host, view.is_disabled(ip), view.is_paused(ip), there)
         return found
 
@@ -180,7 +180,7 @@ class Streams:
             paths = self._layout.item(int(name))
             node, running = tree.get(paths.execution), tree.get(paths.running)
             record = None if node is None else records.decode(node.data)
-            runner = None if running is None else running.data.decode("utf-8", "replace")
+            runner = None if running is None else running.text
             found[int(name)] = ItemExecution(record, runner, paths.misfire in tree)
         return found
 

@@ -100,7 +100,7 @@ class JobView:
     def leader(self) -> str | None:
         """The id of the leader; None if there is none."""
         node = self.tree.get(self.layout.host)
-        return None if node is None else _text(node.data)
+        return None if node is None else node.text
 
     @cached_property
     def epoch(self) -> int | None:
@@ -188,7 +188,7 @@ class JobView:
     def rescues(self) -> Mapping[int, str]:
         """The instance that rescues each item that is being rescued."""
         found = {item: self.tree.get(self.layout.item(item).failover) for item in self.items}
-        return {item: _text(node.data) for item, node in found.items() if node and node.stat.ephemeral_owner}
+        return {item: node.text for item, node in found.items() if node and node.stat.ephemeral_owner}
 
     def awaits_rescue(self, item: int) -> bool:
         """Whether an orphan can be rescued: it is below the item count, and no node made by hand prevents its claim."""
@@ -383,7 +383,7 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
 
 def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:
     found = {item: tree.get(layout.item(item).instance) for item in items}
-    return {item: _text(node.data) for item, node in found.items() if node is not None}
+    return {item: node.text for item, node in found.items() if node is not None}
 
 
 @lru_cache(maxsize=256)
@@ -395,7 +395,3 @@ def _numbers(names: tuple[str, ...]) -> frozenset[int]:
 def is_item(name: str) -> bool:
     """Whether a node's name is the number of an item, without leading zeros."""
     return len(name) <= MAX_NUMBER_DIGITS and name.isascii() and name.isdigit() and str(int(name)) == name
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")

@@ -309,13 +309,13 @@ def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
         item=item,
         parameter=view.config.sharding_item_parameters.get(item),
         holder=view.assignment.get(item),
-        run=None if running is None else ActiveRun(_text(running), moment(running.stat.ctime), running.stat.czxid),
+        run=None if running is None else ActiveRun(running.text, moment(running.stat.ctime), running.stat.czxid),
         rescuer=view.rescues.get(item),
         orphaned=item in view.orphans,
         disabled=item in view.disabled_items,
         misfired=paths.misfire in tree,
         record=None if executed is None or not executed.data else records.decode(executed.data),
-        offset=None if offset is None else _text(offset),
+        offset=None if offset is None else offset.text,
     )
 
 
@@ -364,7 +364,7 @@ def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
     everywhere = view.switches.get(server_switch(ip, "disabled")), view.switches.get(server_switch(ip, "paused"))
     return ServerStatus(
         ip=ip,
-        host="" if node is None else _text(node),
+        host="" if node is None else node.text,
         disabled=here[0] is not None,
         paused=here[1] is not None,
         instances=_count(view.instances, ip),
@@ -398,7 +398,3 @@ def _number(node: Node | None, since: float) -> int | None:
 
 def _at(milliseconds: int) -> datetime | None:
     return moment(milliseconds / 1000) if milliseconds else None
-
-
-def _text(node: Node) -> str:
-    return node.data.decode("utf-8", "replace")

@@ -85,6 +85,11 @@ class Node:
         return self.spelled[: -Stat.SIZE]
 
     @property
+    def text(self) -> str:
+        """The data as text.  Bytes that are not UTF-8, which somebody may have written by hand, are replaced."""
+        return self.data.decode("utf-8", "replace")
+
+    @property
     def stat(self) -> Stat:
         """What else the registry knows about the node."""
         return Stat(self.spelled[-Stat.SIZE :])

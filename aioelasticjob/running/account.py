@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from math import inf
 
-from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
@@ -51,16 +50,6 @@ class Account:
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
 
-    @property
-    def elsewhere(self) -> frozenset[int]:
-        """The items that this instance holds and another instance still runs."""
-        return frozenset([number for number, item in self.items.items() if item.elsewhere])
-
-    @property
-    def config(self) -> JobConfig:
-        """The configuration in force."""
-        return self.view.config
-
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items that this instance can claim now for the newest moment, or for the given one."""
         owed = self._unclaimed(moment or self.timetable.newest)
@@ -96,7 +85,7 @@ class Account:
 
     def blocked(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that other instances run or rescue, and the orphans that wait for a rescuer."""
-        return self._in_rescue(view).union(self.elsewhere)
+        return self._in_rescue(view).union([number for number, item in self.items.items() if item.elsewhere])
 
     def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
         view = view or self.view
@@ -212,7 +201,7 @@ class Account:
         ``ended`` is when the schedule ended: later moments are not its own.  ``why`` replaces the table's reason.
         """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
-        fate = rule.fate(misfire=self.config.misfire if misfire is None else misfire)
+        fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
         if not numbers or fate is Newest.EXCUSED:
             return self.pass_over(numbers)
         # a moment up to the floor is run by nobody here any more
@@ -237,4 +226,4 @@ class Account:
         self.missed.report(last, self.timetable, until, why, newest=newest)
 
     def _succession(self, view: JobView) -> Succession:
-        return Succession(self.config.schedule, self._scheduled_since, view)
+        return Succession(self.view.config.schedule, self._scheduled_since, view)

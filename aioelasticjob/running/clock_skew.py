@@ -58,7 +58,9 @@ class ClockSkewMonitor:
     """
 
     def __init__(self, reading: Reading) -> None:
-        self._jumped = self._behind = self._back = False
+        self._jumped = self._back = False
+        self.may_be_set_back = False
+        """Whether the time is earlier than it was before, and the job has not acted on that yet."""
         self._reading, self._at, seconds = reading, reading.steady, reading.seconds
         self._believed = self._lead = seconds - self._at
         self.now = self.set_to = self.since = int(seconds * 1000)
@@ -82,12 +84,12 @@ class ClockSkewMonitor:
             going_on = back and self._back and self.unsteady  # a further step back, before the job acted on the first
             self.since = min(since, self.since) if going_on else since
             self._jumped, self._at, self._back, self.set_to = True, steady, back, int(seconds * 1000)
-            self._behind = self._lead < self._believed - STEP
+            self.may_be_set_back = self._lead < self._believed - STEP
             if not back:
                 self.skipped = (*self.skipped, (int((steady + before) * 1000), self.set_to))[-JUMPS:]
-        if not self._behind:
+        if not self.may_be_set_back:
             self._believed = self._lead
-        self.is_disturbed = self._jumped or self._behind
+        self.is_disturbed = self._jumped or self.may_be_set_back
         self.now = int(seconds * 1000)
         return self.now
 
@@ -113,14 +115,10 @@ class ClockSkewMonitor:
 
     def is_set_back(self) -> bool:
         """Return True, once, if the time has been set back and has stayed there."""
-        if not self._behind or self.unsteady:
+        if not self.may_be_set_back or self.unsteady:
             return False
-        self._behind, self._believed = False, self._lead
+        self.may_be_set_back, self._believed = False, self._lead
         return True
-
-    def believable(self) -> float:
-        """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""
-        return inf if self.unsteady else self.now
 
     def in_time(self, date: int, later: float = inf) -> int:
         """Return a date that the registry gave, corrected if its clock was ahead then.
@@ -129,11 +127,6 @@ class ClockSkewMonitor:
         ``later`` is a date that is known to be later, and limits the result.
         """
         return date if self.may_be_set_back else int(min(date if date <= self.now + AHEAD else self.since, later))
-
-    @property
-    def may_be_set_back(self) -> bool:
-        """Whether the time is earlier than it was before, and the job has not acted on that yet."""
-        return self._behind
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""

@@ -59,11 +59,11 @@ class StateDriver(JobState):
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
-        return self.clock.intolerable(self.config)
+        return self.clock.intolerable(self.view.config)
 
     @property
-    def unsteady(self) -> float:
-        """Return after how many seconds to call ``look`` again because the time was set; infinity if it was not."""
+    def steady_in(self) -> float:
+        """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
         wait = self.clock.unsteady if self.is_ahead or self.clock.may_be_set_back else 0.0
         return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
@@ -165,7 +165,7 @@ class StateDriver(JobState):
 
     def _say(self, command: Report | SayLowered) -> None:
         if isinstance(command, Report):
-            self._reports.put(self.config, command)
+            self._reports.put(self.view.config, command)
         else:
             self._say_lowered(command)
 
@@ -179,6 +179,6 @@ class StateDriver(JobState):
         )
 
     def _believable(self) -> float:
-        """Return up to which moment records can be believed, in milliseconds."""
-        self.now()
-        return self.clock.believable()
+        """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""
+        now = self.now()
+        return inf if self.clock.unsteady else now

@@ -55,12 +55,10 @@ class Execution:
     """Surrounds users' code: a job that leaves gives its handlers more time than it gives the registry."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
-
     retry_waits: RetryWaits = field(default_factory=RetryWaits)
     """The waits between attempts."""
     report_attempt: Callable[[Execution, FailedAttempt], None] = lambda execution, failed: None
     """Is called with every failed attempt of a job that tries runs again."""
-
     limits: dict[int, HandlerScope] = field(default_factory=dict)
     """The scope in which each item's handler runs."""
     to_stop: set[int] = field(default_factory=set)
@@ -83,8 +81,13 @@ class Execution:
         unheeded = self.log_unheeded_handlers if blocking else partial(warn_unheeded, self.job, context, task)
         return HandlerScope(unheeded, after=seconds, threads=blocking)
 
+    def stop_cancelled(self, view: JobView) -> None:
+        """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
+        for one in cancellations_of(view) if view.requested else ():
+            self.stop({item for item, fence in one.fences.items() if self.claim.fences.get(item) == fence})
+
     def stop(self, items: Set[int]) -> None:
-        """Cancel the handlers of items whose run somebody has cancelled, also those that have yet to begin."""
+        """Cancel the handlers of these items; those that have yet to begin are cancelled when they do."""
         for item in items - self.to_stop:
             self.to_stop.add(item)
             if item in self.limits:
@@ -110,14 +113,6 @@ class Execution:
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
             if not over and not self.job.blocking:
                 warn_unheeded(self.job, context, task)
-
-
-def stop_cancelled(execution: Execution | None, view: JobView) -> None:
-    """Stop the runs of an execution that somebody has cancelled."""
-    if execution is None or not view.requested:
-        return
-    for one in cancellations_of(view):
-        execution.stop({item for item, fence in one.fences.items() if execution.claim.fences.get(item) == fence})
 
 
 async def execute(execution: Execution) -> None:

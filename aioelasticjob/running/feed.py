@@ -29,13 +29,8 @@ class Feed:
     def __init__(
         self, queue: BatchQueue, calls: HandlerCalls, execution: Execution, stream_control: StreamControl
     ) -> None:
-        self.queue, self._calls, self._execution, self._stream_control, self._config = (
-            queue,
-            calls,
-            execution,
-            stream_control,
-            execution.config,
-        )
+        self.queue, self._calls, self._stream_control = queue, calls, stream_control
+        self._execution, self._config = execution, execution.config
         item = queue.context.item if isinstance(queue.context, ItemContext) else None
         self.meter = stream_control.events.rates.meter(self._config.job_name, item)
         self.meter.begin(queue.load)

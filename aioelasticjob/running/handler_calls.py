@@ -38,10 +38,9 @@ class HandlerCalls:
 
     def provided(self, context: Context) -> AbstractAsyncContextManager[tuple[Given, ...]]:
         """Return a context manager with the handlers' other arguments: one value of each provider for a whole run."""
-        needs = self._flow.needs
-        return (
-            provided(context, self._execution.executors.overrides, *needs) if any(needs) else nullcontext(({}, {}, {}))
-        )
+        if not any(self._flow.needs):
+            return nullcontext(({}, {}, {}))
+        return provided(context, self._execution.executors.overrides, *self._flow.needs)
 
     async def batches(self, context: Context, given: Given) -> Batches:
         """Yield the batches of ``fetch``: all batches of a generator; one of a coroutine, or more if streaming."""

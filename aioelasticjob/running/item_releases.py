@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from anyio import sleep
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.commit import until_answered
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import SCHEDULED, Fire
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.scheduler import TaskScope
 
+PURPOSE = "to read which items run elsewhere"
+"""The purpose of the reads, for the log line if the registry refuses them."""
 LOOK_AGAIN_AFTER = 1.0
 """Seconds between two reads of the record of a run that the leader has yet to give up."""
 
@@ -26,13 +28,8 @@ class ItemReleases:
     def __init__(
         self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, after_release: Callable[[], None]
     ) -> None:
-        self._member, self._state, self._claims, self.tasks, self._after_release = (
-            member,
-            state,
-            claims,
-            tasks,
-            after_release,
-        )
+        self._member, self._state, self._claims = member, state, claims
+        self.tasks, self._after_release = tasks, after_release
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""
@@ -48,21 +45,23 @@ class ItemReleases:
 
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
-        await self._steadily(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
+        with suppress(SessionEnded):  # which has removed them
+            await self._until_answered(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
         """Wait until an item runs nowhere.  If it ``missed`` a moment, first mark that for operators."""
         if missed is not None:
             view, slot = missed
             await self._claims.mark_misfired(view, item, slot)
-        if await self._steadily(lambda: self._ended(item)):
+        with suppress(SessionEnded):
+            await self._until_answered(lambda: self._ended(item))
             self._state.released(item)
             self._after_release()
 
     async def _ended(self, item: int) -> None:
         await self._claims.release(item, hand_over=self._state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        while item in self._state.cache.known():
+        while self._state.items[item].seen is not None:
             await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
             await self._state.offsets.learn([item])
             if not self._is_to_be_given_up(item):
@@ -75,27 +74,11 @@ class ItemReleases:
         Giving up changes the record only, and instances do not mirror records.  If this instance did not read the
         record again, the item would count as being rescued, and not run, until another node of the job changes.
         """
-        config, cache = self._state.view.config, self._state.cache
-        if not config.failover or item not in cache.known():  # the item may have moved to another instance meanwhile
+        config, entry = self._state.view.config, self._state.items[item]
+        if not config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
             return False
-        record = cache.record(item)
-        return is_cut_off(record) and record.rescues >= config.max_rescues
+        return entry.cut_off and entry.record.rescues >= config.max_rescues
 
-    async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
-        """Repeat an attempt until the registry can be read; False if the session ended before that."""
-        session, failures = self._member.session, 0
-        while await connected(session, self._member.incarnation):
-            try:
-                await attempt()
-            except Suspended:
-                continue
-            except SessionEnded:
-                return False
-            except RegistryError as error:
-                self._member.refusals.refused("to read which items run elsewhere", error)
-                await session.back_off(failures)
-                failures += 1
-            else:
-                self._member.refusals.accepted("to read which items run elsewhere")
-                return True
-        return False
+    async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        await until_answered(self._member, PURPOSE, attempt)
+        self._member.refusals.accepted(PURPOSE)

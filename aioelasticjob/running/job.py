@@ -10,13 +10,7 @@ from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.errors import (
-    ElasticJobError,
-    OutcomeUnknown,
-    SessionEnded,
-    Suspended,
-    unwrapped,
-)
+from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, SessionEnded, Suspended, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import CODED
 from aioelasticjob.latest import Latest

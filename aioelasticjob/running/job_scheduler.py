@@ -31,7 +31,7 @@ from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.scheduler import TaskScope, Work
+from aioelasticjob.running.scheduler import TaskScope
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
@@ -62,7 +62,7 @@ class JobScheduler:
         items: Items,
     ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
-        self._tasks, self._over = tasks, over
+        self._over = over
         self.wake: Callable[[], None] = lambda: None
         """Asks the process's scheduler for a turn."""
         self._state = StateDriver(member, views.value, shared.clock, shared.missed_reports(member.id), up_since, items)
@@ -72,9 +72,9 @@ class JobScheduler:
         self._retry_waits = RetryWaits(views)
         self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self._triggers = Triggers(member, self._state, self._stats, job.listeners)
+        self.triggers = Triggers(member, self._state, self._stats, job.listeners)
         self.rescues = Rescues(member, self._state, self._stats, self._claims, views)
-        self._releases = ItemReleases(member, self._state, self._claims, tasks, self._look_at_once)
+        self.releases = ItemReleases(member, self._state, self._claims, tasks, self._look_at_once)
         self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self.left = False
@@ -119,17 +119,14 @@ class JobScheduler:
         self._ahead.take_back()
         self._look_at_once()
 
-    def release_left(self) -> None:
-        """Remove the locks that the job's earlier life may have left under this session."""
-        self._tasks.start_soon(self._releases.release_left)
-
-    def end(self) -> None:
-        """Report the deferred items of triggers, which this instance will not run any more."""
-        self._triggers.give_up()
-
     def reconsider(self) -> None:
-        """Take back a claim that waits for its moment, and ask for a turn: the view or the time has changed."""
+        """Take back a claim that waits for its moment, stop cancelled runs, and ask for a turn.
+
+        This is called when the view or the time has changed.
+        """
         self._ahead.take_back()
+        if self._stats.execution is not None:
+            self._stats.execution.stop_cancelled(self._views.value)
         self.wake()
 
     def look_again(self) -> None:
@@ -154,19 +151,15 @@ class JobScheduler:
         if self._execution is not None:
             self._execution.cancel()
 
-    def turn(self) -> Work:
-        """Return the work of this turn."""
-        return self._run
-
-    async def _run(self) -> float:
+    async def run(self) -> float:
         """Run all items that are due, and return the seconds until the next turn."""
         while not self.left:
             try:
-                view = await self._up_to_date() if self._views.value.tree.outdated else self._views.value
+                view = await self._up_to_date()
                 if begun := await self._state.look(view):
-                    self._releases.follow(begun)
+                    self.releases.follow(begun)
                 self._rest_first = None
-                asked = view.orphans or self._triggers.are_open(view)
+                asked = view.orphans or self.triggers.are_open(view)
                 busy = (asked and await self._answer(view)) or await self._run_owed(view) or await self._run_ahead(view)
                 self._refused = 0
                 if self._member.refusals.open:
@@ -187,9 +180,8 @@ class JobScheduler:
 
     async def _answer(self, view: JobView) -> bool:
         """Rescue an orphan, or answer a trigger; False if there was nothing to answer."""
-        busy = await self.rescues.answer(view, self._run_claimed) or await self._triggers.answer(
-            view, self._run_claimed
-        )
+        run = self._run_claimed
+        busy = await self.rescues.answer(view, run) or await self.triggers.answer(view, run)
         self._state.now()
         return busy
 
@@ -201,12 +193,13 @@ class JobScheduler:
         self._refused += 1
 
     async def _up_to_date(self) -> JobView:
-        """Return a view that was read after an outage: the schedule may have changed meanwhile."""
-        with move_on_after(MIRROR_TIMEOUT):
-            while self._views.value.tree.outdated and not self.left:
-                with CancelScope() as self._wait_scope:
-                    await self._views.changed()
-        self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
+        """Return the newest view.  After an outage, wait until it was read anew: the schedule may have changed."""
+        if self._views.value.tree.outdated:
+            with move_on_after(MIRROR_TIMEOUT):
+                while self._views.value.tree.outdated and not self.left:
+                    with CancelScope() as self._wait_scope:
+                        await self._views.changed()
+            self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
 
     async def _run_owed(self, view: JobView) -> bool:
@@ -251,7 +244,7 @@ class JobScheduler:
         if not await self._settle(execution):
             raise SessionEnded("the session was lost before the items of the run were settled")
         if execution.begun:
-            view = await self._up_to_date() if self._views.value.tree.outdated else self._views.value
+            view = await self._up_to_date()
             self._state.collapse(view, rerun=view.config.misfire)
         return execution.begun
 
@@ -264,10 +257,18 @@ class JobScheduler:
             return None
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
-            offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
-        given = view.config, claim, RunOffsets(self._state.offsets, claim, offsets), self._shared.executors
-        execution = Execution(self._job, *given, self._failed, retry_waits=self._retry_waits)
-        execution.is_proven, execution.handling = self._member.session.is_proven, self.stopping.handling
+            offsets |= await self._state.offsets.reread(renewed)
+        execution = Execution(
+            self._job,
+            view.config,
+            claim,
+            RunOffsets(self._state.offsets, claim, offsets),
+            self._shared.executors,
+            self._failed,
+            retry_waits=self._retry_waits,
+            is_proven=self._member.session.is_proven,
+            handling=self.stopping.handling,
+        )
         return self._stats.reporting(execution)
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
@@ -278,7 +279,7 @@ class JobScheduler:
             self._set_up_engine(view, execution)
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
-        self.rescues.stop_cancelled_runs()
+        execution.stop_cancelled(self._views.value)
         with HandlerScope(execution.log_unheeded_handlers, threads=self._job.blocking) as scope:
             self._execution = scope
             session.bind(scope, self._member.incarnation)
@@ -323,7 +324,7 @@ class JobScheduler:
                 return ClaimResult(None)
             taken = ClaimResult(self._claims.unmonitored(fire, items))
             if fire.source in ASKED:
-                await self._triggers.claimed(fire, taken)
+                await self.triggers.claimed(fire, taken)
             return taken
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
@@ -343,9 +344,9 @@ class JobScheduler:
         if taken.refused:
             state.is_obstructed(taken.refused, fire)
         if fire.source in ASKED:
-            await self._triggers.claimed(fire, taken)
+            await self.triggers.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self._releases.refused(view, fire, taken.elsewhere)
+            self.releases.refused(view, fire, taken.elsewhere)
         if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
             self._rest_first = self._rest(view, state.now())
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
@@ -395,4 +396,4 @@ class JobScheduler:
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(MAX_WAIT, delay / 1000, self._state.unsteady, self._triggers.next_due(view))
+        return min(MAX_WAIT, delay / 1000, self._state.steady_in, self.triggers.next_due(view))

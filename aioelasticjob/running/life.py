@@ -188,19 +188,18 @@ class Life:
         coordinator = Coordinator(
             member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
         )
-        running = Activity(self._scheduler, self.tasks, job_scheduler.turn, is_urgent=False)
+        running = Activity(self._scheduler, self.tasks, lambda: job_scheduler.run, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
         listening = Activity(self._scheduler, self.tasks, self._port.turn)
         job_scheduler.wake = running.wake
         views.listen(job_scheduler.reconsider)
-        views.listen(job_scheduler.rescues.stop_cancelled_runs)
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]
         self._coordinator, self.switches_changed = coordinator, coordinating.wake
         shared.running_jobs[job_scheduler] = None
         if past.again:
-            job_scheduler.release_left()
+            self.tasks.start_soon(job_scheduler.releases.release_left)
         for activity in (running, coordinating, listening):
             activity.wake()
         self.lives = True
@@ -251,7 +250,7 @@ class Life:
             job_scheduler, member = self.job_scheduler, self.member
             if job_scheduler is not None and self._coordinator is not None:
                 view = self._coordinator.view
-                job_scheduler.end()
+                job_scheduler.triggers.give_up()
                 if self.error is None:
                     with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
                         await _unregister(job_scheduler, member, view, self._shared.clock)

@@ -43,7 +43,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
     listeners = execution.job.listeners
     context = instance_context(execution.config, execution.claim, execution.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
-    once = _OncePerCluster(shared, execution, member, views, context) if shared else None
+    once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member)) if shared else None
     own = [one for one in listeners if isinstance(one, JobListener)]
     if await _before(execution, context, own, once):
         await execute(execution)
@@ -94,6 +94,7 @@ class _OncePerCluster:
     member: Member
     views: Latest[JobView]
     context: InstanceContext
+    marks: RunBarrier
     run: str = ""
 
     async def begin(self) -> None:
@@ -104,8 +105,8 @@ class _OncePerCluster:
             RuntimeError: ``before`` failed on another instance.
             Exception: ``before`` failed on this instance.
         """
-        marks, claim = RunBarrier(self.member), self.execution.claim
-        self.run = await self._rescued(marks) or run_of(claim.fire)
+        marks, claim = self.marks, self.execution.claim
+        self.run = await self._rescued() or run_of(claim.fire)
         await marks.join(self.run, claim.items)
         await self._conclude(besides=self.run)
         while not await marks.acquire(self.run, None):
@@ -114,21 +115,21 @@ class _OncePerCluster:
                 if state.startswith(FAILED):
                     raise RuntimeError(f"`before` {state}")
                 return
-            await self._wait(marks)
-        await self._call_before(marks)
+            await self._wait()
+        await self._call_before()
 
     async def end(self) -> None:
         """Note which items have ended, and call ``after`` if they were the last ones of the run."""
         execution = self.execution
         unfinished = execution.stream_control.unfinished if execution.stream_control is not None else set[int]()
         try:
-            await RunBarrier(self.member).end(self.run, execution.outcomes.keys() - unfinished)
+            await self.marks.end(self.run, execution.outcomes.keys() - unfinished)
             await self._conclude()
         except Exception as error:
             error.add_note(HARMLESS)
             execution.report_error(self.context, error)
 
-    async def _rescued(self, marks: RunBarrier) -> str | None:
+    async def _rescued(self) -> str | None:
         """Return the triggered run that a rescue continues, according to the item's mark; None if there is none."""
         claim = self.execution.claim
         if claim.fire.source is not FireSource.FAILOVER:
@@ -136,35 +137,35 @@ class _OncePerCluster:
         (item,) = claim.items
         if not (asked := claim.before[item].asked):
             return None
-        begun = await marks.begun_in(item)
+        begun = await self.marks.begun_in(item)
         return f"trigger-{asked}" if begun is None or moment_of(begun) is not None else begun
 
-    async def _wait(self, marks: RunBarrier) -> None:
+    async def _wait(self) -> None:
         """Wait for the instance that calls ``before``: at most its time limit plus the session timeout, if it died."""
         longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
         with move_on_after(longest) as limit, self.execution.handling():
-            await marks.wait_for_caller(self.run)
-        if limit.cancelled_caught and (caller := await marks.caller(self.run)):
+            await self.marks.wait_for_caller(self.run)
+        if limit.cancelled_caught and (caller := await self.marks.caller(self.run)):
             raise TimeoutError(
                 f"`before` is still being called by {caller}: waited {longest:g} s, started_timeout and session timeout"
             )
 
-    async def _call_before(self, marks: RunBarrier) -> None:
+    async def _call_before(self) -> None:
         noted = False
         try:
             for listener in self.listeners:
                 if listener.before is not None:
                     await self._in_time(listener.before, listener.started_timeout)
         except Exception as error:
-            await marks.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
+            await self.marks.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
             noted = True
             raise
         else:
-            await marks.note(self.run, BEGUN)
+            await self.marks.note(self.run, BEGUN)
             noted = True
         finally:
             if not noted:
-                await marks.release(self.run)
+                await self.marks.release(self.run)
 
     async def _in_time(self, listener: ListenerFunction, seconds: float) -> None:
         with move_on_after(seconds) as limit:
@@ -174,7 +175,7 @@ class _OncePerCluster:
 
     async def _conclude(self, besides: str | None = None) -> None:
         """Call ``after`` of the runs that are over: this one, or earlier ones in which some items took no part."""
-        marks = RunBarrier(self.member)
+        marks = self.marks
         for run in await marks.finished_runs(self.views.value, besides):
             if not await marks.acquire(run, BEGUN):
                 continue  # another instance calls it

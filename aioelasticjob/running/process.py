@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from anyio import CancelScope, create_task_group, move_on_after, sleep
 
@@ -37,8 +38,7 @@ async def run_jobs(
         RegistryError: the registry could not be read.
     """
     tasks = create_task_group()
-    scheduler = Scheduler(tasks)
-    scheduler.is_joining = lambda: shared.joining.value == 0
+    scheduler = Scheduler(tasks, shared.joining)
     local = [LocalJob(job, session, host, shared, scheduler) for job in jobs]
     try:
         async with tasks:
@@ -46,7 +46,8 @@ async def run_jobs(
             tasks.start_soon(shared.dispatcher.deliver)
             tasks.start_soon(watch_clock, session, shared)
             tasks.start_soon(_watch_session, session, local)
-            await tasks.start(follow_switches, session, shared, lambda: _look_at_switches(local))
+            shared.switches.listen(partial(_look_at_switches, local))
+            await tasks.start(follow_switches, session, shared)
             async with create_task_group() as starting:
                 for job in local:
                     starting.start_soon(tasks.start, job.live)

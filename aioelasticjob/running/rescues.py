@@ -17,11 +17,10 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource, Outcome
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.execution import stop_cancelled
 from aioelasticjob.running.missed_reports import EXPIRED
-from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.running.triggers import RunClaimed
 
 VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
@@ -50,10 +49,6 @@ class Rescues:
         elif error := self._stats.given_up(self._views.value.config, item, run):
             slot = Passed(run.moment, run.moment)
             self._state.report([item], slot, str(error), run.instance, handled=True)
-
-    def stop_cancelled_runs(self) -> None:
-        """Stop the runs of this instance that somebody has cancelled: they are neither rescued nor run again."""
-        stop_cancelled(self._stats.execution, self._views.value)
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Rescue one orphan; True if one was claimed.
@@ -94,7 +89,7 @@ class Rescues:
             if taken and item in self._state.held:  # it shall run its next moment together with the others
                 await self._wait_until(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
-            cache.forget([item])
+            cache.items[item].forget()
         return taken
 
     async def _wait_until(self, condition: Callable[[JobView], bool]) -> None:

@@ -16,7 +16,7 @@ from itertools import count, islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
-from anyio import CancelScope
+from anyio import CancelScope, Semaphore
 from anyio.abc import TaskGroup
 
 T = TypeVar("T")
@@ -37,9 +37,11 @@ AT_ONCE_WHILE_JOINING = 2
 class Scheduler:
     """Gives turns to the activities of one process, in the order in which they were woken."""
 
-    def __init__(self, tasks: TaskGroup) -> None:
+    def __init__(self, tasks: TaskGroup, joining: Semaphore) -> None:
         self.tasks = tasks
         """The task group in which ``run`` is called, and in which tasks are started while it is not."""
+        self._joining = joining
+        """Each job holds it while it joins.  If other jobs wait for it, less is begun, and they are through sooner."""
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -49,8 +51,6 @@ class Scheduler:
         self._timer_at = inf
         self._runs = list[_Started]()
         """For each call of ``run`` that goes on, the newest last: the tasks that it cancels when it is cancelled."""
-        self.is_joining: Callable[[], bool] = lambda: False
-        """Whether so many jobs join that others wait to: then less is begun besides, and they are through sooner."""
 
     async def run(self) -> None:
         """Give turns until cancelled, and then cancel the tasks that were started meanwhile, and wait for their end.
@@ -113,7 +113,7 @@ class Scheduler:
         for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
             del self._urgent[activity]
             activity.take_turn()
-        at_once = AT_ONCE_WHILE_JOINING if self.is_joining() else AT_ONCE
+        at_once = AT_ONCE_WHILE_JOINING if self._joining.value == 0 else AT_ONCE
         for activity in tuple(islice(self._woken, at_once)):
             del self._woken[activity]
             activity.take_turn()

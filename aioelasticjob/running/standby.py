@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from anyio import CancelScope, create_task_group, move_on_after
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.commit import ENDED_STATES
 from aioelasticjob.coordination.coordinator import dismissed
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import join, leave
 from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.latest import Latest
-from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 
 LEAVE_TIMEOUT = 1.0
@@ -54,7 +54,6 @@ async def wait_for_news(member: Member, trees: Latest[Tree], seen: Tree, leaving
 @asynccontextmanager
 async def _while_in_session(member: Member, leaving: Latest[bool]) -> AsyncIterator[None]:
     """Cancel the block when the job is to leave, or the session is over."""
-    over = (SessionState.EXPIRED, SessionState.CLOSED)
     async with create_task_group() as tasks:
 
         async def cancel_after(event: Callable[[], Awaitable[object]]) -> None:
@@ -62,7 +61,9 @@ async def _while_in_session(member: Member, leaving: Latest[bool]) -> AsyncItera
             tasks.cancel_scope.cancel()
 
         def session_over() -> Awaitable[object]:
-            return member.session.status.until(lambda now: now.state in over or now.incarnation != member.incarnation)
+            return member.session.status.until(
+                lambda now: now.state in ENDED_STATES or now.incarnation != member.incarnation
+            )
 
         tasks.start_soon(cancel_after, lambda: leaving.until(bool))
         tasks.start_soon(cancel_after, session_over)

@@ -16,13 +16,11 @@ from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record, run_name
+from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.trace import Trace
-
-MAX_NAMED = 10
-"""How many items a line of the log names."""
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class ExecutionStats:
         """Let an execution report its failures here, and put its events if anybody reads events."""
         execution.report_attempt = self._attempt_failed
         if self._events.heard:
-            execution.trace = Trace.of(execution.claim, execution.config, self._events, self._clock)
+            execution.trace = Trace(execution.claim, execution.config, self._events, self._clock)
             execution.report_error = execution.trace.noting_errors(execution.report_error)
         return execution
 
@@ -73,7 +71,7 @@ class ExecutionStats:
             log.info(
                 "%s: %s begin (%s)",
                 self._job,
-                listed(items),
+                listed_items(items),
                 _origin(execution.config, fire),
                 extra={"job": self._job, **self._about(items, fire)},
             )
@@ -108,7 +106,7 @@ class ExecutionStats:
         if failed.pause is None or retry is None or execution.config.log_runs == "none":
             return
         which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
-        text = f"{listed(context.claimed)}: {which} failed in the run of {when}: {error_text(failed.error)}"
+        text = f"{listed_items(context.claimed)}: {which} failed in the run of {when}: {error_text(failed.error)}"
         extra: dict[str, Any] = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
         kind = f"attempts fail with {type(failed.error).__name__}"
         self._limited.warning(
@@ -127,7 +125,7 @@ class ExecutionStats:
             items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
             if items:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
-                values = self._job, listed(items), outcome.value, seconds, _origin(execution.config, fire)
+                values = self._job, listed_items(items), outcome.value, seconds, _origin(execution.config, fire)
                 about = {**self._about(items, fire), "seconds": round(seconds, 3), "outcome": outcome.value}
                 log.log(level, "%s: %s %s after %.3f s (%s)", *values, extra={"job": self._job, **about})
 
@@ -164,14 +162,6 @@ class ExecutionStats:
     def accepted(self) -> None:
         """Note that fires are run again."""
         self._refused = False
-
-
-def listed(items: Sequence[int]) -> str:
-    """Return a few items by their numbers."""
-    if len(items) == 1:
-        return f"item {items[0]}"
-    more = f" and {len(items) - MAX_NAMED} more" if len(items) > MAX_NAMED else ""
-    return f"items {', '.join(map(str, items[:MAX_NAMED]))}{more}"
 
 
 def _origin(config: JobConfig, fire: Fire) -> str:

@@ -56,7 +56,7 @@ class JobState(Account):
             return self._see_absence(view)
         if self._succession(view).has_changed:
             self._change_schedule(view)
-        if view.config.monitor_execution != self.config.monitor_execution:
+        if view.config.monitor_execution != self.view.config.monitor_execution:
             self._switch_monitoring(view)
         if view.leader == self._me:
             self.missed.report_removed_orphans(self.view, view)
@@ -64,10 +64,10 @@ class JobState(Account):
         self._let_go(view)
 
     def _see_absence(self, view: JobView) -> None:
+        then = partial(self._settle_ahead, view)
         if view.config.monitor_execution:
-            return self._settle_ahead(view)
-        known_since = max(self.accounted, self._since)
-        self._absence.report_unrecorded(view, self.timetable, known_since, partial(self._settle_ahead, view))
+            return then()
+        self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), then)
 
     def _follow_clock(self) -> None:
         """Act on a time that was set.
@@ -79,14 +79,14 @@ class JobState(Account):
             self._ahead.find_anew(self.held, self.clock.set_to, self.clock.since)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
-            self.timetable = Timetable(self.config.schedule, since)
+            self.timetable = Timetable(self.view.config.schedule, since)
             self.missed.lower_all(
                 self.clock.now + MAX_FUTURE, since, self._since if self._since > self.clock.now else 0
             )
             self._since = since if self._since > self.clock.now + AHEAD else self._since
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # never report twice
-                if not self.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
+                if not self.view.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
                     item.floor = max(item.floor, item.reported)
             self._floor = min(self._floor, since)
 

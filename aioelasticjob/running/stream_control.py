@@ -57,8 +57,6 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
 
 def left_open(claim: Claim, items: Collection[int]) -> Claim:
     """Return the claim with the moment of these items marked as unclaimed, so that their holder claims it again."""
-    if not items:
-        return claim
     written = dict(claim.items)
     for item in items:
         seen = written[item]

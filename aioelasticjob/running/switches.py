@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asyncio import Event
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
@@ -21,13 +20,9 @@ PURPOSE = "to read which servers are switched off"
 
 
 async def follow_switches(
-    session: Session,
-    shared: ProcessContext,
-    news: Callable[[], None],
-    *,
-    task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    session: Session, shared: ProcessContext, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED
 ) -> None:
-    """Keep ``shared.switches`` up to date and call ``news`` after each change, until the session is closed.
+    """Keep ``shared.switches`` up to date until the session is closed.
 
     The task counts as started once the nodes were read.  It also does if the registry refuses that: then the jobs run
     with what is known, and it is tried again and again.
@@ -36,7 +31,7 @@ async def follow_switches(
     while True:
         changed = Event()
         with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
-            follower.trees.listen(partial(_show, follower, shared, news))
+            follower.trees.listen(partial(_show, follower, shared))
             error: RegistryError | None = None
             while error is None:
                 error = await _catch_up(follower)
@@ -64,7 +59,6 @@ async def _catch_up(follower: Follower) -> RegistryError | None:
     return None
 
 
-def _show(follower: Follower, shared: ProcessContext, news: Callable[[], None]) -> None:
+def _show(follower: Follower, shared: ProcessContext) -> None:
     if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
         shared.switches.set(follower.trees.value)
-        news()

@@ -16,10 +16,12 @@ from aioelasticjob.running.retry_waits import FailedAttempt
 class Trace:
     """Puts the events of one execution, and remembers them, so that each item has exactly one ``Ended`` event."""
 
-    def __init__(self, events: Events, clock: Clock, job: str, claim: Claim, *, per_instance: bool) -> None:
-        self._events, self._clock, self._job, self._claim = events, clock, job, claim
+    def __init__(self, claim: Claim, config: JobConfig, events: Events, clock: Clock) -> None:
+        self._claim, self._events, self._clock, self._job = claim, events, clock, config.job_name
+        self._about = config.job_name, claim.instance, claim.fire.slot, claim.fire.source
+        """What most events begin with."""
         self._loop = get_running_loop()
-        self._open = _task_ids(job, claim, per_instance)
+        self._open = _task_ids(claim, config)
         """The task id of each item that has not ended."""
         self._cancelled: dict[int, str] = {}
         self._started: dict[int, float] = {}
@@ -27,16 +29,11 @@ class Trace:
         self.attempts: dict[int, int] = {}
         """The number of the newest attempt of each item that has had more than one."""
 
-    @classmethod
-    def of(cls, claim: Claim, config: JobConfig, events: Events, clock: Clock) -> Trace:
-        """Return the trace of a claim's runs."""
-        return cls(events, clock, config.job_name, claim, per_instance=config.per == "instance")
-
     def began(self) -> None:
         """Put ``Began``; for a rescue, also ``Rescued``, which names the instance whose run was cut off."""
         fire, me, now = self._claim.fire, self._claim.instance, self._clock.now()
         items, tasks = tuple(self._open), tuple(self._open.values())
-        self._events.put(Began(self._job, me, fire.slot, fire.source, items, now - fire.slot / 1000, tasks))
+        self._events.put(Began(*self._about, items, now - fire.slot / 1000, tasks))
         if fire.source is FireSource.FAILOVER:
             for item, task in self._open.items():
                 cut_off = self._claim.before[item].instance
@@ -44,21 +41,9 @@ class Trace:
 
     def started(self, context: Context) -> None:
         """Put ``Started``: a handler is called for the items of a context."""
-        fire, now = self._claim.fire, self._loop.time()
-        for item in context.claimed:
-            self._started[item] = now
-        at = self._clock.now()
-        self._events.put(
-            Started(
-                self._job,
-                self._claim.instance,
-                fire.slot,
-                fire.source,
-                context.claimed,
-                self._open[context.claimed[0]],
-                at,
-            )
-        )
+        self._started.update(dict.fromkeys(context.claimed, self._loop.time()))
+        task = self._open[context.claimed[0]]
+        self._events.put(Started(*self._about, context.claimed, task, self._clock.now()))
 
     def ended(self, items: Iterable[int], outcome: Outcome) -> None:
         """Put ``Ended`` for items whose handler has ended."""
@@ -78,18 +63,16 @@ class Trace:
 
     def attempt_failed(self, failed: FailedAttempt) -> None:
         """Put ``AttemptFailed``."""
-        fire, me, context = self._claim.fire, self._claim.instance, failed.context
-        items, task = context.claimed, self._open[context.claimed[0]]
-        about = context.attempt, failed.seconds, failed.pause
-        now = self._clock.now()
-        self._events.put(AttemptFailed(self._job, me, fire.slot, fire.source, items, *about, task, now, failed.error))
+        items, task, now = failed.context.claimed, self._open[failed.context.claimed[0]], self._clock.now()
+        attempt = failed.context.attempt, failed.seconds, failed.pause
+        self._events.put(AttemptFailed(*self._about, items, *attempt, task, now, failed.error))
 
     def handed_over(self, items: Collection[int]) -> None:
         """Put ``HandedOver`` for cancelled items that were marked as orphans, so that other instances run them."""
-        fire, now = self._claim.fire, self._clock.now()
+        now = self._clock.now()
         for item, task in self._cancelled.items():
             if item in items:
-                self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
+                self._events.put(HandedOver(*self._about, item, task, now))
 
     def noting_errors(self, report_error: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
         """Return a function that calls ``report_error``, and keeps the error for the ``Ended`` events of its items."""
@@ -101,20 +84,17 @@ class Trace:
         return report
 
     def _put_ended(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
-        fire, failure, now = self._claim.fire, self._failures.pop(item, None), self._clock.now()
-        me = self._claim.instance
+        failure, now = self._failures.pop(item, None), self._clock.now()
         if outcome is Outcome.COMPLETED:
             failure = None  # records of a dataflow may fail although the run is completed
         attempt = self.attempts.get(item, 1)
-        self._events.put(
-            Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure, attempt)
-        )
+        self._events.put(Ended(*self._about, item, outcome, seconds, task, now, failure, attempt))
 
 
-def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:
+def _task_ids(claim: Claim, config: JobConfig) -> dict[int, str]:
     """Return the task ids that the contexts of these items have."""
-    me, slot, run, fences = claim.instance, claim.fire.slot, claim.fire.run, claim.fences
-    if per_instance:
+    job, me, slot, run, fences = config.job_name, claim.instance, claim.fire.slot, claim.fire.run, claim.fences
+    if config.per == "instance":
         items = sorted(claim.items)
         together = task_id(job, ",".join(map(str, items)), me, run, max(fences.values(), default=0) or slot)
         return dict.fromkeys(items, together)

@@ -98,9 +98,7 @@ class UnattendedMoments:
         An older release does not write up to which moment an instance was up.  Then nothing is reported, and the moment
         is written from now on.  If the registry refuses the note, it is tried again later, and items run meanwhile.
         """
-        if view.config.monitor_execution or view.leader != self._me or self._reported:
-            return then()
-        if self._clock.steady < self._again_at:
+        if view.leader != self._me or self._reported or self._clock.steady < self._again_at:
             return then()
         self._again_at, before, now = self._clock.steady + RETRY_PAUSE, None, self._clock.now
 

@@ -168,7 +168,7 @@ def test_what_is_claimed_runs_until_it_is_settled() -> None:
     assert desk.running() == []
     assert [desk.record(item).outcome for item in desk.items] == ["completed", "failed", "timed out"]
     assert all(desk.record(item).completed for item in desk.items)
-    assert desk.cache.slot(0) == SLOT
+    assert desk.cache.record(0).slot == SLOT
     assert desk.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
 
 
@@ -682,7 +682,7 @@ def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_
     desk = Desk(1)
     desk.taken(replace(CRON, slot=SLOT + 3_600_000))
     desk.cache.items[0].lower(SLOT)
-    assert (desk.cache.slot(0), desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+    assert (desk.cache.record(0).slot, desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
     desk.learn()
     assert desk.cache.moment(0) == SLOT + 3_600_000
     desk.write(Delete(LAYOUT.item(0).running))
@@ -705,4 +705,4 @@ def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_mome
     again = replace(desk.record(), rescues=1, instance="other", begun=desk.record().begun + 1)
     desk.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
     desk.learn()
-    assert (desk.cache.slot(0), desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+    assert (desk.cache.record(0).slot, desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)

@@ -36,7 +36,7 @@ from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -232,7 +232,7 @@ Action = Callable[[Bureau], Awaitable[object]]
 
 def _effect(effect: Effect) -> Action:
     async def commit_effect(bureau: Bureau) -> None:
-        await coordinator._commit(bureau.member, bureau.view(), [effect])
+        await coordinator._commit(bureau.member, bureau.view(), [effect], lambda _: None)
 
     return commit_effect
 
@@ -288,11 +288,11 @@ ACTIONS: dict[str, Action] = {
     "give notice": lambda bureau: announce_leaving(bureau.member),
     "make": lambda bureau: restore_parent(bureau.member, LAYOUT.offsets),
     "take the seat": _effect(BecomeLeader(ME)),
-    "leave the seat": _effect(StepDown(ME)),
-    "ask": _effect(RequireAssignment("why")),
+    "leave the seat": _effect(StepDown()),
+    "ask": _effect(RequireAssignment()),
     "assign": _effect(Assign({0: ME, 1: ME})),
     "prune": _effect(RemoveItems(frozenset({2}))),
-    "mark orphan": _effect(MarkOrphan(0, 0)),
+    "mark orphan": _effect(MarkOrphan(0, 0, Record())),
     "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
     "refresh": _effect(RefreshServer("10.0.0.1", 0)),
@@ -320,7 +320,7 @@ def attempt(bureau: Bureau, fire: Fire) -> Claim | None:
     """Claim as the runner does, again and again until it is no longer refused or suspended."""
     for _ in range(20):
         try:
-            if not bureau.cache.known():
+            if all(entry.seen is None for entry in bureau.cache.items.values()):
                 bureau.learn()
                 for item in bureau.items:
                     done(bureau.claims.release(item, hand_over=False))
@@ -358,7 +358,7 @@ def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
         if handed_over is None:
             break
         assert bureau.locked() == set()
-        assert all(bureau.record(item).slot == fire.slot == bureau.cache.slot(item) for item in claim.items)
+        assert all(bureau.record(item).slot == fire.slot == bureau.cache.record(item).slot for item in claim.items)
         cut_off = hand_over and outcome is Outcome.CANCELLED
         assert handed_over == bureau.waiting() == (set(claim.items) if cut_off else set())
         if cut_off:

@@ -48,11 +48,11 @@ paths = st.one_of(
     st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone")]),
 )
 of_leaders: dict[type, st.SearchStrategy[Effect]] = {
-    StepDown: st.just(StepDown(ME)),
-    RequireAssignment: st.just(RequireAssignment("why")),
+    StepDown: st.just(StepDown()),
+    RequireAssignment: st.just(RequireAssignment()),
     Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
     RemoveItems: st.frozensets(items, min_size=1).map(RemoveItems),
-    MarkOrphan: st.builds(MarkOrphan, items, versions),
+    MarkOrphan: st.builds(MarkOrphan, items, versions, st.just(Record(slot=1, completed=False))),
     EndRun: st.builds(
         EndRun, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans(), st.just(GIVEN_UP)
     ),

@@ -14,7 +14,7 @@ def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under
     done(offsets.learn(desk.items))
     desk.write(Create(LAYOUT.item(1).offset, b"here"))
     assert done(offsets.read(desk.items)) == {}
-    assert done(offsets.reread({0, 1}, MINE)) == {1: "here"}
+    assert done(offsets.reread({0, 1})) == {1: "here"}
     assert done(offsets.read(desk.items)) == {1: "here"}
 
 
@@ -23,7 +23,7 @@ def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -
     offsets = Offsets(desk.member)
     desk.write(Create(LAYOUT.item(1).offset, b"here"))
     desk.line.reads.extend(["suspended"] * 3)
-    assert done(offsets.reread([1], MINE)) == {1: "here"}
+    assert done(offsets.reread([1])) == {1: "here"}
     desk.line.reads.append("suspended")
     with pytest.raises(Suspended):
         done(offsets.read([1]))
@@ -34,5 +34,5 @@ def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
     offsets = Offsets(desk.member)
     desk.line.reads.append("suspended")
     desk.line.renew(MINE + 5)
-    with pytest.raises(SessionEnded, match="the claimed items with it"):
-        done(offsets.reread([1], MINE))
+    with pytest.raises(SessionEnded, match="lost before the registry answered"):
+        done(offsets.reread([1]))

@@ -60,7 +60,7 @@ def test_nonsense_hides_a_record_that_this_instance_does_not_know(made_again: bo
     desk.write(*([Delete(path), Create(path)] if made_again else []), Set(path, theirs, -1), Set(path, b"nonsense", -1))
     claim = desk.taken(Fire(NEXT, FireSource.CRON))
     assert claim.items.keys() == {1, 2}
-    assert desk.cache.slot(0) == NEXT + 100
+    assert desk.cache.record(0).slot == NEXT + 100
 
 
 def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,14 +78,8 @@ def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> N
     before = dict(desk.registry.nodes)
     desk.cache.assume([0, 1], SLOT)
     claim = desk.claims.unmonitored(CRON, [2])
-    assert (claim.fences, set(claim.items), desk.cache.slot(0)) == ({}, {2}, SLOT)
+    assert (claim.fences, set(claim.items), desk.cache.record(0).slot) == ({}, {2}, SLOT)
     assert desk.registry.nodes == before
-
-
-def test_items_that_went_to_others_are_forgotten() -> None:
-    desk = Desk()
-    desk.cache.forget([0, 7])
-    assert desk.cache.known() == {1, 2}
 
 
 @pytest.mark.parametrize("data", [b"", b"1 2 3", b"1 by hand", b"-1", b"1" * 16])

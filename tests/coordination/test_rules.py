@@ -137,7 +137,7 @@ def test_a_deposed_leader_writes_nothing() -> None:
     here.registry.expire(int(deposed.partition("@")[0].rpartition(".")[2]))  # type: ignore[union-attr]
     here.settle()
     before = dict(here.registry.nodes)
-    late = (RequireAssignment("late"), Assign({0: str(deposed)}), StepDown(str(deposed)), RemoveItems(frozenset({0})))
+    late = (RequireAssignment(), Assign({0: str(deposed)}), StepDown(), RemoveItems(frozenset({0})))
     for effect in (*late, NoteSchedule(b"late", 1)):
         with pytest.raises(Conflict):
             here.registry.commit(to_transactions(effect, old)[0], 1)

@@ -92,7 +92,7 @@ class Life:
                 self.give(item)
         self.rescued()
         self.look()
-        while self.state.elsewhere:
+        while self.elsewhere():
             self.free()
         self.look()
         self.fire(calm=True)
@@ -139,16 +139,20 @@ class Life:
             return
         items = state.owed(upcoming) - self.off()
         if items:
-            for item in state.elsewhere if self.dice.random() < 0.7 else ():
+            for item in self.elsewhere() if self.dice.random() < 0.7 else ():
                 self.end_elsewhere(item)
             self.case.now = upcoming / 1000 - BEGIN
             self.case.tell(state, lambda: state.reach(upcoming))
             self.run(items, upcoming, 0.1)
 
+    def elsewhere(self) -> list[int]:
+        """Return the items that another instance runs."""
+        return [number for number, item in sorted(self.state.items.items()) if item.elsewhere]
+
     def free(self) -> None:
         """Let what another instance runs come to its end."""
-        if self.state.elsewhere:
-            self.end_elsewhere(self.dice.choice(sorted(self.state.elsewhere)))
+        if self.elsewhere():
+            self.end_elsewhere(self.dice.choice(self.elsewhere()))
 
     def end_elsewhere(self, item: int) -> None:
         self.case.running.discard(item)
@@ -183,7 +187,7 @@ class Life:
         item = self.dice.randrange(self.count)
         if LAYOUT.item(item).orphan in self.case.nodes:
             return self.rescued()
-        if item in self.case.records and not self.state.elsewhere:
+        if item in self.case.records and not self.elsewhere():
             self.case.put(LAYOUT.orphans)
             self.case.put(LAYOUT.item(item).orphan)
             record = self.case.records[item]
@@ -234,7 +238,7 @@ class Life:
             self.case.give(chosen, ME)
         elif not self.case.config.monitor_execution:
             return
-        elif chosen not in self.state.elsewhere and LAYOUT.item(chosen).orphan not in self.case.nodes:
+        elif chosen not in self.elsewhere() and LAYOUT.item(chosen).orphan not in self.case.nodes:
             self.case.give(chosen, OTHER)
             self.look()
 
@@ -294,7 +298,7 @@ def _counting() -> Any:
         before = [(self.items[n].reported, self.items[n].floor, self.items[n].late) for n in sorted(numbers)]
         original(self, numbers, came, **options)
         after = [(self.items[n].reported, self.items[n].floor, self.items[n].late) for n in sorted(numbers)]
-        visits[came, self.config.misfire] += before != after
+        visits[came, self.view.config.misfire] += before != after
 
     with mock.patch.object(JobState, "_account", account):
         yield

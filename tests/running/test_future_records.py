@@ -54,7 +54,7 @@ def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_t
     ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]), lowered.append)
     assert lowered == [{0}]
     assert commands == [SayLowered(0, now + 3_600_000, now - 1000)]
-    assert cache.slot(0) == items[0].reported == now - 1000
+    assert cache.record(0).slot == items[0].reported == now - 1000
 
 
 def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_two_holders() -> None:

@@ -133,7 +133,7 @@ def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_rem
             left = [Create(paths.execution, begun), Create(paths.running, b"me", ephemeral=True)]
             await session.commit(left, incarnation=session.incarnation)
             (runner,) = one._here.shared.running_jobs  # type: ignore[union-attr]
-            runner._releases.tasks.start_soon(_fails)
+            runner.releases.tasks.start_soon(_fails)
             await here.until(45)
             assert await locked(here) == []
             assert set(slots(here, item)) >= {20, 30, 40}

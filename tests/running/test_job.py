@@ -130,7 +130,7 @@ def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.M
         here = await cluster.start(_broken_and_sound(work))
         await sleep(10.2)
         failing.append(runner_of(here, "broken"))
-        failing[0]._tasks.failed(AssertionError("the first"))
+        failing[0].releases.tasks.failed(AssertionError("the first"))
         await sleep(10)
 
     monkeypatch.setattr(JobScheduler, "_settle", settles)
@@ -156,7 +156,7 @@ async def test_lives_that_are_over_are_not_kept_until_their_next_times_would_hav
         await sleep(3)
         runner = runner_of(here, "job")
         lives.append(ref(runner))
-        runner._tasks.failed(SessionEnded("the session is over"))
+        runner.releases.tasks.failed(SessionEnded("the session is over"))
     await sleep(3)
     del runner
     gc.collect()
@@ -182,7 +182,7 @@ async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that
         with CancelScope() as scope:
             async with here.app.running():
                 await sleep(12 - current_time())
-                runner_of(here, "job")._tasks.failed(SessionEnded("the session is over"))
+                runner_of(here, "job").releases.tasks.failed(SessionEnded("the session is over"))
                 await sleep(0.5)
                 scope.cancel()
                 await sleep(60)

@@ -27,7 +27,7 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
             await here.until(11)
             async with refusing(session, code, unlocks):
                 (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
-                runner._releases.tasks.start_soon(_fails)
+                runner.releases.tasks.start_soon(_fails)
                 await here.until(16)
             await here.until(45)
             assert set(slots(here, 0)) >= {10, 30, 40}
@@ -45,7 +45,7 @@ def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_reporte
         async with listening(here, app), app.running():
             await here.until(7.5)  # it has run for 2 until 7, and has reported 4 and 6
             (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
-            runner._releases.tasks.start_soon(_fails)
+            runner.releases.tasks.start_soon(_fails)
             await here.until(14.5)
             assert slots(here, 0) == [2, 8, 14]
             spans = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
@@ -68,7 +68,7 @@ def test_a_job_that_cannot_join_again_says_in_its_health_why() -> None:
 
             async with refusing(session, -125, joins):
                 (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
-                runner._releases.tasks.start_soon(_fails)
+                runner.releases.tasks.start_soon(_fails)
                 await here.until(18)
                 assert refused_now(app).keys() == {"to join"}
             await here.until(35)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import cycle
 from math import inf
 
-from anyio import CancelScope, Event, create_task_group, sleep, sleep_forever
+from anyio import CancelScope, Event, Semaphore, create_task_group, sleep, sleep_forever
 
 from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Turn
 from aioelasticjob.testing import run
@@ -38,7 +38,7 @@ class Desk:
 @asynccontextmanager
 async def desk() -> AsyncIterator[Desk]:
     async with create_task_group() as tasks:
-        scheduler = Scheduler(tasks)
+        scheduler = Scheduler(tasks, Semaphore(1))
         tasks.start_soon(scheduler.run)
         yield Desk(scheduler)
         tasks.cancel_scope.cancel()
@@ -147,7 +147,7 @@ def test_news_and_times_outlast_the_cancellation_of_work_and_of_the_scheduler() 
 
     async def main() -> None:
         async with create_task_group() as tasks:
-            here = Desk(Scheduler(tasks))
+            here = Desk(Scheduler(tasks, Semaphore(1)))
             tasks.start_soon(here.scheduler.run)
 
             async def work() -> float:
@@ -263,7 +263,7 @@ def test_tasks_end_with_the_call_of_run_in_which_they_were_started() -> None:
                 ended.append(name)
 
         async with create_task_group() as tasks:
-            here = Desk(Scheduler(tasks))
+            here = Desk(Scheduler(tasks, Semaphore(1)))
             tasks.start_soon(here.scheduler.run)
             await sleep(1)
             here.tasks.start_soon(work, "before")

@@ -237,7 +237,8 @@ def test_jobs_begin_also_if_the_registry_refuses_to_say_and_hear_it_later(
         shared = ProcessContext(SystemClock(), cast(Any, None), cast(Any, None), cast(Any, None))
         called, session = asyncio.Event(), Patient()
         async with anyio.create_task_group() as tasks:
-            await tasks.start(follow_switches, cast(Session, session), shared, called.set)
+            shared.switches.listen(called.set)
+            await tasks.start(follow_switches, cast(Session, session), shared)
             if known:
                 await called.wait()
                 tasks.cancel_scope.cancel()

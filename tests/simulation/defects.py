@@ -31,9 +31,8 @@ from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.rescues import Rescues
-from aioelasticjob.running.triggers import Triggers
+from aioelasticjob.running.triggers import RunClaimed, Triggers
 
 Defect = Callable[[], AbstractContextManager[object]]
 

@@ -17,6 +17,7 @@ from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan,
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import Entry
+from aioelasticjob.coordination.rules import InterruptedRun
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
@@ -28,10 +29,9 @@ from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.missed_reports import MissedReports
-from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
-from aioelasticjob.running.triggers import Triggers
+from aioelasticjob.running.triggers import RunClaimed, Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare.process import Process
@@ -159,7 +159,7 @@ def rescue_the_completed() -> AbstractContextManager[object]:
         record = self._state.cache.record(item)
         taken = await run_claimed(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
         if item not in self._state.held:
-            self._state.cache.forget([item])
+            self._state.cache.items[item].forget()
         return taken
 
     return mock.patch.object(Rescues, "_take", take)
@@ -182,9 +182,9 @@ def mark_what_runs() -> Any:
     """Put up for rescue whatever has no end, without looking whether it runs."""
     original: Any = coordinator._cut_off
 
-    async def cut_off(member: Member, view: JobView, *rest: Any) -> dict[int, int]:
+    async def cut_off(member: Member, view: JobView) -> Any:
         with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
-            return dict(await original(member, view, *rest))
+            return await original(member, view)
 
     def mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
@@ -287,12 +287,12 @@ def never_read_again() -> AbstractContextManager[object]:
 def look_with_old_eyes() -> AbstractContextManager[object]:
     """Put up for rescue what was cut off at the last look but one, too."""
     original: Any = coordinator._cut_off
-    seen = dict[str, dict[int, int]]()
+    seen = dict[str, dict[int, InterruptedRun]]()
 
-    async def cut_off(member: Member, view: JobView, *rest: Any) -> dict[int, int]:
-        found = dict[int, int](await original(member, view, *rest))
+    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
+        found, lingering = await original(member, view)
         before, seen[member.id] = seen.get(member.id, {}), found
-        return before | found
+        return before | found, lingering
 
     return mock.patch.object(coordinator, "_cut_off", cut_off)
 

@@ -23,7 +23,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.rules.failover import mark_orphans
-from aioelasticjob.coordination.rules.rule_input import RuleInput
+from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInput
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, Suspended
@@ -249,11 +249,13 @@ def mark_the_living() -> Iterator[None]:
     record is removed and made again in between, so both have to go.
     """
 
-    async def cut_off(member: Member, view: JobView, _runs: object) -> dict[int, int]:
+    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
         items = sorted(view.items)
         nodes = await member.session.get_many([member.layout.item(item).execution for item in items])
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
-        return {item: node.stat.version for item, (node, record) in found.items() if record and not record.completed}
+        runs = ((item, record, node.stat) for item, (node, record) in found.items() if record)
+        running = ((item, record, stat) for item, record, stat in runs if not record.completed)
+        return {item: InterruptedRun(record, stat.version, stat.mzxid) for item, record, stat in running}, False
 
     def mark_orphan(view: JobView, lost: effects.MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running

@@ -19,7 +19,7 @@ from aioelasticjob.coordination.rules.housekeeping import (
     restore_nodes,
 )
 from aioelasticjob.coordination.rules.requests import end_requests, forget_requests
-from aioelasticjob.coordination.rules.rule_input import RuleInput
+from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInput
 from aioelasticjob.coordination.rules.schedule import note_schedule
 from aioelasticjob.coordination.rules.sharding import assign_items, require_assignment
 
@@ -50,4 +50,4 @@ def decide(rule_input: RuleInput) -> list[Effect]:
     return [effect for rule in RULES for effect in rule(rule_input)]
 
 
-__all__ = ["RULES", "Rule", "RuleInput", "decide"]
+__all__ = ["RULES", "InterruptedRun", "Rule", "RuleInput", "decide"]

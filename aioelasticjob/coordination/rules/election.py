@@ -19,4 +19,4 @@ def elect(now: RuleInput) -> Iterator[BecomeLeader]:
 def step_down(now: RuleInput) -> Iterator[StepDown]:
     """A leader that may not lead any more steps down, if another instance can lead or it lacks a required feature."""
     if now.is_named_leader and now.me not in now.view.staying and (now.view.staying or not now.leading):
-        yield StepDown(now.me)
+        yield StepDown()

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from aioelasticjob.coordination.effects import EndRun, MarkOrphan, RemoveMarks
 from aioelasticjob.coordination.request_runs import is_cancelled
-from aioelasticjob.coordination.rules.rule_input import RuleInput
+from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInput
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import GIVEN_UP, Outcome
 
 
@@ -18,13 +19,12 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
     view = now.view
     if not (now.leading and view.config.failover):
         return
-    for item, version in sorted(now.cut_off.items()):
+    for item, run in sorted(now.cut_off.items()):
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
-        wanted = (
-            item in view.items and item < view.config.sharding_total_count
-        )  # or ``unmark_orphans`` would undo it for ever
-        if wanted and not any(mark in view.tree for mark in marks) and not _end(now, item):
-            yield MarkOrphan(item, version, now.runs.get(item))
+        # otherwise ``unmark_orphans`` would undo it for ever
+        wanted = item in view.items and item < view.config.sharding_total_count
+        if wanted and not any(mark in view.tree for mark in marks) and not _end(view, item, run):
+            yield MarkOrphan(item, run.version, run.record)
 
 
 def end_runs(now: RuleInput) -> Iterator[EndRun]:
@@ -39,20 +39,18 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
     view = now.view
     if not (now.leading and view.config.failover):
         return
-    for item, version in sorted(now.cut_off.items()):
+    for item, run in sorted(now.cut_off.items()):
         paths = view.layout.item(item)
-        if paths.failover not in view.tree and (outcome := _end(now, item)):
+        if paths.failover not in view.tree and (outcome := _end(view, item, run)):
             marked = paths.orphan in view.tree and not view.obstructed(paths.orphan)
-            yield EndRun(item, version, now.runs[item], round(now.time * 1000), marked, outcome)
+            yield EndRun(item, run.version, run.record, round(now.time * 1000), marked, outcome)
 
 
-def _end(now: RuleInput, item: int) -> str:
+def _end(view: JobView, item: int, run: InterruptedRun) -> str:
     """Return the outcome of a run that was cut off and is not to be rescued; empty if it is to be rescued."""
-    if item not in now.runs:
-        return ""
-    if is_cancelled(now.view, item, now.fences.get(item, 0)):
+    if is_cancelled(view, item, run.fence):
         return Outcome.STOPPED.value
-    return GIVEN_UP if now.runs[item].rescues >= now.view.config.max_rescues else ""
+    return GIVEN_UP if run.record.rescues >= view.config.max_rescues else ""
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:

@@ -38,11 +38,9 @@ def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     view = now.view
     if not now.leading or not view.settled:
         return
-    surplus = frozenset(
-        item for item in view.items if item >= view.config.sharding_total_count and _is_removable(view, item)
-    )
-    if surplus := surplus - view.assignment.keys():
-        yield RemoveItems(surplus)
+    surplus = [item for item in view.items - view.assignment.keys() if item >= view.config.sharding_total_count]
+    if removable := frozenset(item for item in surplus if _is_removable(view, item)):
+        yield RemoveItems(removable)
 
 
 def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:

@@ -10,6 +10,17 @@ from aioelasticjob.model import Record
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptedRun:
+    """The run of an item that was begun, is not completed, and goes on nowhere."""
+
+    record: Record
+    version: int
+    """The version of the record's node."""
+    fence: int
+    """The transaction that has written the record: the claim.  If the run was handed over, the orphan's mark has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RuleInput:
     """A view, the instance that decides, and facts that are not in the view."""
 
@@ -23,15 +34,10 @@ class RuleInput:
     """The time of the registry's clock, in seconds since the epoch."""
     records: Mapping[str, int] = field(default_factory=dict)
     """Records and marks to be removed because the job is not monitored any more: versions by path."""
-    cut_off: Mapping[int, int] = field(default_factory=dict)
-    """The items whose run was cut off, as far as they were looked up, with the versions of their records."""
-
-    runs: Mapping[int, Record] = field(default_factory=dict)
-    """The records of these items."""
+    cut_off: Mapping[int, InterruptedRun] = field(default_factory=dict)
+    """The runs that were cut off, by item, as far as they were looked up."""
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
-    fences: Mapping[int, int] = field(default_factory=dict)
-    """The fences of the runs that were cut off: the transactions in which they were claimed."""
 
     @property
     def present(self) -> bool:

@@ -18,13 +18,9 @@ def wanted_assignment(view: JobView) -> Mapping[int, str]:
 
 def require_assignment(now: RuleInput) -> Iterator[RequireAssignment]:
     """The leader requires an assignment if the present one differs from the strategy's."""
-    if (
-        now.leading
-        and now.view.necessary is None
-        and now.view.eligible
-        and wanted_assignment(now.view) != now.view.assignment
-    ):
-        yield RequireAssignment("the assignment is not the strategy's")
+    view = now.view
+    if now.leading and view.necessary is None and view.eligible and wanted_assignment(view) != view.assignment:
+        yield RequireAssignment()
 
 
 def assign_items(now: RuleInput) -> Iterator[Assign]:

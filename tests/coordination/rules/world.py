@@ -12,7 +12,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
 from aioelasticjob.coordination.requests import Request, encode
-from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
@@ -52,19 +52,16 @@ class World:
 
     def rule_input(self, name: str, view: JobView | None = None, *, tick: bool = True) -> RuleInput:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
-        nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
-        runs, fences = dict[int, Record](), dict[int, int]()
+        nodes, cut_off, unwanted = self.registry.nodes, dict[int, InterruptedRun](), dict[str, int]()
         for item in range(13):
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
                 unwanted[LAYOUT.item(item).execution] = record.stat.version
                 decoded = records.decode(record.data)
                 if decoded is not None and not decoded.completed:
-                    cut_off[item], runs[item] = record.stat.version, decoded
-                    fences[item] = record.stat.mzxid
+                    cut_off[item] = InterruptedRun(decoded, record.stat.version, record.stat.mzxid)
         idle = {} if self.running() else unwanted
-        found, looked_up = view or self.view(), (idle, cut_off, runs)
-        return RuleInput(found, name, True, tick, self.registry.now, *looked_up, fences=fences)
+        return RuleInput(view or self.view(), name, True, tick, self.registry.now, idle, cut_off)
 
     def running(self) -> dict[str, object]:
         """Return the marks of runs."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import requests_of, waiting_items
 from aioelasticjob.coordination.requests import Request, decode_progress
-from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import ItemContext
@@ -267,7 +267,7 @@ class Judge:
             return
         if view.leader not in view.staying or view.assignment != wanted_assignment(view) or not view.settled:
             self.break_("convergence", f"{view.leader} leads, {dict(view.assignment)} is assigned")
-        cut_off: dict[int, int] = {}
+        cut_off = dict[int, InterruptedRun]()
         for item in range(ITEMS):
             paths = layout.item(item)
             record = _record(nodes.get(paths.execution))
@@ -291,7 +291,7 @@ class Judge:
             if effects := decide(rule_input):
                 self.break_("silence", f"{process.id} still wants {effects}")
 
-    def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, int]:
+    def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, InterruptedRun]:
         if item in view.disabled_items:
             return {}
         cut_off = record.begun > 0 and not record.completed
@@ -299,7 +299,7 @@ class Judge:
             self.break_("every orphan is rescued", f"item {item}: {record}")
         if record.slot != moment and item not in view.resting_items:
             self.break_("nothing is lost", f"item {item} has not run {moment}: {record}")
-        return {item: 0} if cut_off and view.config.failover else {}
+        return {item: InterruptedRun(record, 0, 0)} if cut_off and view.config.failover else {}
 
 
 def _lives(process: Process, incarnation: int) -> bool:
