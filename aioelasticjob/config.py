@@ -25,6 +25,7 @@ from pydantic.alias_generators import to_camel
 
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
+from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.retry import Retry
@@ -201,6 +202,8 @@ class JobConfig(BaseModel):
             schedule = _parsed(self.cron, self.time_zone, self.dst)
             if info.context is not _KEPT and schedule.never_fires:
                 raise never_fires(self.cron)
+        elif info.context is not _KEPT:
+            zone_named(self.time_zone)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
                 raise InvalidSetting(
@@ -296,6 +299,8 @@ class JobConfig(BaseModel):
             if name not in type(self).model_fields:
                 raise unknown_setting(name, settings[name], type(self).model_fields)
         changed = self._rebuilt(self.unknown, **settings)
+        if "time_zone" in settings:
+            zone_named(changed.time_zone)
         if "cron" in settings and changed.schedule is not None and changed.schedule.never_fires:
             raise never_fires(changed.cron)
         return changed

@@ -61,6 +61,7 @@ from aioelasticjob.setting_types import DURATION, parts_of
         ({"interval": 5}, "interval", "write cron='0/5"),
         ({"timezone": "UTC"}, "timezone", "write time_zone="),
         ({"cron": "@daily", "time_zone": "CEST"}, "time_zone", "expected a name such as 'Europe/Berlin'"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone", "Mars/Olympus"),  # a triggered run has a fire time in it, too
         ({"job_name": ".."}, "job_name", "letters"),
         ({"job_name": ""}, "job_name", "letters"),
         ({"job_name": "zookeeper"}, "job_name", "not 'zookeeper'"),
@@ -228,6 +229,13 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
     for call in (JobConfig.build, config.changed, partial(JobConfig, job_name="job")):
         with pytest.raises(ValueError, match="corn = 1: there is no such setting; did you mean cron"):
             call(corn=1)
+
+
+def test_a_time_zone_has_to_exist_without_a_schedule_too_unless_the_registry_holds_it() -> None:
+    stored = JobConfig.from_json(b'{"jobName": "job", "timeZone": "CEST"}', "/job/config")
+    assert stored.changed(description="for people").time_zone == "CEST"
+    with pytest.raises(InvalidSetting, match="time_zone = 'CEST': there is no such time zone"):
+        stored.changed(time_zone="CEST")
 
 
 def test_what_takes_the_place_of_a_configuration_keeps_what_it_does_not_know() -> None:
