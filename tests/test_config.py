@@ -231,6 +231,19 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
             call(corn=1)
 
 
+def test_of_a_long_value_an_error_shows_the_beginning_and_keeps_the_whole() -> None:
+    for settings in (
+        {"labels": "x" * 100_000},
+        {"retry": "x" * 100_000},
+        {"x" * 100_000: 1},
+        {"log_runs": "x" * 100_000},
+    ):
+        with pytest.raises(InvalidSetting, match=r"xxx… \(100,00[0-9] characters\)") as wrong:
+            JobConfig.build(job_name="job", **settings)
+        assert len(str(wrong.value)) < 4_000
+        assert len(wrong.value.setting + str(wrong.value.value)) > 100_000
+
+
 def test_a_time_zone_has_to_exist_without_a_schedule_too_unless_the_registry_holds_it() -> None:
     stored = JobConfig.from_json(b'{"jobName": "job", "timeZone": "CEST"}', "/job/config")
     assert stored.changed(description="for people").time_zone == "CEST"
