@@ -60,6 +60,7 @@ from aioelasticjob.setting_types import DURATION, parts_of
         ({"job_name": "@daily"}, "job_name", "is a schedule: give it as cron"),
         ({"interval": 5}, "interval", "write cron='0/5"),
         ({"timezone": "UTC"}, "timezone", "write time_zone="),
+        ({"max_retries": 3}, "max_retries", "write retry="),  # max_rescues is something else
         ({"cron": "@daily", "time_zone": "CEST"}, "time_zone", "expected a name such as 'Europe/Berlin'"),
         ({"time_zone": "Mars/Olympus"}, "time_zone", "Mars/Olympus"),  # a triggered run has a fire time in it, too
         ({"job_name": ".."}, "job_name", "letters"),
