@@ -256,7 +256,7 @@ def _parameter(given: object) -> str | None:
         text = given
     else:
         try:
-            text = json.dumps(dict(given), ensure_ascii=False)  # type: ignore[call-overload]
+            text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)  # type: ignore[call-overload]
         except (TypeError, ValueError) as error:
             raise InvalidSetting(
                 "parameter", given, f"must be text, or a mapping that JSON can spell: {error}"
@@ -272,6 +272,8 @@ def _parameter(given: object) -> str | None:
 
 def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
     """Return numbers of items, each once.  An InvalidSetting is raised if there is none, or if they are no numbers."""
+    if not isinstance(given, Iterable):
+        raise InvalidSetting("items", given, "must be numbers of items, such as [0, 2]")
     items = tuple(given)
     if not items or not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         raise InvalidSetting("items", items, "must be numbers of items, at least one")

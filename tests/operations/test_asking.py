@@ -28,6 +28,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"items": [-1]}, "items"),
         ({"items": [True]}, "items"),
         ({"items": ["1"]}, "items"),
+        ({"items": 1}, "items"),
         ({"at": NAIVE}, "at"),
         ({"at": "2026-11-20"}, "at"),
         ({"at": moment(2e9), "delay": 5}, "delay"),
@@ -43,6 +44,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"delay": 60, "expires": moment(1_000)}, "expires"),
         ({"parameter": 7}, "parameter"),
         ({"parameter": {"a": object()}}, "parameter"),
+        ({"parameter": {"a": float("nan")}}, "parameter"),  # other programs could not read it
         ({"parameter": "\ud800"}, "parameter"),
         ({"parameter": "x" * 70_000}, "parameter"),
         *(({"id": name}, "id") for name in HOSTILE if name not in ("zookeeper", "nosuch")),
