@@ -87,9 +87,10 @@ async def ask(
         done = await trigger(session, job, parameter=text, by=by)
         return Asked(done.summary, done.paths, done.zxid)
     see_whether_requests_work(view)
-    if not planned:
+    id = options.get("id")
+    if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
-    wanted = await new_request(session, view, chosen, options.get("id"), by)
+    wanted = await new_request(session, view, chosen, id, by)
     wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
     return await write_request(session, job, wanted, f"{job}: asked to run {named(wanted, view)}", delay is not None)

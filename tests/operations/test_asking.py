@@ -131,6 +131,8 @@ def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
         await anyio.sleep(10)
         with pytest.raises(NotPossible, match="no instance is there"):
             await operations.ask(here.observer, "job")
+        again = await operations.ask(here.observer, "job", id="rest")  # it was answered while somebody was there
+        assert (again.changed, "asked already" in again.summary) == (False, True)
         assert (await operations.ask(here.observer, "job", delay=timedelta(hours=1))).changed
 
     simulate(scene)
