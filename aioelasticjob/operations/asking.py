@@ -274,7 +274,7 @@ def _parameter(given: object) -> str | None:
 def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
     """Return numbers of items, each once.  An InvalidSetting is raised if there is none, or if they are no numbers."""
     if not isinstance(given, Iterable):
-        raise InvalidSetting("items", given, "must be numbers of items, such as [0, 2]")
+        raise InvalidSetting("items", given, "must be numbers of items, at least one")
     items = tuple(given)
     if not items or not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         raise InvalidSetting("items", items, "must be numbers of items, at least one")
