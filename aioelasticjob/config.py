@@ -206,12 +206,9 @@ class JobConfig(BaseModel):
             zone_named(self.time_zone)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
-                raise InvalidSetting(
-                    "sharding_item_parameters",
-                    dict(self.sharding_item_parameters),
-                    f"item {item} is out of range: sharding_total_count = {self.sharding_total_count}"
-                    f" allows 0 to {self.sharding_total_count - 1}",
-                )
+                count, given = self.sharding_total_count, dict(self.sharding_item_parameters)
+                expected = f"item {item} is out of range: sharding_total_count = {count} allows 0 to {count - 1}"
+                raise InvalidSetting("sharding_item_parameters", given, expected)
         if (contradiction := next(_contradictions(self), None)) is not None:
             raise contradiction
         for name, field in type(self).model_fields.items():
@@ -324,9 +321,8 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
         yield InvalidSetting("catch_up", catch_up, expected)
     if (limit := config.attempt_timeout) is not None:
         if config.job_type == DATAFLOW.kind:
-            yield InvalidSetting(
-                "attempt_timeout", limit, "a dataflow job retries single records: set record_timeout instead"
-            )
+            expected = "a dataflow job retries single records: set record_timeout instead"
+            yield InvalidSetting("attempt_timeout", limit, expected)
         if config.timeout is not None and limit > config.timeout:
             expected = f"must not exceed timeout = {config.timeout:g}, which bounds the whole run"
             yield InvalidSetting("attempt_timeout", limit, expected)
@@ -360,9 +356,8 @@ def _keys() -> frozenset[str]:
 @cache
 def _numbers() -> frozenset[str]:
     """Return every key and name of a setting that is a number."""
-    names = (
-        name for name, field in JobConfig.model_fields.items() if any(kind in parts_of(field) for kind in (int, float))
-    )
+    fields = JobConfig.model_fields.items()
+    names = (name for name, field in fields if any(kind in parts_of(field) for kind in (int, float)))
     return frozenset(key for name in names for key in _keys_of(name))
 
 
