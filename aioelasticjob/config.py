@@ -25,6 +25,7 @@ from pydantic.alias_generators import to_camel
 
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
+from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.retry import Retry
@@ -201,14 +202,13 @@ class JobConfig(BaseModel):
             schedule = _parsed(self.cron, self.time_zone, self.dst)
             if info.context is not _KEPT and schedule.never_fires:
                 raise never_fires(self.cron)
+        elif info.context is not _KEPT:
+            zone_named(self.time_zone)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
-                raise InvalidSetting(
-                    "sharding_item_parameters",
-                    dict(self.sharding_item_parameters),
-                    f"item {item} is out of range: sharding_total_count = {self.sharding_total_count}"
-                    f" allows 0 to {self.sharding_total_count - 1}",
-                )
+                count, given = self.sharding_total_count, dict(self.sharding_item_parameters)
+                expected = f"item {item} is out of range: sharding_total_count = {count} allows 0 to {count - 1}"
+                raise InvalidSetting("sharding_item_parameters", given, expected)
         if (contradiction := next(_contradictions(self), None)) is not None:
             raise contradiction
         for name, field in type(self).model_fields.items():
@@ -296,6 +296,8 @@ class JobConfig(BaseModel):
             if name not in type(self).model_fields:
                 raise unknown_setting(name, settings[name], type(self).model_fields)
         changed = self._rebuilt(self.unknown, **settings)
+        if "time_zone" in settings:
+            zone_named(changed.time_zone)
         if "cron" in settings and changed.schedule is not None and changed.schedule.never_fires:
             raise never_fires(changed.cron)
         return changed
@@ -319,9 +321,8 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
         yield InvalidSetting("catch_up", catch_up, expected)
     if (limit := config.attempt_timeout) is not None:
         if config.job_type == DATAFLOW.kind:
-            yield InvalidSetting(
-                "attempt_timeout", limit, "a dataflow job retries single records: set record_timeout instead"
-            )
+            expected = "a dataflow job retries single records: set record_timeout instead"
+            yield InvalidSetting("attempt_timeout", limit, expected)
         if config.timeout is not None and limit > config.timeout:
             expected = f"must not exceed timeout = {config.timeout:g}, which bounds the whole run"
             yield InvalidSetting("attempt_timeout", limit, expected)
@@ -355,9 +356,8 @@ def _keys() -> frozenset[str]:
 @cache
 def _numbers() -> frozenset[str]:
     """Return every key and name of a setting that is a number."""
-    names = (
-        name for name, field in JobConfig.model_fields.items() if any(kind in parts_of(field) for kind in (int, float))
-    )
+    fields = JobConfig.model_fields.items()
+    names = (name for name, field in fields if any(kind in parts_of(field) for kind in (int, float)))
     return frozenset(key for name in names for key in _keys_of(name))
 
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def encodable_text(text: str) -> str:
+    """Return a text with a ``?`` in place of each character that UTF-8 cannot encode: a name that is only shown."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def unencodable_text(value: object) -> str | None:
     """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
     if isinstance(value, str):

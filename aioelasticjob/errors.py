@@ -36,6 +36,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import ClassVar, Final
 
+LONGEST_VALUE: Final = 500
+"""Characters of a wrong value that an error shows: a value may be a file that somebody has pasted."""
+LONGEST_TEXT: Final = 2_000
+"""Characters that an error says of what would be right, which may be a long list of names."""
 PAGES: Final = "errors/"
 """Where the pages of errors are, on the site and below ``docs``; the address of the site can be put in front of it."""
 
@@ -75,6 +79,10 @@ class ElasticJobError(Exception):
         return _made_again, (type(self), self.args), self.__dict__  # constructors take facts, args has the text
 
 
+def _shortened(text: str, longest: int = LONGEST_VALUE) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
 def _made_again(kind: type[ElasticJobError], args: tuple[object, ...]) -> ElasticJobError:
     return kind.__new__(kind, *args)
 
@@ -85,7 +93,7 @@ class InvalidSetting(ElasticJobError, ValueError):
     names_page: ClassVar[bool] = False
 
     def __init__(self, setting: str, value: object, expected: str) -> None:
-        super().__init__(f"{setting} = {value!r}: {expected}")
+        super().__init__(f"{_shortened(setting)} = {_shortened(repr(value))}: {_shortened(expected, LONGEST_TEXT)}")
         self.setting, self.value, self.expected = setting, value, expected
 
 

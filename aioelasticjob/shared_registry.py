@@ -23,6 +23,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from aioelasticjob.credentials import hide_in_text
+from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
 
 DEFAULT_LINGER: Final = 30.0
@@ -222,11 +223,11 @@ def _directory(host: str, port: int, given: str | None) -> Path:
 
 def _seconds(given: str | None) -> float:
     try:
-        seconds = DEFAULT_LINGER if given is None else float(given)
+        seconds = as_seconds(DEFAULT_LINGER if given is None else given)
     except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= 31_536_000:
-        raise InvalidSetting("linger", given, "a number of seconds above 0, at most a year")
+        seconds = None
+    if not isinstance(seconds, int | float) or not 0 < seconds <= 31_536_000:
+        raise InvalidSetting("linger", given, "a number of seconds above 0, or text such as 5m, at most a year")
     return seconds
 
 

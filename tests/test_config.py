@@ -60,7 +60,9 @@ from aioelasticjob.setting_types import DURATION, parts_of
         ({"job_name": "@daily"}, "job_name", "is a schedule: give it as cron"),
         ({"interval": 5}, "interval", "write cron='0/5"),
         ({"timezone": "UTC"}, "timezone", "write time_zone="),
+        ({"max_retries": 3}, "max_retries", "write retry="),  # max_rescues is something else
         ({"cron": "@daily", "time_zone": "CEST"}, "time_zone", "expected a name such as 'Europe/Berlin'"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone", "Mars/Olympus"),  # a triggered run has a fire time in it, too
         ({"job_name": ".."}, "job_name", "letters"),
         ({"job_name": ""}, "job_name", "letters"),
         ({"job_name": "zookeeper"}, "job_name", "not 'zookeeper'"),
@@ -228,6 +230,26 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
     for call in (JobConfig.build, config.changed, partial(JobConfig, job_name="job")):
         with pytest.raises(ValueError, match="corn = 1: there is no such setting; did you mean cron"):
             call(corn=1)
+
+
+def test_of_a_long_value_an_error_shows_the_beginning_and_keeps_the_whole() -> None:
+    for settings in (
+        {"labels": "x" * 100_000},
+        {"retry": "x" * 100_000},
+        {"x" * 100_000: 1},
+        {"log_runs": "x" * 100_000},
+    ):
+        with pytest.raises(InvalidSetting, match=r"xxx… \(100,00[0-9] characters\)") as wrong:
+            JobConfig.build(job_name="job", **settings)
+        assert len(str(wrong.value)) < 4_000
+        assert len(wrong.value.setting + str(wrong.value.value)) > 100_000
+
+
+def test_a_time_zone_has_to_exist_without_a_schedule_too_unless_the_registry_holds_it() -> None:
+    stored = JobConfig.from_json(b'{"jobName": "job", "timeZone": "CEST"}', "/job/config")
+    assert stored.changed(description="for people").time_zone == "CEST"
+    with pytest.raises(InvalidSetting, match="time_zone = 'CEST': there is no such time zone"):
+        stored.changed(time_zone="CEST")
 
 
 def test_what_takes_the_place_of_a_configuration_keeps_what_it_does_not_know() -> None:

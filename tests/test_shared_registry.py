@@ -85,6 +85,9 @@ def test_an_address_names_host_port_namespace_directory_and_time() -> None:
     assert address.shared == SharedServer("127.0.0.1", 2182, Path("/tmp/x&y"), 1.5)
     assert (address.settings.hosts, address.settings.namespace) == ((("127.0.0.1", 2182),), "a/b")
     assert address.settings.session_timeout == 7
+    with_units = Address.parse("embedded://localhost:2182/a?data_dir=/tmp/x&linger=1m").shared
+    assert with_units is not None
+    assert with_units.linger == 60
 
 
 def test_without_a_directory_each_user_has_one_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:

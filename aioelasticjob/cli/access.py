@@ -48,6 +48,10 @@ def refuse_mistyped_variables(options: Iterable[str]) -> None:
 
     for name, near in mistyped(os.environ, (*Application.model_fields, "profile", "profiles")):
         raise InvalidSetting("environment", name, f"sets nothing; did you mean {near}?")
+    of_tls = sorted(name for name in map(variable, OPTIONS) if name.startswith(variable(TLS)))
+    for name in os.environ:
+        if name.upper().startswith(variable(TLS)) and name.upper() not in of_tls:
+            raise InvalidSetting("environment", name, f"sets nothing; known are {', '.join(of_tls)}")
 
 
 def _option(name: str, text: str) -> inspect.Parameter:

@@ -14,6 +14,7 @@ from aioelasticjob import operations
 from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import logs
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.cli.seconds import seconds_from
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import RegistryError, unwrapped
@@ -32,7 +33,13 @@ log = logging.getLogger(__name__)
 def alert(
     where: RegistryOptions,
     after: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="Report a job when no instance has been up for so long.")
+        float,
+        typer.Option(
+            parser=seconds_from(1),
+            metavar="DURATION",
+            help="Report a job when no instance has been up for so long, a minute by default.",
+            show_default=False,
+        ),
     ] = 60.0,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.INFO,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Text for people, or JSON for programs.")] = (

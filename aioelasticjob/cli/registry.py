@@ -16,6 +16,7 @@ from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import profiles
 from aioelasticjob.cli.access import OPTIONS, access_to, refuse_mistyped_variables, refuse_typed_tls, with_options
 from aioelasticjob.cli.profiles import Profile
+from aioelasticjob.cli.seconds import seconds_from
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import Session
 
@@ -59,8 +60,9 @@ Timeout: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--timeout",
-        min=0.1,
-        help=f"Seconds to wait for the registry, {DEFAULT_TIMEOUT:g} by default.",
+        parser=seconds_from(0.1),
+        metavar="DURATION",
+        help=f"How long to wait for the registry, {DEFAULT_TIMEOUT:g} s by default.",
         rich_help_panel="Registry",
     ),
 ]

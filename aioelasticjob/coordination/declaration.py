@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,10 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Tree
+from aioelasticjob.retry import Retry
 
+MAY_BE_SECRET = ("options", "error_handler_options")
+"""Settings that may hold passwords: of these, only the names are shown."""
 MAX_SHOWN = 100
 """Characters of a setting's value that a warning shows."""
 NOT_COMPARED = ("job_name", "job_type", "overwrite", "requires")
@@ -28,13 +32,12 @@ class Difference:
     def text(self, job: str) -> str:
         """Return the warning: both values, which one applies, and what to do."""
         name, declared, applies = self.setting, self.declared, self.applies
-        if isinstance(declared, Mapping) and isinstance(applies, Mapping):  # options may hold passwords
+        if name in MAY_BE_SECRET and isinstance(declared, Mapping) and isinstance(applies, Mapping):
             keys = sorted(str(key) for key in declared.keys() | applies.keys() if declared.get(key) != applies.get(key))
             said = f"{name} is declared here with other values for {', '.join(keys)} than the registry has"
         else:
             said = f"{name} = {shown(declared)} is declared here, but the registry has {shown(applies)}"
-        value = declared if isinstance(declared, str | int | float) else "…"
-        change = shlex.quote(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+        change = shlex.quote(f"{name}={'…' if name in MAY_BE_SECRET else _typed(declared)}")
         return (
             f"{job}: {said}; the registry's value applies: to change it, declare overwrite=True,"
             f" or run aioelasticjob set {job} {change}"
@@ -59,6 +62,22 @@ def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping
         if handler and isinstance(other, str) and other and other != handler:
             found[name] = other
     return found
+
+
+def _typed(value: object) -> str:
+    """Return a setting's value as a person types it after ``aioelasticjob set``; ``…`` if that would be too long."""
+    match value:
+        case None | bool():
+            text = str(value).lower()
+        case Mapping():
+            text = json.dumps(value, ensure_ascii=False)
+        case tuple():
+            text = ",".join(map(str, value))
+        case Retry():
+            text = json.dumps(value.as_json())
+        case _:
+            text = str(value)
+    return text if len(text) <= MAX_SHOWN else "…"
 
 
 def shown(value: object) -> str:

@@ -17,7 +17,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, whole_number
 from aioelasticjob.cron import Cron
-from aioelasticjob.encoding import unencodable_text
+from aioelasticjob.encoding import encodable_text, unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.tree import Node
@@ -137,7 +137,8 @@ def encode(request: Request) -> bytes:
     fields: dict[str, object] = {"kind": request.source.value, "count": request.count, "asked": request.asked}
     if request.items is not None:
         fields["items"] = list(request.items)
-    optional = {"at": request.at, "expires": request.expires, "by": request.by, "named": request.named}
+    by = encodable_text(request.by)
+    optional = {"at": request.at, "expires": request.expires, "by": by, "named": request.named}
     fields |= {key: value for key, value in optional.items() if value}
     if request.parameter is not None:
         fields["parameter"] = request.parameter
@@ -160,7 +161,7 @@ def decode(name: str, node: Node) -> Request | None:
 def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
     """Return the data of a node that asks to stop runs."""
     fields = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
-    return json.dumps({**fields, "by": by} if by else fields).encode()
+    return json.dumps({**fields, "by": encodable_text(by)} if by else fields).encode()
 
 
 def decode_cancellation(name: str, node: Node) -> Cancellation | None:

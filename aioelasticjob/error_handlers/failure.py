@@ -111,7 +111,8 @@ def announce_failure(failure: Failure, handler: str) -> None:
 def _line(failure: Failure) -> str:
     if not failure.is_of_a_run:
         return failure.subject
-    return f"{failure.runs} failed in the run of {failure.fire_time}: {error_text(failure.error)}"
+    which = f"on {failure.instance} in the run of {failure.fire_time}"
+    return f"{failure.runs} failed {which}: {error_text(failure.error)}"
 
 
 def _about(failure: Failure) -> dict[str, object]:

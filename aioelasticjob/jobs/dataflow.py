@@ -18,9 +18,9 @@ from aioelasticjob.retry import Call, Retry
 
 Record = TypeVar("Record")
 C = TypeVar("C")
+E = TypeVar("E")
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Handler)
 
 
 class RecordFailed(ElasticJobError):
@@ -122,7 +122,15 @@ class Dataflow(Generic[Record]):
         self._process = handler
         return handler
 
-    def dead(self, handler: F) -> F:
+    @overload
+    def dead(self, handler: Callable[Concatenate[C, Record, E, P], R]) -> Callable[Concatenate[C, Record, E, P], R]: ...
+
+    @overload
+    def dead(
+        self, handler: Callable[Concatenate[C, list[Record], E, P], R]
+    ) -> Callable[Concatenate[C, list[Record], E, P], R]: ...
+
+    def dead(self, handler: Handler) -> Handler:
         """Declare what is called with the context, the record (or the list) that failed for good, and the error.
 
         Raises:

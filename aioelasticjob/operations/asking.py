@@ -87,9 +87,10 @@ async def ask(
         done = await trigger(session, job, parameter=text, by=by)
         return Asked(done.summary, done.paths, done.zxid)
     see_whether_requests_work(view)
-    if not planned:
+    id = options.get("id")
+    if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
-    wanted = await new_request(session, view, chosen, options.get("id"), by)
+    wanted = await new_request(session, view, chosen, id, by)
     wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
     return await write_request(session, job, wanted, f"{job}: asked to run {named(wanted, view)}", delay is not None)
@@ -256,7 +257,7 @@ def _parameter(given: object) -> str | None:
         text = given
     else:
         try:
-            text = json.dumps(dict(given), ensure_ascii=False)  # type: ignore[call-overload]
+            text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)  # type: ignore[call-overload]
         except (TypeError, ValueError) as error:
             raise InvalidSetting(
                 "parameter", given, f"must be text, or a mapping that JSON can spell: {error}"
@@ -272,6 +273,8 @@ def _parameter(given: object) -> str | None:
 
 def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
     """Return numbers of items, each once.  An InvalidSetting is raised if there is none, or if they are no numbers."""
+    if not isinstance(given, Iterable):
+        raise InvalidSetting("items", given, "must be numbers of items, at least one")
     items = tuple(given)
     if not items or not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         raise InvalidSetting("items", items, "must be numbers of items, at least one")

@@ -106,7 +106,8 @@ class ExecutionStats:
         if failed.pause is None or retry is None or execution.config.log_runs == "none":
             return
         which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
-        text = f"{listed_items(context.claimed)}: {which} failed in the run of {when}: {error_text(failed.error)}"
+        where, error = context.instance, error_text(failed.error)
+        text = f"{listed_items(context.claimed)}: {which} failed on {where} in the run of {when}: {error}"
         extra: dict[str, Any] = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
         kind = f"attempts fail with {type(failed.error).__name__}"
         self._limited.warning(

@@ -37,7 +37,7 @@ class Settings:
 
     def declared(self, name: str, *, look: bool = True) -> JobConfig:
         """Return the configuration of a job that is declared by its kind; with ``look``, check that this host can run
-        it.
+        it, and has the exceptions that its ``retry`` names.
 
         Raises:
             WrongSettings: the configuration is wrong, for instance because its script does not exist.
@@ -46,7 +46,7 @@ class Settings:
         assert given.kind is not None
         try:
             config = kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values}, look=look)
-            return _with_known_names(config)
+            return _with_known_names(config) if look else config
         except InvalidSetting as wrong:
             raise self._wrong(name, given, wrong) from None
 

@@ -240,6 +240,8 @@ def _wrong_with(name: str, given: JobSettings, elsewhere: bool) -> list[InvalidS
     if kind is None:
         return wrong
     chosen = JobConfig.build(**{"job_name": "any", **right})
+    if chosen.retry is not None and not elsewhere:  # a job in code may name exceptions that only its program can import
+        wrong += sifted(chosen.retry.check_names, {})[0]
     wrong += sifted(lambda: error_handlers.check(chosen.error_handler, chosen.error_handler_options), {})[0]
     own = {key: value for key, value in given.values.items() if key in kind.options.model_fields}
     amiss, _ = sifted(kind.options, own)

@@ -56,6 +56,16 @@ def test_every_mistake_is_a_line_and_the_exit_code_tells(command: Command, jobs:
     assert result.stderr == "error: 4 mistakes in jobs.yaml\n"
 
 
+def test_an_exception_that_a_retry_names_and_that_does_not_exist_is_a_mistake(command: Command, jobs: Path) -> None:
+    jobs.write_text(GOOD.replace("echo done,", 'echo done, retry: {on: ["no_such_module:Busy"]},'))
+    result = command("config", "check", "jobs.yaml")
+    assert (result.exit_code, result.stderr) == (1, "error: 1 mistake in jobs.yaml\n")
+    where = "jobs.yaml:3: jobs.backup.retry.on = 'no_such_module:Busy'"
+    assert result.stdout == f"{where}: there is no module 'no_such_module'\n"
+    assert command("config", "check", "--json", "jobs.yaml").exit_code == 1
+    assert command("config", "check", "--elsewhere", "jobs.yaml").exit_code == 0
+
+
 def test_programs_read_the_mistakes_as_json(command: Command, jobs: Path) -> None:
     jobs.write_text("jobs: {a: {crn: [1]}}")
     result = command("config", "check", "jobs.yaml", "--json")

@@ -103,6 +103,16 @@ def test_a_mistyped_variable_is_refused_before_another_registry_is_used(
     assert (result.exit_code, result.stderr.strip()) == (2, said)
 
 
+def test_a_mistyped_variable_for_a_certificate_is_refused(
+    command: Command, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_TLS__CAFILE", "ca.pem")
+    result = command("jobs", "-r", address)
+    said = "error: environment = 'AIOELASTICJOB_TLS__CAFILE': sets nothing; known are AIOELASTICJOB_TLS__CA, "
+    assert result.exit_code == 2
+    assert result.stderr.startswith(said)
+
+
 @pytest.mark.parametrize("name", ["ITEM", "SESSION_TIMEOUT", "EVENT_STORE", "JOBS__BACKUP__CRON", "OUR_OWN"])
 def test_variables_that_others_read_are_left_alone(
     command: Command, address: str, monkeypatch: pytest.MonkeyPatch, name: str

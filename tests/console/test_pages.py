@@ -14,7 +14,7 @@ from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.pages import registries
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.transaction import Create
+from aioelasticjob.registry.transaction import Create, Set
 from tests.console.client import Browser
 from tests.console.conftest import NEVER, Play, Scene
 
@@ -105,6 +105,28 @@ def test_a_job_is_triggered_with_a_parameter(play: Play) -> None:
         await scene.seen(lambda now: now.jobs["report"].last is not None and bool(now.jobs["report"].last.outcome))
         assert "completed" in (await browser.get(REPORT)).text
         assert '<rect class="ok"' in (await browser.get(REPORT)).text  # its bar in the timeline
+
+    play(act)
+
+
+def test_an_instance_says_what_it_declares_otherwise_and_which_handler_it_runs_if_others_run_another(
+    play: Play,
+) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(timeout=5)
+        await scene.run_job(timeout=7, description="new")
+        browser = await scene.operator()
+        page = (await browser.get(REPORT)).text
+        assert page.count("declares otherwise than the registry") == 1
+        assert '<span class="about">timeout, description</span>' in page
+        assert "different handlers" not in page
+        session, path = scene.registry.session, Layout("report").instance(scene.instances()[0].id)
+        other = json.dumps({**json.loads((await session.get(path)).data), "handler": "old:report"}).encode()
+        await session.commit([Set(path, other, -1)], incarnation=session.incarnation)
+        await scene.seen(lambda _: "old:report" in {one.handler for one in scene.instances()})
+        page = (await browser.get(REPORT)).text
+        assert page.count("instances run different handlers") == 2
+        assert '<span class="about">old:report</span>' in page
 
     play(act)
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
+import pytest
+
+from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.declaration import Difference, differences, other_handlers
 from aioelasticjob.layout import Layout
+from aioelasticjob.operations.settings import settings_from
 from aioelasticjob.registry.tree import Node, Stat, Tree
 
 LAYOUT = Layout("report")
@@ -34,7 +39,33 @@ def test_the_warning_has_both_values_which_applies_and_what_to_do() -> None:
         " or run aioelasticjob set report 'cron=0 0 3 * * ?'"
     )
     assert "set report failover=true" in Difference("failover", True, False).text("report")
-    assert "'timeout=…'" in Difference("timeout", None, 5.0).text("report")
+    parameters = Difference("sharding_item_parameters", {0: "Beijing", 1: "Wuhan"}, {0: "Beijing"}).text("report")
+    assert "= {0: 'Beijing', 1: 'Wuhan'} is declared here, but the registry has {0: 'Beijing'};" in parameters
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"timeout": None},
+        {"timeout": 5},
+        {"failover": True},
+        {"sharding_item_parameters": {0: "Beijing, Haidian", 1: "it's"}, "sharding_total_count": 2},
+        {"sharding_item_parameters": {}},
+        {"labels": {"team": "billing", "tier": "gold"}},
+        {"alert_on": ("failed", "missed")},
+        {"alert_on": ()},
+        {"retry": Retry(5, on=ConnectionError)},
+        {"description": "ends with =…"},
+    ],
+)
+def test_the_command_of_the_warning_sets_what_is_declared(declared: dict[str, Any]) -> None:
+    applies = config(sharding_total_count=2, sharding_item_parameters={0: "a"}, timeout=7, labels={"x": "y"})
+    for name in declared:
+        value = getattr(config(**declared), name)
+        command = Difference(name, value, None).text("report").partition("aioelasticjob set report ")[2]
+        (typed,) = shlex.split(command)
+        setting, _, text = typed.partition("=")
+        assert getattr(applies.changed(**settings_from({setting: text})), name) == value
 
 
 def test_values_of_options_are_not_shown() -> None:
@@ -42,6 +73,7 @@ def test_values_of_options_are_not_shown() -> None:
         "report"
     )
     assert "other values for password than the registry has" in text
+    assert text.endswith("'error_handler_options=…'")
     assert "'a'" not in text
     assert "'b'" not in text
 

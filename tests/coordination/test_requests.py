@@ -57,6 +57,16 @@ def test_a_request_is_read_as_it_was_written(request: Request) -> None:
     assert decode("r", node(encode(request), 3, 7)) == replace(request, number=7, version=3)
 
 
+def test_a_name_that_utf8_cannot_spell_makes_nothing_unreadable() -> None:
+    """The name of a user is read from the environment, which may hold any bytes."""
+    request = decode("r", node(encode(replace(ONCE, by="a\udcff@desk"))))
+    assert request is not None
+    assert request.by == "a?@desk"
+    cancellation = decode_cancellation("c", node(encode_cancellation({0: 7}, MIDNIGHT, "a\udcff@desk")))
+    assert cancellation is not None
+    assert cancellation.by == "a?@desk"
+
+
 def test_a_backfill_is_read_as_it_was_written() -> None:
     few = replace(BACKFILL, span=replace(HOURLY, items_at_once=2))
     assert decode("r", node(encode(BACKFILL))) == BACKFILL

@@ -95,7 +95,7 @@ async def nothing(context: Any) -> None: ...
 # Names
 
 
-@tries("`SimpleJob.execute(ShardingContext)`")
+@tries("`SimpleJob.execute(ShardingContext)`", "`JobExecutionSingleShardingContext`")
 def simple(here: str) -> None:
     given: list[ItemContext] = []
     app = ElasticJob("zk://registry:2181/shop")
@@ -169,6 +169,21 @@ def declared(here: str) -> None:
     app = ElasticJob("zk://registry:2181/shop")
     assert app.script("a", command="true").job_type == "SCRIPT"
     assert app.http("b", url="https://example.org").job_type == "HTTP"
+
+
+@tries("`AbstractOneOffElasticJob`")
+def one_off_of_the_first_release(here: str) -> None:
+    given: list[InstanceContext] = []
+
+    async def handler(context: InstanceContext) -> None:
+        given.append(context)
+
+    async def scene(cluster: VirtualCluster) -> None:
+        for _ in range(2):
+            await cluster.next_fire("job")
+
+    play(application_of(handler, per="instance", sharding_total_count=3), scene)
+    assert [context.items for context in given] == [(0, 1, 2)] * 2
 
 
 @tries("`JobExecutionMultipleShardingContext`")

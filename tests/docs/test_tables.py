@@ -175,6 +175,14 @@ def test_nothing_is_installed_from_where_it_is_not(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
+def test_a_table_begins_on_a_line_of_its_own_after_an_empty_one(page: str) -> None:
+    """Otherwise it is shown as text."""
+    lines = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL).splitlines()
+    below = [n for n, line in enumerate(lines) if re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", line)]
+    assert [lines[n - 2 : n] for n in below if lines[n - 2] or not lines[n - 1].startswith("|")] == []
+
+
+@pytest.mark.parametrize("page", pages())
 def test_links_lead_somewhere(page: str) -> None:
     """The builder of the site looks at pages inside docs only; this looks at README, CONTRIBUTING and images, too."""
     for target in re.findall(r"\]\(([^)#\s]+)", read(page)):

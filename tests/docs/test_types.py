@@ -40,6 +40,10 @@ async def orders(context: ItemContext) -> list[int]:
 async def ship(context: ItemContext, order: str) -> None: ...
 
 
+@orders.dead  # wrong
+async def bury(context: ItemContext, order: str, error: Exception) -> None: ...
+
+
 app.script("backup", command="tar", exit_code=[0])  # wrong
 app.http("ping", url="http://x", timeout=object())  # wrong
 """
@@ -69,6 +73,10 @@ async def batches(context: ItemContext) -> AsyncIterator[list[str]]:
 async def load(context: ItemContext, records: list[str]) -> None: ...
 
 
+@batches.dead
+async def drop(context: ItemContext, records: list[str], error: Exception) -> None: ...
+
+
 @app.dataflow(cron="@daily", record_timeout="1s")
 def rows(context: ItemContext) -> list[dict[str, int]] | None:
     return None
@@ -77,6 +85,10 @@ def rows(context: ItemContext) -> list[dict[str, int]] | None:
 @rows.process
 def store(context: ItemContext, row: dict[str, int]) -> bool:
     return True
+
+
+@rows.dead
+def note(context: ItemContext, row: dict[str, int], error: BaseException) -> None: ...
 
 
 app.script("backup", command=["tar"], exit_codes=[0, 24], cron="@daily", grace="5s")

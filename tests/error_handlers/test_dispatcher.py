@@ -60,7 +60,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def failed(text: str, job: str = "billing") -> str:
     """Return the line of the log for a failure."""
-    return f"{job}: item 3 failed in the run of 2026-01-01T00:00:00+00:00: ValueError: {text}"
+    return f"{job}: item 3 failed on me in the run of 2026-01-01T00:00:00+00:00: ValueError: {text}"
 
 
 def stacks(caplog: pytest.LogCaptureFixture) -> list[str]:

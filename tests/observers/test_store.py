@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from uuid import uuid4
 
 import anyio
@@ -366,6 +367,22 @@ def test_tables_that_were_dropped_under_our_hands_are_made_again(url: str) -> No
         assert (await store.history()).rows == ()
 
     play(url, scene)
+
+
+def test_a_file_that_is_no_database_is_not_taken_for_rows_that_are_refused(tmp_path: Path) -> None:
+    """If it were, each row would be lost, where it could have been written once the file was moved away."""
+    file = tmp_path / "events.db"
+    file.write_bytes(b"no database at all" * 100)
+
+    async def scene(store: EventStore) -> None:
+        with pytest.raises(EventStoreUnreachable, match=r"move it away, and an empty one is made") as failure:
+            await store.write(batch(*beginning(), end()))
+        assert not failure.value.refused
+        file.rename(tmp_path / "damaged.db")
+        await store.write(batch(*beginning(), end()))
+        assert len((await store.history()).rows) == 1
+
+    play(f"sqlite:///{file}", scene)
 
 
 def test_whoever_only_reads_waits_for_no_writer(sqlite_url: str) -> None:

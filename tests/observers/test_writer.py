@@ -165,7 +165,7 @@ def test_one_row_that_is_not_taken_costs_no_other(caplog: pytest.LogCaptureFixtu
     assert writer.counts.rejected == 1
     assert sum(len(one.states) for one in table.batches) == 50
     (line,) = caplog.records
-    assert "refuses these rows" in line.getMessage()
+    assert "refuses these rows, which are lost (not to my liking): " in line.getMessage()
 
 
 def test_what_is_left_at_the_end_is_written_if_that_does_not_take_long() -> None:

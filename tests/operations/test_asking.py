@@ -28,6 +28,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"items": [-1]}, "items"),
         ({"items": [True]}, "items"),
         ({"items": ["1"]}, "items"),
+        ({"items": 1}, "items"),
         ({"at": NAIVE}, "at"),
         ({"at": "2026-11-20"}, "at"),
         ({"at": moment(2e9), "delay": 5}, "delay"),
@@ -43,6 +44,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"delay": 60, "expires": moment(1_000)}, "expires"),
         ({"parameter": 7}, "parameter"),
         ({"parameter": {"a": object()}}, "parameter"),
+        ({"parameter": {"a": float("nan")}}, "parameter"),  # other programs could not read it
         ({"parameter": "\ud800"}, "parameter"),
         ({"parameter": "x" * 70_000}, "parameter"),
         *(({"id": name}, "id") for name in HOSTILE if name not in ("zookeeper", "nosuch")),
@@ -129,6 +131,8 @@ def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
         await anyio.sleep(10)
         with pytest.raises(NotPossible, match="no instance is there"):
             await operations.ask(here.observer, "job")
+        again = await operations.ask(here.observer, "job", id="rest")  # it was answered while somebody was there
+        assert (again.changed, "asked already" in again.summary) == (False, True)
         assert (await operations.ask(here.observer, "job", delay=timedelta(hours=1))).changed
 
     simulate(scene)

@@ -100,9 +100,8 @@ def test_a_run_is_tried_again_under_one_lock_and_with_no_write_for_an_attempt(
     assert {one.task_id for one in failed} == {ended.task_id}
     assert failures(caplog) == []
     (line,) = [one for one in caplog.messages if "attempt 1 of 3" in one]
-    assert line.startswith(
-        "job: item 0: attempt 1 of 3 failed in the run of 2026-01-01T00:01:00+00:00: ConnectionError: refused; the next"
-    )
+    when = f"on {ended.instance} in the run of 2026-01-01T00:01:00+00:00"
+    assert line.startswith(f"job: item 0: attempt 1 of 3 failed {when}: ConnectionError: refused; the next one begins")
 
 
 def test_the_error_handler_is_called_once_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,10 +112,11 @@ def test_the_error_handler_is_called_once_at_the_end(caplog: pytest.LogCaptureFi
 
     here = simulate(scene)
     (line,) = failures(caplog)
-    assert line.startswith("job: item 0 after 3 attempts failed in the run of 2026-01-01T00:01:00+00:00: Conn")
     failed = [event for event in here.events if isinstance(event, AttemptFailed)]
     assert [(one.attempt, one.pause is None) for one in failed] == [(1, False), (2, False), (3, True)]
     (ended,) = [event for event in here.events if isinstance(event, Ended)]
+    when = f"on {ended.instance} in the run of 2026-01-01T00:01:00+00:00"
+    assert line.startswith(f"job: item 0 after 3 attempts failed {when}: ConnectionError: refused")
     assert (ended.outcome, ended.attempt, str(ended.failure)) == (Outcome.FAILED, 3, "refused")
 
 

@@ -438,7 +438,7 @@ def test_a_failure_after_the_run_is_reported_and_changes_no_outcome(caplog: pyte
 
     here = play(scene, listeners=[JobListener(after=fail), OnceListener(after=fail)])
     assert here.ends() == [(0, "completed", "")]
-    assert caplog.text.count("failed in the run of") == 2
+    assert caplog.text.count("item 0 failed on ") == 2
     assert caplog.text.count("raised by a listener's `after`") == 2
 
 

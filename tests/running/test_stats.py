@@ -145,7 +145,8 @@ def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(cap
     when = "1970-01-01T08:01:00+08:00"
     assert caplog.messages == [
         f"job: items 0, 1, 2 begin (CRON for {when})",
-        f"job: item 1: attempt 1 of 2 failed in the run of {when}: ValueError: no luck; the next one begins in 0.25 s",
+        f"job: item 1: attempt 1 of 2 failed on 10.0.0.1@-@1 in the run of {when}: ValueError: no luck;"
+        " the next one begins in 0.25 s",
         f"job: item 0 completed after 3.000 s (CRON for {when})",
         f"job: item 1 failed after 3.000 s (CRON for {when})",
         f"job: item 2 timed out after 3.000 s (CRON for {when})",

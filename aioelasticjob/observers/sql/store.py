@@ -305,16 +305,25 @@ class EventStore:
 
 
 def _is_about_values(error: SQLAlchemyError) -> bool:
-    """Whether the rows themselves cause the error: not if the database is locked, full, gone or without tables."""
-    return isinstance(error, StatementError) and not isinstance(
-        error, OperationalError | InterfaceError | InternalError | ProgrammingError
-    )
+    """Whether the rows themselves cause the error: not if the database is locked, full, damaged, gone or without
+    tables.
+    """
+    if not isinstance(error, StatementError) or _is_damage(error.orig):
+        return False
+    return not isinstance(error, OperationalError | InterfaceError | InternalError | ProgrammingError)
+
+
+def _is_damage(error: BaseException | None) -> bool:
+    """Whether SQLite says that its file is damaged, or no database."""
+    text = str(error)
+    return isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text)
 
 
 def _explained(error: BaseException) -> str:
     text = _line(error)
-    damaged = isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text)
-    return f"{text}: put a copy of the file back, or move it away, and an empty one is made" if damaged else text
+    return (
+        f"{text}: put a copy of the file back, or move it away, and an empty one is made" if _is_damage(error) else text
+    )
 
 
 def _line(error: BaseException) -> str:

@@ -138,7 +138,7 @@ class Writer:
                 await self._table.write(batch)
             except Exception as error:
                 if isinstance(error, EventStoreUnreachable) and error.refused:
-                    await self._write_in_parts(batch)
+                    await self._write_in_parts(batch, error.reason)
                     return
                 self._report_error(error)
             else:
@@ -147,12 +147,13 @@ class Writer:
             await sleep(pause * self._pauses.uniform(0.8, 1.2))
             pause = min(LONGEST_PAUSE, pause * 2)
 
-    async def _write_in_parts(self, batch: Batch) -> None:
+    async def _write_in_parts(self, batch: Batch, reason: str) -> None:
         """Find the rows that the database rejects, and write all others."""
         if len(batch) == 1:
             self._counts.rejected += 1
             entry = repr(batch)[:1000]
-            log.error("the event store refuses these rows, which are lost: %s", entry, extra={"entry": entry})
+            text = "the event store refuses these rows, which are lost (%s): %s"
+            log.error(text, reason, entry, extra={"reason": reason, "entry": entry})
             return
         for half in halved(batch):
             await self._write(half)

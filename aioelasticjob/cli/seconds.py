@@ -1,0 +1,26 @@
+"""Durations on the command line: seconds, or text such as ``5m``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+import typer
+
+from aioelasticjob.durations import EXPECTED, as_seconds
+
+
+def seconds_from(least: float) -> Callable[[str | float], float]:
+    """Return what reads the value of an option as seconds, and refuses fewer than ``least``."""
+
+    def duration(given: str | float) -> float:
+        found: object
+        try:
+            found = as_seconds(given)
+        except ValueError:
+            found = None
+        if not isinstance(found, int | float) or not isfinite(found) or found < least:
+            raise typer.BadParameter(f"{EXPECTED.removesuffix(', or a timedelta')}, at least {least:g} s")
+        return float(found)
+
+    return duration
