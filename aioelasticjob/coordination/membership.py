@@ -68,10 +68,7 @@ async def join(
         tree = trees.value
         stored = _stored(tree, member.layout, last)
         holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
-        unseen = member.layout.unseen_parents  # the tree shows whether the other parents exist
-        known = zip(unseen, await member.session.get_many(unseen), strict=True)
-        there = {path for path, node in known if node is not None}
-        parents = [path for path in member.layout.skeleton if path not in tree and path not in there]
+        parents = await _missing_parents(member, tree)
         view = read(tree, member.layout, holds, switches=switches)
         differing = [one.setting for one in differences(config, holds)]
         description = member.describe(min(up_since, view.up_since), differs=differing)
@@ -86,6 +83,14 @@ async def join(
     raise ForeignData(
         member.layout.root, "", f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
     )
+
+
+async def _missing_parents(member: Member, tree: Tree) -> list[str]:
+    """Return the nodes of the skeleton that do not exist, outermost first; what is not mirrored is read."""
+    unseen = member.layout.unseen_parents
+    nodes = zip(unseen, await member.session.get_many(unseen), strict=True)
+    there = {path for path, node in nodes if node is not None}
+    return [path for path in member.layout.skeleton if path not in tree and path not in there]
 
 
 async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: Conflict) -> None:
