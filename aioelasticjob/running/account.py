@@ -179,7 +179,7 @@ class Account:
         before.
         """
         waiting = self._due()
-        if self.timetable.advance(moment):
+        if self.timetable.advance(moment) and waiting:
             self._account(waiting, Came.OVERTAKEN)
 
     def released(self, item: int) -> None:
