@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import run_id_of
 from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
@@ -35,8 +36,6 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for
 
 events = typer.Typer(name="events", help="The history of runs, from an event store.", no_args_is_help=True)
 
-_AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_AGE = re.compile(r"(\d+)([smhd])")
 _STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "stopped": "yellow", "handed over": "yellow"}
 
 
@@ -54,7 +53,7 @@ def list_(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Only runs since then: 90s, 30m, 2h or 7d ago, or a time in ISO 8601 with its zone."),
+        typer.Option(help="Only runs since then: 90s, 30m, 1h30m or 7d ago, or a time in ISO 8601 with its zone."),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,
     text: Annotated[str | None, typer.Option(help="Only runs whose failure or stack contains this text.")] = None,
@@ -136,15 +135,14 @@ def _ask(url: str, question: Callable[[EventStore], Awaitable[T]]) -> T:
 def _when(setting: str, given: str | None) -> datetime | None:
     if given is None:
         return None
-    try:
-        if age := _AGE.fullmatch(given):
-            return moment(SystemClock().now()) - timedelta(seconds=int(age[1]) * _AGES[age[2]])
-        found = datetime.fromisoformat(given)
-    except (ValueError, OverflowError):  # OverflowError: a date before the first year of the calendar
-        found = datetime.min
-    if found.tzinfo is None:
-        raise InvalidSetting(setting, given, "write an age such as 30m, 2h or 7d, or 2026-01-31T08:00:00+00:00")
-    return found
+    with suppress(ValueError, OverflowError):  # OverflowError: a date before the first year of the calendar
+        if (found := datetime.fromisoformat(given)).tzinfo is not None:
+            return found
+    with suppress(ValueError, OverflowError):
+        ago = as_seconds(given) if given[-1:].isalpha() else None  # a number alone may be meant as a date
+        if isinstance(ago, float):
+            return moment(SystemClock().now()) - timedelta(seconds=ago)
+    raise InvalidSetting(setting, given, "write an age such as 30m, 1h30m or 7d, or 2026-01-31T08:00:00+00:00")
 
 
 def _list(runs: Sequence[RunEntry]) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from aioelasticjob.cli.seconds import seconds_from
+
 TlsPort: TypeAlias = Annotated[int | None, typer.Option(min=0, max=65535, help="A second port, with TLS.")]
 TlsCert: TypeAlias = Annotated[Path | None, typer.Option(help="The server's certificate (PEM).")]
 TlsKey: TypeAlias = Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")]
@@ -26,7 +28,11 @@ SessionlessTimeout: TypeAlias = Annotated[
 ]
 Linger: TypeAlias = Annotated[
     float | None,
-    typer.Option(min=0.001, help="End this many seconds after the last client has gone; without it, never."),
+    typer.Option(
+        parser=seconds_from(0.001),
+        metavar="DURATION",
+        help="End so long after the last client has gone, such as 90s or 5m; without it, never.",
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -51,10 +52,30 @@ class EventStoreSettings:
     shutdown_timeout: float = 5
     """Seconds for writing the remaining events when the application ends."""
 
+    if TYPE_CHECKING:  # the durations are kept in seconds, and may be given in other ways
+
+        def __init__(
+            self,
+            url: str,
+            retention_days: float | None = 30,
+            retention_rows: int | None = None,
+            batch_size: int = 1000,
+            batch_age: Duration = 0.25,
+            backlog: int = 20_000,
+            write_timeout: Duration = 10,
+            shutdown_timeout: Duration = 5,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         database(self.url)
         for name in ("batch_age", "write_timeout", "shutdown_timeout"):
-            _above_zero(name, getattr(self, name), int | float, "a number of seconds above 0")
+            given = getattr(self, name)
+            try:
+                seconds = as_seconds(given)
+            except ValueError:
+                raise InvalidSetting(name, given, f"{EXPECTED}, above 0") from None
+            _above_zero(name, seconds, int | float, f"{EXPECTED}, above 0")
+            object.__setattr__(self, name, seconds)
         for name in ("batch_size", "backlog"):
             _above_zero(name, getattr(self, name), int, "a whole number, 1 or more")
         if self.retention_days is not None:

@@ -69,6 +69,7 @@ def test_filters_pages_and_json(store: str) -> None:
         assert "failed" in [run["outcome"] for run in printed["runs"]]
         assert len(printed["runs"]) < 3
     assert "no such runs" in command("list", "-s", store, "--job", "other").stdout
+    assert len(json.loads(command("list", "-s", store, "--json", "--since", "1h30m").stdout)["runs"]) == 3
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("show", "key"), ("prune", "--days", "1", "--yes")])
@@ -111,6 +112,7 @@ def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
         ["list", "--store", "sqlite://", "--since", "yesterday"],
         ["list", "--store", "sqlite://", "--since", "2026-01-01"],
         ["list", "--store", "sqlite://", "--since", "99999999999d"],
+        ["list", "--store", "sqlite://", "--since", "1700000000"],
         ["list", "--store", "sqlite://", "--outcome", "broken"],
         ["list", "--store", "sqlite://", "--item", "99999999999999999999"],
         ["list", "--store", "sqlite://", "--after", "nonsense"],

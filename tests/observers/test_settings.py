@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.durations import Duration
 from aioelasticjob.observers.settings import EventStoreSettings, database, masked
 
 SECRET = "s3cret"
@@ -67,12 +72,31 @@ def test_what_is_no_url_at_all(value: Any) -> None:
         ("batch_age", -1),
         ("backlog", True),
         ("write_timeout", float("inf")),
-        ("shutdown_timeout", "5"),
+        ("shutdown_timeout", "soon"),
+        ("shutdown_timeout", "0s"),
+        ("batch_age", True),
     ],
 )
 def test_settings_that_make_no_sense(setting: str, value: Any) -> None:
     with pytest.raises(InvalidSetting, match=setting):
         EventStoreSettings("sqlite://", **{setting: value})
+
+
+@pytest.mark.parametrize("given", [5, "5", "5s", timedelta(seconds=5)])
+def test_durations_are_kept_in_seconds(given: Duration) -> None:
+    settings = EventStoreSettings("sqlite://", batch_age="250ms", write_timeout="1m", shutdown_timeout=given)
+    assert (settings.batch_age, settings.write_timeout, settings.shutdown_timeout) == (0.25, 60, 5)
+
+
+def test_type_checkers_see_the_settings_that_there_are() -> None:
+    source = ast.parse(inspect.getsource(EventStoreSettings)).body[0]
+    assert isinstance(source, ast.ClassDef)
+    (declared,) = (part for one in source.body if isinstance(one, ast.If) for part in one.body)
+    assert isinstance(declared, ast.FunctionDef)
+    found = zip(declared.args.args[2:], declared.args.defaults, strict=True)
+    assert [(one.arg, ast.literal_eval(value)) for one, value in found] == [
+        (field.name, field.default) for field in fields(EventStoreSettings) if field.name != "url"
+    ]
 
 
 @pytest.mark.parametrize(("module", "extra"), [("sqlalchemy", "sql"), ("asyncpg", "postgresql")])
