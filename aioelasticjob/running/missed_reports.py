@@ -40,12 +40,13 @@ class MissedReports:
         message = (
             f"{_items(items)} missed {_moments(report.passed, config.time_zone)}: {why}{ran_on}; {_consequence(report)}"
         )
+        line = f"{message} (reported by {self._me})"  # several workers often write into one log
         # each request expires by itself, so a line about one must not suppress a line about another
         each, is_ordinary = why == EXPIRED, config.streaming and why in ORDINARY_IN_STREAMS
         if is_ordinary:
-            log.debug("%s: %s", job, message, extra={"job": job, "slot": slot, "items": items, "moments": moments})
+            log.debug("%s: %s", job, line, extra={"job": job, "slot": slot, "items": items, "moments": moments})
         else:
-            self._log.warning(log, job, why, message, each=each, slot=slot, items=items, moments=moments)
+            self._log.warning(log, job, why, line, each=each, slot=slot, items=items, moments=moments)
         self._events.counts[job].misfired += moments * len(items)
         self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
         if not (report.handled or is_ordinary):

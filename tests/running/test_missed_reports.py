@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -160,7 +161,8 @@ def test_what_the_line_tells_is_what_happens(misfire: bool, told: str, caplog: p
         assert (missed.slot in late) == misfire
 
     scene(VirtualCluster())
-    assert next(line for line in caplog.messages if " missed " in line).endswith(f"; {told}")
+    line = next(line for line in caplog.messages if " missed " in line)
+    assert re.search(rf"; {told} \(reported by 10\.0\.1\.1@-@\S+\)$", line)
 
 
 @pytest.mark.parametrize("streaming", [True, False])
