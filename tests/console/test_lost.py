@@ -103,13 +103,19 @@ async def _no_answer(store: EventStore, which: Filter) -> Mapping[str, int]:
     raise EventStoreUnreachable(store.settings.url, "connection refused")
 
 
+def _with_its_own_clock(open_page: Callable[..., Page]) -> Page:
+    """Open the page of a job whose time is the test's."""
+    page = open_page("/r/billing/job/report")
+    page.clock.install()
+    page.reload()
+    return page
+
+
 def test_a_page_whose_console_says_nothing_any_more_tells_so_and_refuses_deeds(
     there: Site, open_page: Callable[..., Page], workers: Callable[..., ChildProcess]
 ) -> None:
     workers()
-    page = open_page("/r/billing/job/report")
-    page.clock.install()
-    page.reload()
+    page = _with_its_own_clock(open_page)
     page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
     goes_on = threading.Event()
     there.loop.call_soon_threadsafe(goes_on.wait, 90)
@@ -127,9 +133,7 @@ def test_an_action_that_is_not_answered_says_so_until_it_is(
     there: Site, open_page: Callable[..., Page], workers: Callable[..., ChildProcess]
 ) -> None:
     workers()
-    page = open_page("/r/billing/job/report")
-    page.clock.install()
-    page.reload()
+    page = _with_its_own_clock(open_page)
     expect(page.get_by_role("button", name="Run now").first).to_be_visible()
     goes_on = threading.Event()
     there.loop.call_soon_threadsafe(goes_on.wait, 90)
