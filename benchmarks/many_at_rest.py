@@ -3,8 +3,7 @@
 A full garbage collection goes through everything that is alive.  The process brings one about while the jobs rest, as
 the garbage of an application's other parts does sooner or later, and the longest stall at rest includes it.  In
 ``app.run()`` fashion the collector was told to pass over the jobs (``freeze_garbage_collector``), which itself begins
-with
-a full collection; that one belongs to the start.
+with a full collection; that one belongs to the start.
 """
 
 from __future__ import annotations

@@ -124,14 +124,14 @@ def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:
         names = _listed(item.item for item in found)
         begun = {str(item.item): item.record.begun / 1000 for item in found if item.record is not None}
         since = min(begun.values())
-        yield Reason("given up", "given up after repeated rescues: items {items}", {"items": names}, since, begun)
+        yield Reason("given up", "given up after repeated rescues (items: {items})", {"items": names}, since, begun)
 
 
 def _orphans(status: JobStatus) -> Iterator[Reason]:
     if status.orphans:
         names = _listed(item.item for item in status.orphans)
         items = {str(item.item): None for item in status.orphans}
-        yield Reason("cut off", "cut off and waiting for a rescuer: items {items}", {"items": names}, details=items)
+        yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", {"items": names}, details=items)
 
 
 def _failing(
@@ -145,7 +145,10 @@ def _failing(
         longest = max(streaks.values(), key=lambda streak: (len(streak.begun), not streak.is_whole))
         values = {"items": _listed(streaks), "streak": len(longest.begun)}
         since = min(streak.begun[-1] for streak in streaks.values()) / 1000
-        exact, lower = "failing, {streak} in a row: items {items}", "failing, at least {streak} in a row: items {items}"
+        exact, lower = (
+            "failing, {streak} in a row (items: {items})",
+            "failing, at least {streak} in a row (items: {items})",
+        )
         yield Reason("failing", exact if longest.is_whole else lower, values, since, details, repeated)
         return
     recent = _recent(items, runs)
@@ -169,7 +172,7 @@ def _misfiring(status: JobStatus, runs: Sequence[ObservedRun], stored: StateCoun
         yield Reason("misfiring", "misfired, {count} of late", {"count": len(marks)}, since)
     elif status.misfired:
         names = _listed(item.item for item in status.misfired)
-        yield Reason("misfiring", "misfired: items {items}", {"items": names})
+        yield Reason("misfiring", "misfired (items: {items})", {"items": names})
 
 
 def _not_converging(unsettled_for: float) -> Iterator[Reason]:

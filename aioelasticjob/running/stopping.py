@@ -12,6 +12,7 @@ from anyio import CancelScope
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim
+from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.limited_log import LimitedLog
 
@@ -76,6 +77,6 @@ class Stopping:
         claim = self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
         why = "the registry has not accepted it" if connected else "there is no connection to the registry"
-        what = "to unregister" if claim is None else f"to settle items {', '.join(map(str, sorted(claim.items)))}"
+        what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
         job, kind = self._member.layout.job, f"an instance stops, {waits} for its last writes, because {why}"
         self._log.warning(log, job, kind, f"this instance stops, {waits} {what}: {why}", most=1)

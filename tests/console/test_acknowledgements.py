@@ -140,7 +140,7 @@ def test_an_operator_acknowledges_until_a_moment_and_it_ends_then(play: Play) ->
         await _run(scene, ada, "failed")
         assert f'href="{FORM}?reason=errors"' in (await ada.get("/r/billing/job/report")).text
         asked = await ada.get(f"{FORM}?reason=errors")
-        assert "failing, at least 1 in a row: items 0" in asked.text
+        assert "failing, at least 1 in a row (items: 0)" in asked.text
         end = asked.value("until")
         wrong = await ada.post(FORM, {"csrf": asked.token, "reason": "errors", "note": "", "until": end})
         assert (wrong.status, 'role="alert"' in wrong.text) == (409, True)

@@ -65,7 +65,7 @@ def test_what_fails_or_misfires_needs_attention_and_what_is_switched_off_does_no
     assert row("misfiring-job") == ("warn", "misfiring")
     assert row("off") == ("off", "switched off")
     expect(page.get_by_role("row", name=re.compile("failing-job"))).to_contain_text(
-        "failing, at least 1 in a row: items 0"
+        "failing, at least 1 in a row (items: 0)"
     )
     expect(page.get_by_role("row", name=re.compile("failing-job")).locator(".next time")).to_have_count(1)
     expect(page.get_by_role("row", name=re.compile("off")).locator(".next time")).to_have_count(0)
