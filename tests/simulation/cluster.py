@@ -377,14 +377,14 @@ class Cluster:
 
     async def expire(self, host: Host) -> bool:
         """End a host's session from elsewhere, with its own id and password."""
-        if host.session is None or not host.session.incarnation:
+        if host.session is None or not (incarnation := host.session.incarnation):
             return False
         loop = asyncio.get_running_loop()
         connection = Connection(Lease(), lambda _frame: None, lambda _lost: None)
         done, password = False, host.session._keeper._password
         with move_on_after(3), suppress(OSError, AuthenticationFailed):
             await loop.create_connection(lambda: connection, REGISTRY, PORT)
-            answer = await connection.greet(attach(host.session.incarnation, password, 10, 0))
+            answer = await connection.greet(attach(incarnation, password, 10, 0))
             if done := attached(answer)[0] != 0:
                 await connection.call(CLOSE, b"")
         connection.abort("done")

@@ -141,12 +141,17 @@ def _asked_for(job: JobFacts, instance: str, at: float) -> Iterator[int]:
 
 
 def _is_reported(job: JobFacts, instance: str, item: int, at: float) -> bool:
-    """Whether an instance has said that it will not run what it was asked for at about this time."""
+    """Whether an instance has said that it will not run what it was asked for, in the request that it took at ``at``.
+
+    The report names when the request was made, which may be long before: the instance may have been running the job.
+    """
+    changes = job.facts.nodes.changes(f"/{job.name}/trigger/{instance}")
+    made = max((when for when, data in changes if when < at and data is not None), default=at)
     refused = any(one.at >= at and one.event.instance == instance for one in job.refusals)
     events = (one.event for one in job.facts.of_kind(Reported) if one.at >= at)
     own = (event for event in events if isinstance(event, Misfired) and event.instance == instance)
     return refused or any(
-        item in event.items and event.first == event.slot and at - RESENT <= event.slot / 1000 <= at + RECENT
+        item in event.items and event.first == event.slot and made - RESENT <= event.slot / 1000 <= at + RECENT
         for event in own
     )
 
