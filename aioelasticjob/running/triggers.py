@@ -85,7 +85,7 @@ class Triggers:
     async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
         """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
         if fire.requested is not None:
-            return self._requested.claimed(fire, taken)
+            return self._requested.claimed(taken)
         got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
         if not got and (taken.stale or not await self._drop(fire)):
             return
@@ -212,7 +212,7 @@ class RequestedRuns:
         await run_claimed(view, found.fire, found.items)
         return True
 
-    def claimed(self, fire: Fire, taken: ClaimResult) -> None:
+    def claimed(self, taken: ClaimResult) -> None:
         """Note what a claim has taken: until the view shows it, these items are not claimed for a request again."""
         if taken.claim is not None:
             self._waiting_for_view |= {item: taken.claim.fences[item] for item in taken.claim.items}
