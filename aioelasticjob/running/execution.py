@@ -108,7 +108,7 @@ class Execution:
             self.outcomes.setdefault(item, Outcome.STOPPED)
 
     def log_unheeded_handlers(self) -> None:
-        """Name the handlers in the log that go on although they were cancelled; not those in threads, which must."""
+        """Name in the log the handlers that go on although they were cancelled, except those that run in threads."""
         for task, context in self.under_way.items():
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
             if not over and not self.job.blocking:

@@ -56,7 +56,7 @@ class Triggers:
         return bool(self.deferred or view.requested) or self._member.id in view.triggered
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run the items of a trigger or of a request; True if there was one to answer."""
+        """Run the items of a trigger or of a request; False if there is none that can be answered now."""
         if (later := self._due(view)) is not None:
             await self._run_deferred(view, run_claimed, *later)
             return True
@@ -200,7 +200,7 @@ class RequestedRuns:
         return inf if moment is None else max(0.0, (moment - now) / 1000)
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run items for one request; True if there was one to answer."""
+        """Run items for one request; False if there is none that can be answered now."""
         if not view.requested or (found := self._next(view)) is None:
             return False
         if skew := self._state.intolerable_skew():
