@@ -104,13 +104,13 @@ class Account:
         return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
 
     def only_time_has_passed(self, view: JobView) -> bool:
-        """Whether a view was applied already, and nothing besides it has to be: most often this is a fire."""
+        """Whether a view was applied already, and nothing besides it has to be.  This is so for most fires."""
         if view is not self.looked_at or self.clock.is_disturbed or not view.config.monitor_execution:
             return False
         return not any(item.withdrawn or item.ahead_since is not None for item in self.items.values())
 
     def see_what_is_due(self, view: JobView) -> None:
-        """Move on to the present."""
+        """Move the schedule on to the present, and account for the moments that have come."""
         upcoming = self.timetable.upcoming
         if upcoming is not None and upcoming <= self.clock.now:
             waiting, came = self._due(), self.timetable.advance(self.clock.now)
@@ -175,8 +175,8 @@ class Account:
     def reach(self, moment: int) -> None:
         """Move on to a moment that was claimed ahead.
 
-        An item that was released after the claim had been decided is not part of the claim: it has missed the moment
-        before.
+        An item that was released after the claim had been decided is not part of the claim: it has missed the moments
+        before this one.
         """
         waiting = self._due()
         if self.timetable.advance(moment) and waiting:
@@ -204,7 +204,7 @@ class Account:
         fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
         if not numbers or fate is Newest.EXCUSED:
             return self.pass_over(numbers)
-        # a moment up to the floor is run by nobody here any more
+        # this instance does not run moments up to the floor any more
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
         last = until if is_dropped or (is_missed and is_alike) else until - 1
@@ -215,7 +215,7 @@ class Account:
             if fate is Newest.LATE:
                 self.items[number].late = newest
             elif fate is Newest.MISSED and not (came is Came.ELSEWHERE and self.items[number].run_until == newest):
-                # otherwise a stream has left this moment open there, and goes on here
+                # a moment that a stream has left open elsewhere is excepted: the stream goes on here
                 self.items[number].floor = max(self.items[number].floor, until)
 
     def _report(self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED) -> None:

@@ -34,8 +34,9 @@ log = logging.getLogger(__name__)
 class HandlerScope:
     """A cancel scope that calls ``unheeded`` once if the code inside goes on although it was cancelled.
 
-    The scope cancels by itself ``after`` so many seconds.  ``threads`` says that the code runs in threads.  Their tasks
-    cannot be cancelled over and over, so the scope stays cancelled: anyio.from_thread.check_cancelled() needs that.
+    The scope cancels by itself ``after`` so many seconds.  ``threads`` says that the code runs in threads.  Then no
+    cancellation is held back: the thread could not see it in anyio.from_thread.check_cancelled(), and a task that waits
+    for a thread is not cancelled over and over.
     """
 
     def __init__(self, unheeded: Callable[[], None], after: float | None = None, *, threads: bool = False) -> None:
@@ -84,10 +85,10 @@ class HandlerScope:
 
     @property
     def _is_delivering(self) -> bool:
-        """Whether the scope cancels the code at every turn; not while that has shielded itself, or waits for a thread.
+        """Whether the scope cancels the code at every turn; not while the code shields itself or waits for a thread.
 
-        Such turns are not counted: at their end a shield of ours would hide from the code that it was cancelled, and
-        a task group in it would take the CancelledError for its own and swallow it.
+        Turns in which it does not are not counted.  Otherwise this scope could shield the code before the code has seen
+        that it was cancelled, and a task group in the code would take the CancelledError for its own and swallow it.
         """
         return cast(Any, self._asking)._cancel_handle is not None
 

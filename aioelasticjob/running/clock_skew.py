@@ -64,7 +64,10 @@ class ClockSkewMonitor:
         self._reading, self._at, seconds = reading, reading.steady, reading.seconds
         self._believed = self._lead = seconds - self._at
         self.now = self.set_to = self.since = int(seconds * 1000)
-        """The earliest time at which the clock can have been set last, or when this object was made; milliseconds."""
+        """``now``: the time; ``set_to``: the time to which it was set last; ``since``: when that was, at the earliest.
+
+        All are in milliseconds.  Until the time is set, ``set_to`` and ``since`` are when this object was made.
+        """
         self.is_disturbed = False
         """Whether the time was set and the job has not acted on it yet."""
         self.skipped: tuple[tuple[int, int], ...] = ()

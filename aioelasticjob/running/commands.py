@@ -68,8 +68,9 @@ class MarkMissed:
 
 @dataclass(frozen=True, slots=True)
 class ReadAccounted:
-    """Read up to which moment an instance was up for a job that keeps no records; None if the registry keeps no such
-    moment.
+    """Read up to which moment an instance was up for a job that keeps no records.
+
+    The answer is None if the node is missing.
     """
 
     then: Callable[[AccountedMoment | None], None] = field(compare=False, repr=False)

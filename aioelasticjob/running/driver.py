@@ -172,8 +172,8 @@ class StateDriver(JobState):
     def _say_lowered(self, lowered: SayLowered) -> None:
         claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))
         log.warning(
-            "%s: item %d is claimed up to %s, though it was only %s just now: the registry's clock was ahead.  The "
-            "item counts as claimed up to now; the moment claimed is not run again, others up to it may run twice",
+            "%s: item %d was claimed up to %s, because the registry's clock was ahead.  Now it counts as claimed up to "
+            "%s; the moment claimed is not run again, others up to it may run twice",
             *(self._member.layout.job, lowered.item, claimed, since),
             extra={"job": self._member.layout.job, "item": lowered.item, "slot": lowered.slot},
         )

@@ -100,7 +100,7 @@ class Execution:
             limit.cancel("somebody has cancelled the run")
 
     def note_stopped(self) -> None:
-        """Note the outcome of cancelled runs whose handlers were then cut off, because this instance leaves.
+        """Note the outcome of runs that somebody has cancelled, if they end without one because this instance leaves.
 
         Otherwise these runs would be handed over, and another instance would begin them again.
         """
@@ -108,7 +108,7 @@ class Execution:
             self.outcomes.setdefault(item, Outcome.STOPPED)
 
     def log_unheeded_handlers(self) -> None:
-        """Name the handlers in the log that go on although they were cancelled; not those in threads, which must."""
+        """Name in the log the handlers that go on although they were cancelled, except those that run in threads."""
         for task, context in self.under_way.items():
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
             if not over and not self.job.blocking:
@@ -229,7 +229,7 @@ class _Attempts:
             if retry is None or is_last or (isinstance(failure, ElasticJobError) and failure.is_final):
                 self._report(failure, None)
                 raise failure
-            await checkpoint_if_cancelled()  # a thread may have failed after the run was cut off
+            await checkpoint_if_cancelled()  # a thread may have failed after the run was cancelled
             pause = retry.pause_after(number)
             self._report(failure, pause)
             why = await execution.retry_waits.wait(execution.claim, self.context.claimed, pause)

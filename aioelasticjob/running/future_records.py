@@ -28,9 +28,6 @@ class FutureRecords:
     def __init__(self, missed: MissedMoments, items: Items, commands: list[Command]) -> None:
         self._missed, self._items, self._commands = missed, items, commands
 
-    def __bool__(self) -> bool:
-        return any(item.ahead_since is not None for item in self._items.values())
-
     def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
         """Find such items among those whose records have just been read.  The time was last set at ``since``."""
         for item in map(self._items.__getitem__, items):

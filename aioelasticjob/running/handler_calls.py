@@ -43,7 +43,7 @@ class HandlerCalls:
         return provided(context, self._execution.executors.overrides, *self._flow.needs)
 
     async def batches(self, context: Context, given: Given) -> Batches:
-        """Yield the batches of ``fetch``: all batches of a generator; one of a coroutine, or more if streaming."""
+        """Yield the batches of ``fetch``: all batches of a generator; one of a function, or more if streaming."""
         if self._flow.generates:
             async with _closing(self._flow.fetch(context, **given)) as generator:
                 async for found in generator:

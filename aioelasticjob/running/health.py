@@ -69,7 +69,10 @@ class Health:
     """The health of this process: its session and its jobs."""
 
     status: Status
-    """``up``; ``suspended`` while the registry does not answer, so nothing is claimed; ``down`` if no job runs."""
+    """``up``; ``suspended`` while the registry does not answer, so nothing is claimed.
+
+    ``down`` before the application has connected, and after it has ended.
+    """
     pid: int
     registry: str | None
     """The registry's address, without credentials."""

@@ -45,7 +45,7 @@ class ItemReleases:
 
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
-        with suppress(SessionEnded):  # which has removed them
+        with suppress(SessionEnded):  # the end of the session has removed them
             await self._until_answered(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:

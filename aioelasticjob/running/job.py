@@ -129,7 +129,7 @@ class LocalJob:
         life.is_over = True
         if life.lives:
             self._scheduler.tasks.start_soon(self._go_on, life)
-        else:  # ``live``, which has called ``_begin``, goes on, also if the life has just begun
+        else:  # ``live`` waits for ``_begin``, and ends the life itself
             life.tasks.cancel()
 
     async def _go_on(self, life: Life) -> None:

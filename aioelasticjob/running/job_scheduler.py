@@ -328,7 +328,7 @@ class JobScheduler:
             return taken
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
-        now = state.clock.now if fire.source in SCHEDULED else state.now()  # others have waited since it was read
+        now = state.clock.now if fire.source in SCHEDULED else state.now()  # other fires have awaited answers since
         following, hold = state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             if self._views.value is not view or self.left:  # later changes take the claim back
@@ -379,7 +379,7 @@ class JobScheduler:
         return handed_over is not None
 
     def _look_at_once(self) -> None:
-        """Ask for a turn: another instance has ended its run of an item that this one holds, or this one leaves."""
+        """End waits and a streaming run, and ask for a turn: an item was released, or this instance leaves."""
         if self._wait_scope is not None:
             self._wait_scope.cancel()
         self._stop_fetching()

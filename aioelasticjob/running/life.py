@@ -62,7 +62,7 @@ class History:
     accounted: int = 0
     """The newest moment that was run or reported here, in milliseconds since the epoch."""
     items: Items = field(default_factory=Items)
-    """The newest such moment of each item in this session: an earlier one may have followed another schedule."""
+    """The same for each item, but only of this session: in an earlier one another schedule may have been in force."""
 
     @property
     def up_since(self) -> float:
@@ -136,7 +136,7 @@ class Life:
         trees, member, name = self._follower.trees, self.member, self._job.config.job_name
         async with self._shared.joining:
             self._following.wake()
-            # a new connection lets the nodes be read also while this job waits for its turn to join
+            # ``session_changed`` may have had the nodes read while this job waited until it may join
             seen = trees.value if self._follower.has_read else await trees.changed()
             lacking = member.lacks(seen) if past.config is None else ()
             problem = missing_features_text(lacking) if lacking else await self._join(past)

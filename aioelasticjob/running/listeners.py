@@ -141,7 +141,7 @@ class _OncePerCluster:
         return f"trigger-{asked}" if begun is None or moment_of(begun) is not None else begun
 
     async def _wait(self) -> None:
-        """Wait for the instance that calls ``before``: at most its time limit plus the session timeout, if it died."""
+        """Wait for the instance that calls ``before``: at most its time limits, plus the session timeout if it dies."""
         longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
         with move_on_after(longest) as limit, self.execution.handling():
             await self.marks.wait_for_caller(self.run)

@@ -86,8 +86,8 @@ class MissedMoments:
         """Report moments of a new schedule that came while this instance still followed the old one, ``followed``.
 
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
-        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.  The span also ends with a
-        moment that was only reported, and is still to be run again: what came before it is reported by nobody else.
+        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.  The span also ends at a
+        moment that was reported and has yet to be rerun: nobody else reports the moments before it.
         """
         held = {number: self._items[number] for number in items}
         ends = {number: max(item.accounted, item.reported) for number, item in held.items()}

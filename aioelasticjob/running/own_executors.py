@@ -1,4 +1,4 @@
-"""The executors that packages add: each job that names one has an executor of its own, as long as the application."""
+"""The executors that packages add: each job that names one has its own, as long as the application runs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class RetryWaits:
             scope.cancel()
 
     async def wait(self, claim: Claim, items: Collection[int], seconds: float) -> str:
-        """Wait before the next attempt of a run of these items; return why there is none, or nothing if there is."""
+        """Wait before the next attempt of a run of these items; return why none may begin, or "" if one may."""
         with move_on_after(seconds) as scope:
             self._open.add(scope)
             try:
@@ -66,7 +66,7 @@ class RetryWaits:
 
 
 def why_not_again(view: JobView, claim: Claim, items: Collection[int]) -> str:
-    """Return why no further attempt of a run may begin according to a view; nothing if one may."""
+    """Return why no further attempt of a run may begin according to a view; "" if one may."""
     me = claim.instance
     if me in view.instances and view.instances[me].leaving:
         return LEAVES

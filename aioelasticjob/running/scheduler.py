@@ -31,7 +31,7 @@ URGENT_AT_ONCE = 200
 AT_ONCE = 50
 """How many activities that are not urgent get a turn in one round of the loop."""
 AT_ONCE_WHILE_JOINING = 2
-"""The same while so many jobs join that others wait to."""
+"""The same while jobs wait until they may join."""
 
 
 class Scheduler:
@@ -41,7 +41,7 @@ class Scheduler:
         self.tasks = tasks
         """The task group in which ``run`` is called, and in which tasks are started while it is not."""
         self._joining = joining
-        """Each job holds it while it joins.  If other jobs wait for it, less is begun, and they are through sooner."""
+        """Each job holds it while it joins.  While jobs wait for it, fewer turns are given, so they join sooner."""
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -81,7 +81,7 @@ class Scheduler:
         """Start a task that does work in a scope and then calls ``ended``.
 
         It is cancelled with the newest call of ``run``, as in a task group.  But a task group makes thirty objects for
-        each task, which takes four times as long as the task itself, and one is started for every fire.
+        each task, which takes four times as long as the task itself, and a task is started for every fire.
         """
         if self._runs:
             self._runs[-1][scope] = get_running_loop().create_task(work(scope))

@@ -147,7 +147,7 @@ class Item(Entry):
     rescued: bool = False
     """Whether this instance holds the item, and the item is being rescued or waits for a rescuer."""
     followed: int | None = None
-    """The item's last moment when this instance began to follow the schedule in force; later moments are that one's."""
+    """The item's last moment when this instance began to follow the schedule in force; later moments belong to that."""
     late: int = 0
     """The moment that came while another instance ran the item, and that is to be run as a rerun."""
     lost_run: int = 0

@@ -135,7 +135,7 @@ class JobState(Account):
             unsure = frozenset(number for number in rescued if self.items[number].cut_off)
             read = gained | unsure
         else:
-            read = gained if self._switched else unsure  # while there were records, these were claimed
+            read = gained if self._switched else unsure  # records from before the switch show what was claimed
         if gained or read:
             self.commands.append(ReadItems(read, gained | unsure, partial(self._take_in, view, gained, unsure)))
         else:
@@ -191,7 +191,7 @@ class JobState(Account):
         self._see_absence(view)
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
-        """Return items by the instance that ran them last, if it is gone; the others are below an empty text."""
+        """Return items by the instance that ran them last, if it is gone; the others have the key ""."""
         found = dict[str, list[int]]()
         for number in sorted(gained):
             last = self.items[number].record.instance

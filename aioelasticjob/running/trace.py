@@ -1,4 +1,4 @@
-"""Puts the events of one execution.  If nobody reads events, no trace is made, so a fire has no cost for it."""
+"""Puts the events of one execution.  If nobody reads events, no trace is made, so that a fire costs less."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Triggers:
         return bool(self.deferred or view.requested) or self._member.id in view.triggered
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run the items of a trigger or of a request; True if there was one to answer."""
+        """Run the items of a trigger or of a request; False if there is none that can be answered now."""
         if (later := self._due(view)) is not None:
             await self._run_deferred(view, run_claimed, *later)
             return True
@@ -85,7 +85,7 @@ class Triggers:
     async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
         """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
         if fire.requested is not None:
-            return self._requested.claimed(fire, taken)
+            return self._requested.claimed(taken)
         got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
         if not got and (taken.stale or not await self._drop(fire)):
             return
@@ -200,7 +200,7 @@ class RequestedRuns:
         return inf if moment is None else max(0.0, (moment - now) / 1000)
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run items for one request; True if there was one to answer."""
+        """Run items for one request; False if there is none that can be answered now."""
         if not view.requested or (found := self._next(view)) is None:
             return False
         if skew := self._state.intolerable_skew():
@@ -212,7 +212,7 @@ class RequestedRuns:
         await run_claimed(view, found.fire, found.items)
         return True
 
-    def claimed(self, fire: Fire, taken: ClaimResult) -> None:
+    def claimed(self, taken: ClaimResult) -> None:
         """Note what a claim has taken: until the view shows it, these items are not claimed for a request again."""
         if taken.claim is not None:
             self._waiting_for_view |= {item: taken.claim.fences[item] for item in taken.claim.items}

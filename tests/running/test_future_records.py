@@ -113,9 +113,10 @@ def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_r
         claimed = max(second for second, runs in here.runs.items() if runs[0] < 10)
         assert [len(here.runs[second]) for second in (claimed - 1, claimed, claimed + 1)] == [2, 1, 1]
         assert [round(here.runs[second][-1]) for second in range(20, claimed)] == list(range(20, claimed))
-        (message,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "is claimed up to" in line)
+        (message,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "was claimed up to" in line)
         assert message.startswith(
-            "job: item 0 is claimed up to 2026-01-01T00:01:37+00:00, though it was only 2026-01-01T00:0"
+            "job: item 0 was claimed up to 2026-01-01T00:01:37+00:00, because the registry's clock was ahead.  "
+            "Now it counts as claimed up to 2026-01-01T00:0"
         )
         assert message.endswith("the moment claimed is not run again, others up to it may run twice")
         await here.cluster.close()
