@@ -125,8 +125,8 @@ class Account:
     def _close(self, view: JobView) -> None:
         """Excuse the moments of items that are switched off."""
         closed = self.held & view.disabled_items if self._me in view.active else self.held
-        switched_off = self.blocked()  # they have missed what came before they were switched off
-        self._account((number for number in closed & switched_off if not self.items[number].closed), Came.BLOCKED)
+        blocked = self.blocked()  # they have missed what came before they were switched off
+        self._account((number for number in closed & blocked if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
         self._closed = bool(closed)

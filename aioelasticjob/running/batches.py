@@ -22,8 +22,8 @@ from aioelasticjob.user_code import UserCode
 
 MAX_TURN_SECONDS = 0.005
 """Seconds after which a worker lets other tasks run, if ``process`` never waits for anything."""
-RECORDS_PER_CLOCK_CHECK = 15
-"""A bit mask: a worker looks at the time after every 16 records."""
+RECORDS_PER_CLOCK_CHECK = 16
+"""How many records a worker processes between two looks at the time."""
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 UnderWay: TypeAlias = dict[asyncio.Task[object], Context]
@@ -250,7 +250,7 @@ class Workers:
             batch.left -= 1
             if not batch.left:
                 queue.through()
-            if not calls & RECORDS_PER_CLOCK_CHECK and time() - rested > MAX_TURN_SECONDS:
+            if not calls % RECORDS_PER_CLOCK_CHECK and time() - rested > MAX_TURN_SECONDS:
                 await door.tidy()
                 await asyncio.sleep(0)
                 rested = time()
