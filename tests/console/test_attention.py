@@ -40,7 +40,7 @@ def test_failures_are_counted_exactly_only_if_the_success_before_them_is_known(b
     last = replace(ended("failed", NOW), begun=runs[-1].begun)
     found, *_ = reasons(status("report", (item(0, record=last),), now=NOW), runs)
     least = "" if before == ("completed",) else "at least "
-    assert found.sentence == f"failing, {least}{{streak}} in a row: items {{items}}"
+    assert found.sentence == f"failing, {least}{{streak}} in a row (items: {{items}})"
     assert found.values == {"items": "0", "streak": 2}
 
 
