@@ -41,12 +41,12 @@ class Past:
         self.mirrored = Tree()
         """The nodes of the newest state that mirrors show."""
         self._registry, self._shows = registry, shows
-        self._states: deque[tuple[int, dict[str, Node]]] = deque(maxlen=LAG)
+        self._states: deque[tuple[int, dict[str, Node]]] = deque([(registry.zxid, dict(registry.nodes))], maxlen=LAG)
         registry.observers.append(self._keep)
 
     def choose(self, seen: int, dice: Random) -> tuple[int, dict[str, Node]]:
         """Return one of the states at or after ``seen``, mostly the newest."""
-        newest = (self._registry.zxid, self._registry.nodes)
+        newest = self._states[-1]
         if dice.random() < 0.7:
             return newest
         return dice.choice([newest, *(state for state in self._states if state[0] >= seen)])
