@@ -14,7 +14,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
-from tests.simulation.history import Change, Written
+from tests.simulation.history import Change, Raised, Written
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -111,6 +111,9 @@ def _judged(state: _State, facts: Facts, now: float) -> Iterator[Violation]:
         return
     state.reported = True
     who = state.deciding()
+    failed = (one.at for one in facts.of_kind(Raised) if one.job == state.job and one.where == "strategy")
+    if any(state.due - RESENT <= at <= late for at in failed):  # then items stay where they are
+        return
     if who and all(
         facts.undisturbed(one.ip, state.due - RESENT, late, but="flag") and facts.alive(one.id, late) for one in who
     ):

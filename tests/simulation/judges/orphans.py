@@ -164,7 +164,11 @@ def _neglected(job: JobFacts, item: int, since: float) -> Iterator[Violation]:
     facts, nodes, root, until = job.facts, job.facts.nodes, f"/{job.name}", since + PROMPT
     disabled = set(nodes.over(f"{root}/sharding/{item}/disabled", since - RECENT, until)) != {None}
     waits = None not in nodes.over(f"{root}/leader/failover/items/{item}", since, until)
-    wanted = all(one.failover and item < one.sharding_total_count for one in job.configs(since, until))
+    record = decode_record(nodes.at(f"{root}/execution/{item}", since) or b"") or Record()
+    wanted = all(
+        one.failover and item < one.sharding_total_count and record.rescues < one.max_rescues  # or the leader gives it up
+        for one in job.configs(since, until)
+    )
     if disabled or not waits or not wanted:
         return
     for instance in nodes.children(f"{root}/instances", since):

@@ -63,7 +63,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
             continue  # it was run before there was peace, by the registry's clock that was ahead: that run stands
         known = excuses.clocks(job.facts).known(runs[0].instance, runs[0].at)
         apart = min(abs(runs[0].skew), abs(runs[0].skew - known))
-        late = [runs[0].at - moment] if abs(runs[0].skew) > 0.9 else []  # a clock a second astray is not followed
+        # a clock a second astray is not followed, but the registry's, as it was when it was heard of last
+        late = [runs[0].at - moment, runs[0].at + known - moment] if abs(runs[0].skew) > 0.9 else []
         late += [runs[0].at + runs[0].skew - moment] if apart < 1.1 else []
         if not any(-EARLY <= seconds <= LATE for seconds in late):
             yield Violation("on time", runs[0].at, f"{job.name}/{item} {slot} is {late[0]:.3f} s late in peace")

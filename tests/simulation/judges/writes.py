@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aioelasticjob.model import Record
 from tests.simulation.facts import RESENT, Facts, Violation
-from tests.simulation.history import Change, Written
+from tests.simulation.history import Change, Refusal, Written
 from tests.simulation.written import decode_record
 
 
@@ -72,13 +72,18 @@ def only_orphans_wait(facts: Facts, step: Step) -> Iterator[Violation]:
 
 
 def what_is_cut_off_is_handed_over(facts: Facts, step: Step) -> Iterator[Violation]:
-    """Whoever gives back an item whose run it cut off puts it up for rescue in the same transaction."""
+    """Whoever gives back an item whose run it cut off puts it up for rescue in the same transaction.
+
+    If the registry refuses the mark, the item is given back without it, and the leader puts it up for rescue.
+    """
     at = step.written.at
     for item, runner in step.before.running.items():
         record = step.after.records.get(item, Record())
         withdrawn = (step.written.zxid, f"/{step.job}/execution/{item}") in facts.withdrawn
         given_back = item not in step.after.running and not step.written.ending and not withdrawn
         if not given_back or record.completed or item in step.after.waiting:
+            continue
+        if _refused(facts, f"/{step.job}/leader/failover/items/{item}", at):
             continue
         configs = facts.job(step.job).configs(facts.knows_since(runner.partition("@-@")[0], at), at)
         if all(config.failover and item < config.sharding_total_count for config in configs):
@@ -138,3 +143,8 @@ def _after(before: Job, changes: dict[str, Change]) -> Job:
             case ["leader", "failover", "items", item]:
                 (after.waiting.discard if data is None else after.waiting.add)(int(item))
     return after
+
+
+def _refused(facts: Facts, path: str, at: float) -> bool:
+    """Whether the registry has just refused a write of a node for a reason that lay with the registry."""
+    return any(path in refusal.paths for refusal in facts.of_kind(Refusal) if at - RESENT <= refusal.at <= at)
