@@ -12,7 +12,7 @@ from math import inf
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
-from aioelasticjob.running.commands import Command
+from aioelasticjob.running.commands import AnyReport
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
@@ -29,14 +29,14 @@ class Account:
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         self.clock = ClockSkewMonitor(reading)
-        self.commands: list[Command] = []
-        """What the driver has to do.  The driver removes each command when it performs it."""
+        self.reports: list[AnyReport] = []
+        """What the driver has to report.  The driver removes each report when it has made it."""
         self.items = items
         items.join_again()
         self.held: frozenset[int] = NONE
         self.view = view
         """The newest view that this object was given."""
-        self.missed = MissedMoments(self.clock, items, self.commands)
+        self.missed = MissedMoments(self.clock, items, self.reports)
         self._me, self._up_since = me, up_since
         self._set_back = inf
         """The time to which the clock was last set back.  Later moments come while this instance is up."""
@@ -107,7 +107,7 @@ class Account:
         """Whether a view was applied already, and nothing besides it has to be.  This is so for most fires."""
         if view is not self.looked_at or self.clock.is_disturbed or not view.config.monitor_execution:
             return False
-        return not any(item.withdrawn or item.ahead_since is not None for item in self.items.values())
+        return not any(item.withdrawn or item.future is not None for item in self.items.values())
 
     def see_what_is_due(self, view: JobView) -> None:
         """Move the schedule on to the present, and account for the moments that have come."""
