@@ -72,7 +72,7 @@ class StateDriver(JobState):
     async def look(self, view: JobView) -> frozenset[int]:
         """Apply a view (schedule, items gained and lost, what is disabled), and compute which moments are due.
 
-        Return the items that, as this view is the first to show, run on another instance.  No view will show the end of
+        Return the items that this view is the first to show to run on another instance.  No view will show the end of
         those runs, so the caller waits for it and calls ``released``.
 
         Raises:
@@ -80,12 +80,13 @@ class StateDriver(JobState):
         """
         self.now()
         if self.only_time_has_passed(view):
-            self.begun_elsewhere, self.is_ahead = NONE, False
+            self.is_ahead = False
             self.see_what_is_due(view)
         else:
             await self._perform(self.see(view))
         self._say_all()
-        return self.begun_elsewhere
+        begun, self.begun_elsewhere = self.begun_elsewhere, NONE
+        return begun
 
     def collapse(self, view: JobView, *, rerun: bool) -> None:
         """See ``JobState.collapse``."""

@@ -30,7 +30,7 @@ class JobState(Account):
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = NONE
-        """The items that, as the newest view was the first to show, run on another instance."""
+        """The items that a view was the first to show to run on another instance, until the driver takes them."""
         self._future = FutureRecords(self.missed, items, self.reports)
         self._unattended = UnattendedMoments(me, self.clock, self.missed, items)
         self._since = int(view.scheduled_since * 1000)
@@ -47,7 +47,6 @@ class JobState(Account):
         done before that command then changes nothing more; the items gained are read and marked once more, because
         they are held, and the view counts as applied (``looked_at``), only after that.
         """
-        self.begun_elsewhere = NONE
         if self.clock.is_disturbed:
             self._follow_clock()
         if any(item.withdrawn for item in self.items.values()):
@@ -170,9 +169,10 @@ class JobState(Account):
             self.items[number].forget()
         for last, numbers in self._by_former_runner(view, gained - unmarked).items():
             self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
-        self.looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
-        for number in self.begun_elsewhere:
+        self.looked_at, begun = view, self._begun_elsewhere()
+        for number in begun:
             self.items[number].elsewhere = True
+        self.begun_elsewhere |= begun
         self._note_rescued()
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
@@ -201,8 +201,7 @@ class JobState(Account):
         found = view.config.failover or view.config.streaming  # in other jobs a claim finds it out
         held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
         # ``locked``: the job has left this instance's own lock before it joined again under the same session
-        begun = frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
-        return begun or NONE
+        return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
 
     def _note_rescued(self) -> None:
         """Report moments that came while items of this instance were rescued, once it may run the items again."""

@@ -376,6 +376,18 @@ def made_by_a_clock_ahead(record: Record) -> tuple[Case, JobState]:
     return case, state
 
 
+def test_a_run_elsewhere_is_waited_for_although_the_marks_of_another_item_are_refused() -> None:
+    case, state = made_by_a_clock_ahead(Record(slot(31), "CRON", OTHER))
+    case.records[1] = Record(slot(1), "CRON", OTHER, begun=slot(1), completed=False)
+    case.give(1, ME)
+    case.refused = [MarkMissed]
+    case.see(state)
+    assert not case.refused
+    case.see(state)
+    assert state.begun_elsewhere == {1}
+    assert case.reported() == [(1, 30, SET_BACK)]
+
+
 def test_what_a_lowered_record_has_claimed_is_reported_although_the_marks_of_another_item_are_refused() -> None:
     case, state = made_by_a_clock_ahead(Record(slot(31), "CRON", OTHER))
     case.records[1] = Record(slot(600), "CRON", OTHER)
