@@ -191,7 +191,9 @@ class Account:
         account.elsewhere = False
         if account.seen is not None:
             account.rescued = account.rescued and item in self._in_rescue()  # a rescue blocks it further
-            self._account([item], Came.ELSEWHERE)
+            # a moment that a stream has left open elsewhere is not missed: the stream goes on here
+            if self.view.config.misfire or account.run_until != self.timetable.newest:
+                self._account([item], Came.ELSEWHERE)
 
     def _account(
         self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf, why: str = ""
@@ -206,17 +208,17 @@ class Account:
             return self.pass_over(numbers)
         # this instance does not run moments up to the floor any more
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
-        is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
-        last = until if is_dropped or (is_missed and is_alike) else until - 1
+        is_missed = fate in (Newest.RERUN, Newest.MISSED)
+        last = until if is_dropped or (is_missed and not rule.why_newest) else until - 1
         self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate)
-        for number in self._unclaimed(newest, numbers):
-            if is_missed and not is_alike:
-                self._report([number], until, rule.why_newest)
+        unclaimed = self._unclaimed(newest, numbers)
+        if is_missed and rule.why_newest:
+            self._report(unclaimed, until, rule.why_newest)
+        for item in map(self.items.__getitem__, unclaimed):
             if fate is Newest.LATE:
-                self.items[number].late = newest
-            elif fate is Newest.MISSED and not (came is Came.ELSEWHERE and self.items[number].run_until == newest):
-                # a moment that a stream has left open elsewhere is excepted: the stream goes on here
-                self.items[number].floor = max(self.items[number].floor, until)
+                item.late = newest
+            elif fate is Newest.MISSED:
+                item.floor = max(item.floor, until)
 
     def _report(self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED) -> None:
         """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
