@@ -45,7 +45,7 @@ class Account:
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
-        self.is_ahead = self._closed = False
+        self.has_future_records = self._closed = False
         """Whether items of this instance had records from the future, or were switched off, at the last look."""
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""

@@ -66,7 +66,7 @@ class StateDriver(JobState):
     @property
     def steady_in(self) -> float:
         """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
-        wait = self.clock.unsteady if self.is_ahead or self.clock.may_be_set_back else 0.0
+        wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
         return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
     async def look(self, view: JobView) -> frozenset[int]:
@@ -80,7 +80,7 @@ class StateDriver(JobState):
         """
         self.now()
         if self.only_time_has_passed(view):
-            self.is_ahead = False
+            self.has_future_records = False
             self.see_what_is_due(view)
         else:
             await self._perform(self.see(view))

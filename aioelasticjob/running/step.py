@@ -43,9 +43,10 @@ class JobState(Account):
     def see(self, view: JobView) -> Steps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
 
-        If the driver cannot perform a command, it closes the generator and calls this method again later.  What was
-        done before that command then changes nothing more; the items gained are read and marked once more, because
-        they are held, and the view counts as applied (``looked_at``), only after that.
+        If the driver cannot perform a command, it closes the generator, and calls this method again later.  The steps
+        before that command have no effect when they are made again.  Items gained are held, and the view counts as
+        applied (``looked_at``), only after their records were read and their missed moments marked; until then each
+        call reads and marks them anew.
         """
         if self.clock.is_disturbed:
             self._follow_clock()
@@ -89,6 +90,40 @@ class JobState(Account):
                 if not self.view.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
                     item.floor = max(item.floor, item.reported)
             self._floor = min(self._floor, since)
+
+    def _change_schedule(self, view: JobView) -> None:
+        """Close the old schedule and begin the new one at the time at which it was written.
+
+        That can be well before now, because this instance does not look at views during an execution.
+        """
+        written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
+        succession = self._succession(view)
+        ours = self.held - succession.handed_on(self.held, self._me)
+        missed = (self.blocked() - self.view.disabled_items) | self._due()
+        ended = min(written, succession.ended)
+        table.advance(ended)
+        self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
+        if self._me in view.active:
+            open_ = ours - view.disabled_items
+            run = open_ - self.view.disabled_items
+            for one in succession.between:
+                between = Timetable(one.cron, one.until)
+                self.missed.report_hidden(run, between, self.timetable, one.since, one.until)
+                last = {item: max(self.items[item].accounted, one.since) for item in open_}
+                self.missed.report(last, between, one.until, ENDED)
+            self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
+        self._since, self._scheduled_since = written, view.schedule_dated
+        self.timetable = Timetable(view.config.schedule, self.clock.now)
+        self._floor = max(self._floor, written)
+        for number, item in self.items.items():
+            item.floor = max(item.floor, written)
+            item.followed = item.accounted if number in self.held else None
+        self._future.schedule_changed(self.clock.now)
+        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
+        self._account(mine, Came.UNHEARD)
+        if not view.config.misfire:  # schedules may share moments
+            newest = self.timetable.newest
+            self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
 
     def _switch_monitoring(self, view: JobView) -> None:
         """Adapt to a job whose records were switched on or off.
@@ -175,13 +210,19 @@ class JobState(Account):
         self.begun_elsewhere |= begun
         self._note_rescued()
 
-    def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
-        """Return items by the instance that ran them last, if it is gone; the others have the key ""."""
-        found = dict[str, list[int]]()
-        for number in sorted(gained):
-            last = self.items[number].record.instance
-            found.setdefault("" if last in view.instances else last, []).append(number)
-        return found
+    def _settle_future(self, view: JobView) -> Steps[None]:
+        """Lower or report records from the future, once it is certain that the clock is right.
+
+        Items that are switched off are left for later.
+        """
+        self.has_future_records = any(item.future is not None for item in self.items.values())
+        if not self.has_future_records or self.clock.unsteady or self._me not in view.active:
+            return
+        lowered = self._future.lower(view, self.held - view.disabled_items)
+        for item in map(self.items.__getitem__, lowered):
+            item.floor = min(item.floor, item.record.slot)
+        self._account(lowered, Came.SET_BACK)
+        yield from self._future.report(view, self.timetable, self.held - view.disabled_items)
 
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
@@ -194,6 +235,14 @@ class JobState(Account):
         up_since = min(view.up_since, self._up_since, caught_up)
         written = (self.items[item].written_after(view.scheduled_by) for item in gained)
         return self.clock.in_time(int(up_since * 1000)), self.clock.in_time(self._since, min(written, default=inf))
+
+    def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
+        """Return items by the instance that ran them last, if it is gone; the others have the key ""."""
+        found = dict[str, list[int]]()
+        for number in sorted(gained):
+            last = self.items[number].record.instance
+            found.setdefault("" if last in view.instances else last, []).append(number)
+        return found
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run is neither settled nor marked as an orphan: it may still be going on."""
@@ -209,51 +258,3 @@ class JobState(Account):
         self._account([n for n in rescued if n in self.held - still and not self.items[n].elsewhere], Came.BLOCKED)
         for number, item in self.items.items():
             item.rescued = number in still
-
-    def _settle_future(self, view: JobView) -> Steps[None]:
-        """Lower or report records from the future, once it is certain that the clock is right.
-
-        Items that are switched off are left for later.
-        """
-        self.is_ahead = any(item.future is not None for item in self.items.values())
-        if not self.is_ahead or self.clock.unsteady or self._me not in view.active:
-            return
-        lowered = self._future.lower(view, self.held - view.disabled_items)
-        for item in map(self.items.__getitem__, lowered):
-            item.floor = min(item.floor, item.record.slot)
-        self._account(lowered, Came.SET_BACK)
-        yield from self._future.report(view, self.timetable, self.held - view.disabled_items)
-
-    def _change_schedule(self, view: JobView) -> None:
-        """Close the old schedule and begin the new one at the time at which it was written.
-
-        That can be well before now, because this instance does not look at views during an execution.
-        """
-        written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
-        succession = self._succession(view)
-        ours = self.held - succession.handed_on(self.held, self._me)
-        missed = (self.blocked() - self.view.disabled_items) | self._due()
-        ended = min(written, succession.ended)
-        table.advance(ended)
-        self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
-        if self._me in view.active:
-            open_ = ours - view.disabled_items
-            run = open_ - self.view.disabled_items
-            for one in succession.between:
-                between = Timetable(one.cron, one.until)
-                self.missed.report_hidden(run, between, self.timetable, one.since, one.until)
-                last = {item: max(self.items[item].accounted, one.since) for item in open_}
-                self.missed.report(last, between, one.until, ENDED)
-            self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
-        self._since, self._scheduled_since = written, view.schedule_dated
-        self.timetable = Timetable(view.config.schedule, self.clock.now)
-        self._floor = max(self._floor, written)
-        for number, item in self.items.items():
-            item.floor = max(item.floor, written)
-            item.followed = item.accounted if number in self.held else None
-        self._future.schedule_changed(self.clock.now)
-        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
-        self._account(mine, Came.UNHEARD)
-        if not view.config.misfire:  # schedules may share moments
-            newest = self.timetable.newest
-            self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
