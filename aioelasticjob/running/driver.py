@@ -130,7 +130,7 @@ class StateDriver(JobState):
         self._say_all()
 
     async def _perform(self, steps: Steps[None]) -> None:
-        """Perform the commands of these steps, and send the answers in."""
+        """Perform the commands of these steps, and send the answers in.  After a failure no further step is made."""
         answer: object = None
         with closing(steps), suppress(StopIteration):
             while True:

@@ -91,9 +91,9 @@ class FutureRecords:
 
 
 def _in_question(view: JobView, number: int, future: FutureRecord) -> tuple[int, int]:
-    """Return after which moment and up to which one an item's moments are in question.
+    """Return after which moment, and up to which one, nobody may have run an item's moments.
 
-    They come before the item and its schedule were made, according to dates that a clock ahead has given.
+    A date up to ``found`` was given in time: the item has no moments before it.  A later one is that of a clock ahead.
     """
     dates = int(view.schedule_dated * 1000), made_at(view, number)
     in_time = [date for date in dates if date <= future.found]
