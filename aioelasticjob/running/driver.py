@@ -42,13 +42,7 @@ class StateDriver(JobState):
     """
 
     def __init__(
-        self,
-        member: Member,
-        view: JobView,
-        clock: Clock,
-        reports: MissedReports,
-        up_since: float,
-        items: Items,
+        self, member: Member, view: JobView, clock: Clock, reports: MissedReports, up_since: float, items: Items
     ) -> None:
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
         self._member, self._wall, self._missed_reports = member, clock, reports
