@@ -12,7 +12,7 @@ from math import inf
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
-from aioelasticjob.running.commands import Command
+from aioelasticjob.running.commands import AnyReport
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
@@ -29,14 +29,14 @@ class Account:
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         self.clock = ClockSkewMonitor(reading)
-        self.commands: list[Command] = []
-        """What the driver has to do.  The driver removes each command when it performs it."""
+        self.reports: list[AnyReport] = []
+        """What the driver has to report.  The driver removes each report when it has made it."""
         self.items = items
         items.join_again()
         self.held: frozenset[int] = NONE
         self.view = view
         """The newest view that this object was given."""
-        self.missed = MissedMoments(self.clock, items, self.commands)
+        self.missed = MissedMoments(self.clock, items, self.reports)
         self._me, self._up_since = me, up_since
         self._set_back = inf
         """The time to which the clock was last set back.  Later moments come while this instance is up."""
@@ -45,7 +45,7 @@ class Account:
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
-        self.is_ahead = self._closed = False
+        self.has_future_records = self._closed = False
         """Whether items of this instance had records from the future, or were switched off, at the last look."""
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
@@ -107,7 +107,7 @@ class Account:
         """Whether a view was applied already, and nothing besides it has to be.  This is so for most fires."""
         if view is not self.looked_at or self.clock.is_disturbed or not view.config.monitor_execution:
             return False
-        return not any(item.withdrawn or item.ahead_since is not None for item in self.items.values())
+        return not any(item.withdrawn or item.future is not None for item in self.items.values())
 
     def see_what_is_due(self, view: JobView) -> None:
         """Move the schedule on to the present, and account for the moments that have come."""
@@ -191,7 +191,9 @@ class Account:
         account.elsewhere = False
         if account.seen is not None:
             account.rescued = account.rescued and item in self._in_rescue()  # a rescue blocks it further
-            self._account([item], Came.ELSEWHERE)
+            # a moment that a stream has left open elsewhere is not missed: the stream goes on here
+            if self.view.config.misfire or account.run_until != self.timetable.newest:
+                self._account([item], Came.ELSEWHERE)
 
     def _account(
         self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf, why: str = ""
@@ -206,17 +208,17 @@ class Account:
             return self.pass_over(numbers)
         # this instance does not run moments up to the floor any more
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
-        is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
-        last = until if is_dropped or (is_missed and is_alike) else until - 1
+        is_missed = fate in (Newest.RERUN, Newest.MISSED)
+        last = until if is_dropped or (is_missed and not rule.why_newest) else until - 1
         self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate)
-        for number in self._unclaimed(newest, numbers):
-            if is_missed and not is_alike:
-                self._report([number], until, rule.why_newest)
+        unclaimed = self._unclaimed(newest, numbers)
+        if is_missed and rule.why_newest:
+            self._report(unclaimed, until, rule.why_newest)
+        for item in map(self.items.__getitem__, unclaimed):
             if fate is Newest.LATE:
-                self.items[number].late = newest
-            elif fate is Newest.MISSED and not (came is Came.ELSEWHERE and self.items[number].run_until == newest):
-                # a moment that a stream has left open elsewhere is excepted: the stream goes on here
-                self.items[number].floor = max(self.items[number].floor, until)
+                item.late = newest
+            elif fate is Newest.MISSED:
+                item.floor = max(item.floor, until)
 
     def _report(self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED) -> None:
         """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""

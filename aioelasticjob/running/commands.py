@@ -1,16 +1,15 @@
-"""The commands of ``JobState`` to its driver, ``StateDriver``: values without I/O, performed in their order.
+"""What ``JobState`` wants from its driver, ``StateDriver``: values without I/O, performed in their order.
 
-If a command has an answer, the driver passes it to the function ``then``.
+Reports have no answer.  ``JobState.see`` yields each command, and the driver sends the answer in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from aioelasticjob.coordination.record_cache import MissedMark
-from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Newest
@@ -51,7 +50,6 @@ class ReadItems:
 
     records: frozenset[int]
     offsets: frozenset[int]
-    then: Callable[[frozenset[int]], None] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +61,14 @@ class MarkMissed:
 
     view: JobView
     said: Mapping[int, MissedMark]
-    then: Callable[[frozenset[int] | None], None] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAccounted:
     """Read up to which moment an instance was up for a job that keeps no records.
 
-    The answer is None if the node is missing.
+    The answer is an ``AccountedMoment``, or None if the node is missing.
     """
-
-    then: Callable[[AccountedMoment | None], None] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,10 @@ class WriteAccounted:
     view: JobView
     until: int
     version: int
-    then: Callable[[bool | None], None] = field(compare=False, repr=False)
 
 
-Command: TypeAlias = Report | SayLowered | ReadItems | MarkMissed | ReadAccounted | WriteAccounted
+AnyReport: TypeAlias = Report | SayLowered
+Command: TypeAlias = ReadItems | MarkMissed | ReadAccounted | WriteAccounted
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Command, Any, T]
+"""Work that needs answers: it yields a command and is sent the answer, until it returns its result."""

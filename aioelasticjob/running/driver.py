@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing, suppress
 from math import inf
 
 from aioelasticjob.clock import Clock, moment
@@ -14,7 +15,7 @@ from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.unmonitored import advance_accounted, read_accounted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Fire, Record
+from aioelasticjob.model import NONE, Fire, Record
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     Command,
@@ -23,6 +24,7 @@ from aioelasticjob.running.commands import (
     ReadItems,
     Report,
     SayLowered,
+    Steps,
     WriteAccounted,
 )
 from aioelasticjob.running.missed_reports import MissedReports
@@ -36,20 +38,14 @@ log = logging.getLogger(__name__)
 class StateDriver(JobState):
     """Adds to ``JobState`` the I/O that performs its commands.  This class decides nothing.
 
-    It has more than twelve methods: each fact that makes commands is a method here, too.
+    It has more than twelve methods: each fact that makes reports is a method here, too.
     """
 
     def __init__(
-        self,
-        member: Member,
-        view: JobView,
-        clock: Clock,
-        reports: MissedReports,
-        up_since: float,
-        items: Items,
+        self, member: Member, view: JobView, clock: Clock, reports: MissedReports, up_since: float, items: Items
     ) -> None:
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
-        self._member, self._wall, self._reports = member, clock, reports
+        self._member, self._wall, self._missed_reports = member, clock, reports
         self.cache, self.offsets = RecordCache(member, self._believable, items), Offsets(member)
 
     def now(self) -> int:
@@ -64,13 +60,13 @@ class StateDriver(JobState):
     @property
     def steady_in(self) -> float:
         """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
-        wait = self.clock.unsteady if self.is_ahead or self.clock.may_be_set_back else 0.0
+        wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
         return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
     async def look(self, view: JobView) -> frozenset[int]:
         """Apply a view (schedule, items gained and lost, what is disabled), and compute which moments are due.
 
-        Return the items that, as this view is the first to show, run on another instance.  No view will show the end of
+        Return the items that this view is the first to show to run on another instance.  No view will show the end of
         those runs, so the caller waits for it and calls ``released``.
 
         Raises:
@@ -78,13 +74,13 @@ class StateDriver(JobState):
         """
         self.now()
         if self.only_time_has_passed(view):
-            self.begun_elsewhere, self.is_ahead = frozenset(), False
+            self.has_future_records = False
             self.see_what_is_due(view)
         else:
-            self.see(view)
-        while self.commands:
-            await self._perform(self.commands.pop(0))
-        return self.begun_elsewhere
+            await self._perform(self.see(view))
+        self._say_all()
+        begun, self.begun_elsewhere = self.begun_elsewhere, NONE
+        return begun
 
     def collapse(self, view: JobView, *, rerun: bool) -> None:
         """See ``JobState.collapse``."""
@@ -127,47 +123,42 @@ class StateDriver(JobState):
         self.missed.report_lost_runs(cut_off)
         self._say_all()
 
-    async def _perform(self, command: Command) -> None:
+    async def _perform(self, steps: Steps[None]) -> None:
+        """Perform the commands of these steps, and send the answers in.  After a failure no further step is made."""
+        answer: object = None
+        with closing(steps), suppress(StopIteration):
+            while True:
+                command = steps.send(answer)
+                self._say_all()
+                answer = await self._answer(command)
+                self.now()
+
+    async def _answer(self, command: Command) -> object:
         member = self._member
         match command:
             case ReadItems():
                 running = frozenset(await self.cache.learn(command.records))
                 await self.offsets.learn(command.offsets)
-                self.now()
-                command.then(running)
+                return running
             case MarkMissed():
-                marked = await mark_missed_moments(member, self.cache, command.view, command.said)
-                self.now()
-                command.then(marked)
+                return await mark_missed_moments(member, self.cache, command.view, command.said)
             case ReadAccounted():
-                known = await read_accounted(member)
-                self.now()
-                command.then(known)
+                return await read_accounted(member)
             case WriteAccounted():
-                written: bool | None
                 try:
-                    written = await advance_accounted(member, command.view, command.until, command.version)
+                    return await advance_accounted(member, command.view, command.until, command.version)
                 except (Suspended, SessionEnded):
                     raise
                 except RegistryError:
-                    written = None
-                self.now()
-                command.then(written)
-            case _:
-                self._say(command)
+                    return None
 
     def _say_all(self) -> None:
-        """Perform commands that only write reports: a fact between two views causes no other commands."""
-        while self.commands:
-            command = self.commands.pop(0)
-            assert isinstance(command, Report | SayLowered)
-            self._say(command)
-
-    def _say(self, command: Report | SayLowered) -> None:
-        if isinstance(command, Report):
-            self._reports.put(self.view.config, command)
-        else:
-            self._say_lowered(command)
+        while self.reports:
+            match self.reports.pop(0):
+                case Report() as report:
+                    self._missed_reports.put(self.view.config, report)
+                case SayLowered() as lowered:
+                    self._say_lowered(lowered)
 
     def _say_lowered(self, lowered: SayLowered) -> None:
         claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))

@@ -9,99 +9,92 @@ moments more than a minute ahead, its item would not run for too long, so the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.clock_skew import AHEAD
-from aioelasticjob.running.commands import Command, MarkMissed, SayLowered
+from aioelasticjob.running.commands import AnyReport, MarkMissed, SayLowered, Steps
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import SET_BACK, Items
+from aioelasticjob.running.state import SET_BACK, FutureRecord, Items
 from aioelasticjob.running.unattended import made_at
 
 
 class FutureRecords:
     """The items whose records claim moments that have yet to come.  Times are in milliseconds."""
 
-    def __init__(self, missed: MissedMoments, items: Items, commands: list[Command]) -> None:
-        self._missed, self._items, self._commands = missed, items, commands
+    def __init__(self, missed: MissedMoments, items: Items, reports: list[AnyReport]) -> None:
+        self._missed, self._items, self._reports = missed, items, reports
 
     def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
         """Find such items among those whose records have just been read.  The time was last set at ``since``."""
         for item in map(self._items.__getitem__, items):
-            item.far_ahead, item.ahead_since = item.record.slot > now + MAX_FUTURE, None
-            if item.record.slot > now + tolerated:
-                item.ahead_since, item.ahead_found = max(since, now - MAX_FUTURE), now
+            found = FutureRecord(max(since, now - MAX_FUTURE), now, item.record.slot > now + MAX_FUTURE)
+            item.future = found if item.record.slot > now + tolerated else None
 
     def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
         """Search all items of this instance again, because the time has been set to ``now``, ahead or back."""
         for item in self._items.values():
-            item.ahead_since = None
+            item.future = None
         self.find(items, now, since, 0)
 
     def schedule_changed(self, now: int) -> None:
         """Assume that what is dated up to now was made in time: the schedule now in force was."""
         for item in self._items.values():
-            item.ahead_found = now + AHEAD
+            if item.future is not None:
+                item.future = replace(item.future, found=now + AHEAD)
 
-    def settle(
-        self, view: JobView, table: Timetable, items: frozenset[int], then: Callable[[frozenset[int]], None]
-    ) -> None:
-        """Report the moments that nobody will run, and lower the records that claim too much.
+    def lower(self, view: JobView, items: Iterable[int]) -> frozenset[int]:
+        """Lower the records that claim moments too far in the future, and return their items."""
+        far = {n: future for n in items if (future := self._items[n].future) is not None and future.is_far}
+        for number, future in far.items():
+            item, (since, _) = self._items[number], _in_question(view, number, future)
+            if item.reported <= future.found:  # it was run or reported here at the right time
+                since = max(since, item.reported)
+            self._reports.append(SayLowered(number, item.record.slot, since))
+            item.lower(since)
+            item.reported, item.future = min(since, item.reported), None
+        return frozenset(far)
 
-        ``items`` are the items of this instance that are to be run; disabled ones are left for later.  ``then`` is
-        called with the items whose records were lowered.
+    def report(self, view: JobView, table: Timetable, items: Iterable[int]) -> Steps[None]:
+        """Mark the moments that nobody will run, then report them.
+
+        Without a mark, the next holder would report them again.
         """
-        lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
-        for number in items:
+        missed, marks = dict[int, Passed](), dict[int, MissedMark]()
+        for number in sorted(items):
             item = self._items[number]
-            if item.ahead_since is None:
+            if (future := item.future) is None:
                 continue
-            slot, reported = item.record.slot, item.mark
-            began = int(view.schedule_dated * 1000), made_at(view, number)
-            in_time = [moment for moment in began if moment <= item.ahead_found]  # else the clock was ahead
-            since = item.ahead_since = max(item.ahead_since, *in_time, 0)
-            opened = until[number] = min(slot, max(began))
-            if reported.since is not None and opened <= reported.until:  # after an earlier set-back
-                opened = min(opened, reported.since)
-            passed = table.passed(since, opened)
-            if item.far_ahead:
-                self._lower(number, since)
-                lowered.add(number)
-            elif passed is not None:
-                missed[number] = passed
+            since, dated = _in_question(view, number, future)
+            opened = until = min(item.record.slot, dated)
+            if item.mark.since is not None and until <= item.mark.until:  # after an earlier set-back
+                opened = min(until, item.mark.since)
+            if passed := table.passed(since, opened):
+                missed[number], marks[number] = passed, MissedMark(until, since)
             else:
-                item.ahead_since = None
-        self._mark(view, missed, until, lambda: then(frozenset(lowered)))
-
-    def _mark(
-        self, view: JobView, missed: Mapping[int, Passed], until: Mapping[int, int], then: Callable[[], None]
-    ) -> None:
-        """Mark the missed moments, then report them.  Without a mark, the next holder would report them again."""
-        part = dict(sorted(missed.items())[:MARKS_PER_TRANSACTION])
-
-        def marked(items: frozenset[int] | None) -> None:
-            if items is None:
-                return then()  # the view is outdated
-            for passed in sorted({part[item] for item in items}, key=lambda gap: (gap.first, gap.last)):
-                alike = [item for item in items if part[item] == passed]
+                item.future = None
+        while part := dict(list(marks.items())[:MARKS_PER_TRANSACTION]):
+            marked: frozenset[int] | None = yield MarkMissed(view, part)
+            if marked is None:
+                return  # the view is outdated
+            for passed in sorted({missed[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
+                alike = [item for item in marked if missed[item] == passed]
                 self._missed.put(alike, passed, SET_BACK)
                 self._items.ran(alike, passed.last)
-            for item in part:
-                self._items[item].ahead_since = None
-            self._mark(view, {item: passed for item, passed in missed.items() if item not in part}, until, then)
+            for number in part:
+                del marks[number]
+                self._items[number].future = None
 
-        if not part:
-            return then()
-        said = {item: MissedMark(until[item], self._items[item].ahead_since) for item in part}
-        self._commands.append(MarkMissed(view, said, marked))
 
-    def _lower(self, number: int, since: int) -> None:
-        item = self._items[number]
-        slot, known = item.record.slot, item.reported
-        since = max(since, known) if known <= item.ahead_found else since  # ``known`` was run here at the right time
-        self._commands.append(SayLowered(number, slot, since))
-        item.lower(since)
-        item.reported, item.ahead_since = min(since, item.reported), None
+def _in_question(view: JobView, number: int, future: FutureRecord) -> tuple[int, int]:
+    """Return after which moment, and up to which one, nobody may have run an item's moments.
+
+    A date up to ``found`` was given in time: the item has no moments before it.  A later one is that of a clock ahead.
+    """
+    dates = int(view.schedule_dated * 1000), made_at(view, number)
+    in_time = [date for date in dates if date <= future.found]
+    return max([future.since, *in_time]), max(dates)

@@ -9,7 +9,7 @@ from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import ClockSkewMonitor
-from aioelasticjob.running.commands import Command, Report
+from aioelasticjob.running.commands import AnyReport, Report
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest
 
@@ -24,8 +24,8 @@ NEWS = 60_000
 class MissedMoments:
     """Decides which moments of its items one instance reports as missed."""
 
-    def __init__(self, clock: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
-        self._clock, self._items, self._commands = clock, items, commands
+    def __init__(self, clock: ClockSkewMonitor, items: Items, reports: list[AnyReport]) -> None:
+        self._clock, self._items, self._reports = clock, items, reports
         self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
     @property
@@ -124,7 +124,7 @@ class MissedMoments:
     ) -> None:
         """Report moments that need not be in the schedule, or a run that was cut off."""
         if concerned := tuple(sorted(items)):
-            self._commands.append(Report(concerned, passed, why, cut_off, handled, newest))
+            self._reports.append(Report(concerned, passed, why, cut_off, handled, newest))
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
         """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.

@@ -127,6 +127,18 @@ decided elsewhere; each has a history that would go wrong without it:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class FutureRecord:
+    """A record that claims moments which have yet to come."""
+
+    since: int
+    """The time after which the item's moments are in question."""
+    found: int
+    """The time at which this instance found the record."""
+    is_far: bool
+    """Whether the record claims a moment that is too far in the future."""
+
+
 @dataclass(slots=True)
 class Item(Entry):
     """What the registry says of one item, and what this instance has reported of it and still has to run."""
@@ -152,12 +164,8 @@ class Item(Entry):
     """The moment that came while another instance ran the item, and that is to be run as a rerun."""
     lost_run: int = 0
     """When the run began that was last reported as cut off."""
-    ahead_since: int | None = None
-    """The time after which the item's moments are in question, if its record claims moments that have yet to come."""
-    ahead_found: int = 0
-    """The time at which this instance found such a record."""
-    far_ahead: bool = False
-    """Whether the record claims a moment that is too far in the future."""
+    future: FutureRecord | None = None
+    """What is known of the item's record if the record claims moments that have yet to come."""
 
     @property
     def accounted(self) -> int:

@@ -1,12 +1,12 @@
 """Decides, from facts, which moments of an instance's items are due, run, reported or excused.
 
 Nothing here waits, reads a clock, asks the registry or writes a log.  Each method is given one fact, or answers a
-question; afterwards ``commands`` holds what the driver has to do.  Clock readings are facts too (``clock.take``).
+question; afterwards ``reports`` holds what the driver has to report.  A method that needs the registry (``see``) is a
+generator of commands.  Clock readings are facts too (``clock.take``).
 """
 
 from __future__ import annotations
 
-from functools import partial
 from math import inf
 
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
@@ -14,7 +14,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE
 from aioelasticjob.running.account import Account
 from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
-from aioelasticjob.running.commands import ReadItems
+from aioelasticjob.running.commands import ReadItems, Steps
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, GONE, Came, Items
@@ -24,15 +24,15 @@ from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_
 class JobState(Account):
     """The items of this instance, what it knows of them, and the moments that are due.  Times are in milliseconds.
 
-    It has more than twelve methods: each step of taking in a view is a method.
+    It has more than twelve methods: each step of applying a view is a method.
     """
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = NONE
-        """The items that, as the newest view was the first to show, run on another instance."""
-        self._ahead = FutureRecords(self.missed, items, self.commands)
-        self._absence = UnattendedMoments(me, self.clock, self.missed, items, self.commands)
+        """The items that a view was the first to show to run on another instance, until the driver takes them."""
+        self._future = FutureRecords(self.missed, items, self.reports)
+        self._unattended = UnattendedMoments(me, self.clock, self.missed, items)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
         self._switched = False
@@ -40,34 +40,35 @@ class JobState(Account):
         self.accounted = 0
         """The newest moment that the job's earlier life in this process has run or reported."""
 
-    def see(self, view: JobView) -> None:
+    def see(self, view: JobView) -> Steps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
 
-        The work is done in steps.  If a step needs an answer of the registry, it adds a command, and the command's
-        answer starts the next step; so the view is applied once no command is left.  If the driver cannot perform a
-        command, it calls this method with the view again.
+        If the driver cannot perform a command, it closes the generator, and calls this method again later.  The steps
+        before that command have no effect when they are made again.  Items gained are held, and the view counts as
+        applied (``looked_at``), only after their records were read and their missed moments marked; until then each
+        call reads and marks them anew.
         """
-        self.begun_elsewhere = NONE
         if self.clock.is_disturbed:
             self._follow_clock()
         if any(item.withdrawn for item in self.items.values()):
             self.missed.report_withdrawn()
-        if view is self.looked_at:
-            return self._see_absence(view)
-        if self._succession(view).has_changed:
-            self._change_schedule(view)
-        if view.config.monitor_execution != self.view.config.monitor_execution:
-            self._switch_monitoring(view)
-        if view.leader == self._me:
-            self.missed.report_removed_orphans(self.view, view)
-        self.view = view
-        self._let_go(view)
-
-    def _see_absence(self, view: JobView) -> None:
-        then = partial(self._settle_ahead, view)
-        if view.config.monitor_execution:
-            return then()
-        self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), then)
+        if view is not self.looked_at:
+            if self._succession(view).has_changed:
+                self._change_schedule(view)
+            if view.config.monitor_execution != self.view.config.monitor_execution:
+                self._switch_monitoring(view)
+            if view.leader == self._me:
+                self.missed.report_removed_orphans(self.view, view)
+            self.view = view
+            gained, rescued = self._let_go(view)
+            if gained or rescued:
+                yield from self._read(view, gained, rescued)
+            unmarked = yield from self._gain(view, gained)
+            self._hold(view, gained, unmarked)
+        if not view.config.monitor_execution:
+            yield from self._unattended.report_unrecorded(view, self.timetable, max(self.accounted, self._since))
+        yield from self._settle_future(view)
+        self.see_what_is_due(view)
 
     def _follow_clock(self) -> None:
         """Act on a time that was set.
@@ -76,7 +77,7 @@ class JobState(Account):
         that is set back by mistake for some seconds costs only the moments in these seconds.
         """
         if self.clock.has_jumped():
-            self._ahead.find_anew(self.held, self.clock.set_to, self.clock.since)
+            self._future.find_anew(self.held, self.clock.set_to, self.clock.since)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
             self.timetable = Timetable(self.view.config.schedule, since)
@@ -89,142 +90,6 @@ class JobState(Account):
                 if not self.view.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
                     item.floor = max(item.floor, item.reported)
             self._floor = min(self._floor, since)
-
-    def _settle_ahead(self, view: JobView) -> None:
-        """Report or lower records from the future, once it is certain that the clock is right."""
-        self.is_ahead = any(item.ahead_since is not None for item in self.items.values())
-        if not self.is_ahead or self.clock.unsteady or self._me not in view.active:
-            return self.see_what_is_due(view)
-
-        def settled(lowered: frozenset[int]) -> None:
-            for item in map(self.items.__getitem__, lowered):
-                item.floor = min(item.floor, item.record.slot)
-            self._account(lowered, Came.SET_BACK)
-            self.see_what_is_due(view)
-
-        self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
-
-    def _switch_monitoring(self, view: JobView) -> None:
-        """Adapt to a job whose records were switched on or off.
-
-        If they were switched off, report now what other instances have kept this one from running: later no record
-        shows it.  If they were switched on, run nothing again only because it has no record.
-        """
-        self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
-        if not view.config.monitor_execution:
-            kept_from = (self.blocked() & self.held) - self.view.disabled_items
-            self._account(kept_from, Came.UNRECORDED)
-            for item in map(self.items.__getitem__, self.held):
-                item.assume(item.record.slot)
-            return
-        known = (item.record.slot for item in self.items.values() if item.seen is not None)
-        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
-
-    def _let_go(self, view: JobView) -> None:
-        """Forget the items that this instance has lost, and ask for the records of those that it has gained."""
-        given = given_to(self._me, view)
-        renew = self._switched and view.config.monitor_execution
-        for number, item in self.items.items():
-            if renew or item.given != given.get(number):
-                item.forget()
-        self.held = frozenset(number for number in self.held if self.items[number].seen is not None)
-        gained = frozenset(number for number in given if self.items[number].seen is None)
-        unsure = frozenset[int]()
-        if view.config.monitor_execution:
-            rescued = self.held - view.orphans - view.rescues.keys()  # their rescuers wrote the records
-            unsure = frozenset(number for number in rescued if self.items[number].cut_off)
-            read = gained | unsure
-        else:
-            read = gained if self._switched else unsure  # records from before the switch show what was claimed
-        if gained or read:
-            self.commands.append(ReadItems(read, gained | unsure, partial(self._take_in, view, gained, unsure)))
-        else:
-            self._gain(view, gained)
-
-    def _take_in(self, view: JobView, gained: frozenset[int], unsure: frozenset[int], running: frozenset[int]) -> None:
-        """Use the records that were read: of items gained, and of items whose rescue has ended."""
-        if not view.config.monitor_execution:
-            for number in gained:
-                self.items[number].assume(self._seen_to(view, number))
-        elif view.config.failover:
-            for number in unsure:  # the whole rescue may lie between two views
-                self.items[number].rescued = True
-        else:
-            lost = (number for number in gained - running if self.items[number].cut_off)
-            self.missed.report_lost_runs({number: self.items[number].record for number in lost})
-        self._gain(view, gained)
-
-    def _gain(self, view: JobView, gained: frozenset[int]) -> None:
-        """Compute from which moment on this instance has to run the items gained, and report earlier missed ones."""
-        self._ahead.find(gained, self.clock.now, self.clock.since)
-        misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
-        made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}
-        for item in gained:
-            gain = self.items[item]
-            reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
-            gain.floor = max(made[item], up_since, since, reported)
-            if not is_active:  # moments before the instance may run the item are not missed
-                gain.floor = max(gain.floor, self.timetable.newest)
-            gain.followed = gain.accounted
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
-        spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
-        owed = {item: (made[item], self.items[item].floor) for item in gained}
-        self._absence.report(view, spans, owed, partial(self._hold, view, gained))
-
-    def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:
-        """Hold the items that are assigned to this instance, except those that could not be marked.
-
-        Those are gained with the next view.
-        """
-        given = given_to(self._me, view)
-        self.held, self._switched = frozenset(given) - unmarked, False
-        for number, item in self.items.items():
-            item.given = given.get(number, 0)
-        for number in unmarked:
-            self.items[number].forget()
-        for last, numbers in self._by_former_runner(view, gained - unmarked).items():
-            self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
-        self.looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
-        for number in self.begun_elsewhere:
-            self.items[number].elsewhere = True
-        self._note_rescued()
-        self._see_absence(view)
-
-    def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
-        """Return items by the instance that ran them last, if it is gone; the others have the key ""."""
-        found = dict[str, list[int]]()
-        for number in sorted(gained):
-            last = self.items[number].record.instance
-            found.setdefault("" if last in view.instances else last, []).append(number)
-        return found
-
-    def _seen_to(self, view: JobView, item: int) -> int:
-        """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
-        claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
-        return min(self.clock.now, max(given_at(view, item), self.accounted, claimed))
-
-    def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
-        """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
-        caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
-        up_since = min(view.up_since, self._up_since, caught_up)
-        written = (self.items[item].written_after(view.scheduled_by) for item in gained)
-        return self.clock.in_time(int(up_since * 1000)), self.clock.in_time(self._since, min(written, default=inf))
-
-    def _begun_elsewhere(self) -> frozenset[int]:
-        """Return the items whose last run is neither settled nor marked as an orphan: it may still be going on."""
-        view = self.view
-        found = view.config.failover or view.config.streaming  # in other jobs a claim finds it out
-        held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
-        # ``locked``: the job has left this instance's own lock before it joined again under the same session
-        begun = frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
-        return begun or NONE
-
-    def _note_rescued(self) -> None:
-        """Report moments that came while items of this instance were rescued, once it may run the items again."""
-        rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
-        self._account([n for n in rescued if n in self.held - still and not self.items[n].elsewhere], Came.BLOCKED)
-        for number, item in self.items.items():
-            item.rescued = number in still
 
     def _change_schedule(self, view: JobView) -> None:
         """Close the old schedule and begin the new one at the time at which it was written.
@@ -253,9 +118,143 @@ class JobState(Account):
         for number, item in self.items.items():
             item.floor = max(item.floor, written)
             item.followed = item.accounted if number in self.held else None
-        self._ahead.schedule_changed(self.clock.now)
+        self._future.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._account(mine, Came.UNHEARD)
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
+
+    def _switch_monitoring(self, view: JobView) -> None:
+        """Adapt to a job whose records were switched on or off.
+
+        If they were switched off, report now what other instances have kept this one from running: later no record
+        shows it.  If they were switched on, run nothing again only because it has no record.
+        """
+        self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
+        if not view.config.monitor_execution:
+            kept_from = (self.blocked() & self.held) - self.view.disabled_items
+            self._account(kept_from, Came.UNRECORDED)
+            for item in map(self.items.__getitem__, self.held):
+                item.assume(item.record.slot)
+            return
+        known = (item.record.slot for item in self.items.values() if item.seen is not None)
+        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
+
+    def _let_go(self, view: JobView) -> tuple[frozenset[int], frozenset[int]]:
+        """Forget the items that this instance has lost.
+
+        Return the items that it has gained, and those that it holds and whose rescuers wrote the records.
+        """
+        given = given_to(self._me, view)
+        renew = self._switched and view.config.monitor_execution
+        for number, item in self.items.items():
+            if renew or item.given != given.get(number):
+                item.forget()
+        self.held = frozenset(number for number in self.held if self.items[number].seen is not None)
+        gained = frozenset(number for number in given if self.items[number].seen is None)
+        ended = self.held - view.orphans - view.rescues.keys() if view.config.monitor_execution else NONE
+        return gained, frozenset(number for number in ended if self.items[number].cut_off)
+
+    def _read(self, view: JobView, gained: frozenset[int], rescued: frozenset[int]) -> Steps[None]:
+        """Read the records of items gained, and of items whose rescue has ended."""
+        is_monitored, items = view.config.monitor_execution, gained | rescued
+        # records from before they were switched off show what was claimed
+        running: frozenset[int] = yield ReadItems(items if is_monitored or self._switched else NONE, items)
+        if not is_monitored:
+            for number in gained:
+                self.items[number].assume(self._seen_to(view, number))
+        elif view.config.failover:
+            for number in rescued:  # the whole rescue may lie between two views
+                self.items[number].rescued = True
+        else:
+            lost = (number for number in gained - running if self.items[number].cut_off)
+            self.missed.report_lost_runs({number: self.items[number].record for number in lost})
+
+    def _gain(self, view: JobView, gained: frozenset[int]) -> Steps[frozenset[int]]:
+        """Compute from which moment on this instance has to run the items gained, and report earlier missed ones.
+
+        The result is the items that could not be marked.
+        """
+        self._future.find(gained, self.clock.now, self.clock.since)
+        misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
+        made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}
+        for item in gained:
+            gain = self.items[item]
+            reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
+            gain.floor = max(made[item], up_since, since, reported)
+            if not is_active:  # moments before the instance may run the item are not missed
+                gain.floor = max(gain.floor, self.timetable.newest)
+            gain.followed = gain.accounted
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
+        spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
+        owed = {item: (made[item], self.items[item].floor) for item in gained}
+        return (yield from self._unattended.report(view, spans, owed))
+
+    def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:
+        """Hold the items that are assigned to this instance, except those that could not be marked.
+
+        Those are gained with the next view.
+        """
+        given = given_to(self._me, view)
+        self.held, self._switched = frozenset(given) - unmarked, False
+        for number, item in self.items.items():
+            item.given = given.get(number, 0)
+        for number in unmarked:
+            self.items[number].forget()
+        for last, numbers in self._by_former_runner(view, gained - unmarked).items():
+            self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
+        self.looked_at, begun = view, self._begun_elsewhere()
+        for number in begun:
+            self.items[number].elsewhere = True
+        self.begun_elsewhere |= begun
+        self._note_rescued()
+
+    def _settle_future(self, view: JobView) -> Steps[None]:
+        """Lower or report records from the future, once it is certain that the clock is right.
+
+        Items that are switched off are left for later.
+        """
+        self.has_future_records = any(item.future is not None for item in self.items.values())
+        if not self.has_future_records or self.clock.unsteady or self._me not in view.active:
+            return
+        lowered = self._future.lower(view, self.held - view.disabled_items)
+        for item in map(self.items.__getitem__, lowered):
+            item.floor = min(item.floor, item.record.slot)
+        self._account(lowered, Came.SET_BACK)
+        yield from self._future.report(view, self.timetable, self.held - view.disabled_items)
+
+    def _seen_to(self, view: JobView, item: int) -> int:
+        """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
+        claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
+        return min(self.clock.now, max(given_at(view, item), self.accounted, claimed))
+
+    def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
+        """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
+        caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
+        up_since = min(view.up_since, self._up_since, caught_up)
+        written = (self.items[item].written_after(view.scheduled_by) for item in gained)
+        return self.clock.in_time(int(up_since * 1000)), self.clock.in_time(self._since, min(written, default=inf))
+
+    def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
+        """Return items by the instance that ran them last, if it is gone; the others have the key ""."""
+        found = dict[str, list[int]]()
+        for number in sorted(gained):
+            last = self.items[number].record.instance
+            found.setdefault("" if last in view.instances else last, []).append(number)
+        return found
+
+    def _begun_elsewhere(self) -> frozenset[int]:
+        """Return the items whose last run is neither settled nor marked as an orphan: it may still be going on."""
+        view = self.view
+        found = view.config.failover or view.config.streaming  # in other jobs a claim finds it out
+        held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
+        # ``locked``: the job has left this instance's own lock before it joined again under the same session
+        return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
+
+    def _note_rescued(self) -> None:
+        """Report moments that came while items of this instance were rescued, once it may run the items again."""
+        rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
+        self._account([n for n in rescued if n in self.held - still and not self.items[n].elsewhere], Came.BLOCKED)
+        for number, item in self.items.items():
+            item.rescued = number in still

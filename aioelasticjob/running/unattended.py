@@ -5,7 +5,7 @@ It also finds out by which schedules the one that an instance follows was replac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MissedMark
@@ -13,7 +13,7 @@ from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
-from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, WriteAccounted
+from aioelasticjob.running.commands import MarkMissed, ReadAccounted, Steps, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import BUSY, ENDED, Item, Items
@@ -30,28 +30,22 @@ Span = tuple[Timetable, int, int]
 class UnattendedMoments:
     """Reports the moments that came while no instance was up.  Moments are in milliseconds."""
 
-    def __init__(
-        self, me: str, clock: ClockSkewMonitor, missed: MissedMoments, items: Items, commands: list[Command]
-    ) -> None:
-        self._me, self._clock, self._missed, self._items, self._commands = me, clock, missed, items, commands
+    def __init__(self, me: str, clock: ClockSkewMonitor, missed: MissedMoments, items: Items) -> None:
+        self._me, self._clock, self._missed, self._items = me, clock, missed, items
         self._reported = False
         """Whether this instance has reported what a job without records has missed."""
         self._again_at = 0.0
         """When it may try again, by the clock that nobody sets, after the registry has refused the note."""
 
     def report(
-        self,
-        view: JobView,
-        spans: Sequence[Span],
-        owed: Mapping[int, tuple[int, int]],
-        then: Callable[[frozenset[int]], None],
-    ) -> None:
+        self, view: JobView, spans: Sequence[Span], owed: Mapping[int, tuple[int, int]]
+    ) -> Steps[frozenset[int]]:
         """Report moments that no instance has run, for items just gained.  Items that are switched off miss none.
 
         ``owed`` says when each item was made (see ``made_in_time``), and after which moment this instance runs the
         item's moments itself.  ``spans`` are the schedules until now, oldest first, by the registry's clock: this
         host's may be behind.  All items are marked; otherwise their next holders would report the moments again.
-        ``then`` is called with the items that were not marked: the view is outdated, or this instance was removed.
+        The result is the items that were not marked: the view is outdated, or this instance was removed.
         """
         after, missed = dict[int, int](), dict[int, int]()
         for number, (made, owed_after) in owed.items():
@@ -60,74 +54,56 @@ class UnattendedMoments:
             for table, since, until in spans:
                 if passed := table.passed(max(last, since), min(until, owed_after)):
                     after[number], missed[number] = last, passed.last
-        self._mark(view, spans, after, missed, then)
+        while missed and self._me in view.instances:  # a removed instance leaves its items to others
+            part = {item: MissedMark(missed[item]) for item in sorted(missed)[:MARKS_PER_TRANSACTION]}
+            marked: frozenset[int] | None = yield MarkMissed(view, part)
+            if marked is None:
+                break
+            if self._me in view.active:
+                open_ = marked - view.disabled_items
+                self._report_marked(view, spans, {item: (after[item], missed[item]) for item in open_})
+            for number in part:
+                del missed[number]
+        return frozenset(missed)
 
-    def _mark(
-        self,
-        view: JobView,
-        spans: Sequence[Span],
-        after: Mapping[int, int],
-        missed: Mapping[int, int],
-        then: Callable[[frozenset[int]], None],
-    ) -> None:
-        """Mark up to which moment items have missed all moments; then report them for items that may run here."""
-        part = {item: missed[item] for item in sorted(missed)[:MARKS_PER_TRANSACTION]}
+    def _report_marked(self, view: JobView, spans: Sequence[Span], marked: Mapping[int, tuple[int, int]]) -> None:
+        """Report the moments of items that may run here: those after the first number, and up to the second."""
+        for table, since, until in spans:
+            for newest in sorted({min(last, until) for _, last in marked.values()}):
+                alike = {i: max(after, since) for i, (after, last) in marked.items() if min(last, until) == newest}
+                nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
+                for ended in sorted({_run_ended(self._items[item]) for item in alike}):  # until then one was up
+                    ran = {item: last for item, last in alike.items() if _run_ended(self._items[item]) == ended}
+                    self._missed.report(ran, table, min(nobody, ended), BUSY)
+                self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
+                self._missed.report(alike, table, newest, ENDED)
 
-        def marked(items: frozenset[int] | None) -> None:
-            if items is None:
-                return then(frozenset(missed))
-            open_ = items - view.disabled_items if self._me in view.active else frozenset[int]()
-            for table, since, until in spans:
-                for newest in sorted({min(part[item], until) for item in open_}):
-                    alike = {i: max(after[i], since) for i in open_ if min(part[i], until) == newest}
-                    nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
-                    for ended in sorted({_run_ended(self._items[item]) for item in alike}):  # until then one was up
-                        ran = {item: last for item, last in alike.items() if _run_ended(self._items[item]) == ended}
-                        self._missed.report(ran, table, min(nobody, ended), BUSY)
-                    self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
-                    self._missed.report(alike, table, newest, ENDED)
-            self._mark(view, spans, after, {item: until for item, until in missed.items() if item not in part}, then)
-
-        if not part or self._me not in view.instances:  # a removed instance leaves its items to others
-            return then(frozenset(missed))
-        self._commands.append(MarkMissed(view, {item: MissedMark(until) for item, until in part.items()}, marked))
-
-    def report_unrecorded(self, view: JobView, table: Timetable, known_since: int, then: Callable[[], None]) -> None:
+    def report_unrecorded(self, view: JobView, table: Timetable, known_since: int) -> Steps[None]:
         """Report as the leader, once, what came while no instance was up, for all items of a job without records.
 
         An older release does not write up to which moment an instance was up.  Then nothing is reported, and the moment
         is written from now on.  If the registry refuses the note, it is tried again later, and items run meanwhile.
         """
         if view.leader != self._me or self._reported or self._clock.steady < self._again_at:
-            return then()
-        self._again_at, before, now = self._clock.steady + RETRY_PAUSE, None, self._clock.now
-
-        def read(known: AccountedMoment | None) -> None:
-            nonlocal before
-            if known is None or known == before:
-                return then()
+            return
+        self._again_at, now, before = self._clock.steady + RETRY_PAUSE, self._clock.now, None
+        known: AccountedMoment | None
+        while (known := (yield ReadAccounted())) is not None and known != before:
             before, last = known, max(known.moment, known_since)
             passed = table.passed(last, int(min(view.up_since * 1000, now + ASTRAY * 1000)))
             until = now if not known.moment else 0 if passed is None else passed.last
-
-            def written(done: bool | None) -> None:
-                if done is None:
-                    return then()  # the registry has refused it, which the job's health shows
-                if not done:
-                    return self._commands.append(ReadAccounted(read))  # another instance has written
+            written: bool | None = (yield WriteAccounted(view, until, known.version)) if until else True
+            if written is None:
+                return  # the registry has refused it, which the job's health shows
+            if written:
                 if known.moment and passed is not None:
                     items = view.items - view.resting_items
                     open_ = [item for item in items if item < view.config.sharding_total_count]
                     after = {item: max(last, made_at(view, item)) for item in open_}
                     self._missed.report(after, table, passed.last, NO_INSTANCE_UP, late=True)
                 self._reported = True
-                return then()
-
-            if until:
-                return self._commands.append(WriteAccounted(view, until, known.version, written))
-            return written(True)
-
-        self._commands.append(ReadAccounted(read))
+                return
+            # another instance has written meanwhile, so it is read again
 
 
 def _run_ended(item: Item) -> int:

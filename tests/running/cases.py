@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.config import JobConfig
@@ -15,12 +16,12 @@ from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
+    AnyReport,
     Command,
     MarkMissed,
     ReadAccounted,
     ReadItems,
     Report,
-    SayLowered,
     WriteAccounted,
 )
 from aioelasticjob.running.state import Items
@@ -47,7 +48,11 @@ class Case:
     outages: list[tuple[float, float]] = field(default_factory=list)
     """From when to when the registry could not be heard."""
     reports: list[Report] = field(default_factory=list)
-    done: list[Command] = field(default_factory=list)
+    done: list[Command | AnyReport] = field(default_factory=list)
+    refused: list[type[Command]] = field(default_factory=list)
+    """The commands that cannot be performed, each once."""
+    accounted: AccountedMoment = field(default_factory=lambda: AccountedMoment(0, 0))
+    """Up to which moment an instance was up, if the job keeps no records."""
     schedules: list[dict[str, object]] = field(default_factory=list)
     """Those that the leader has noted, the newest last."""
     stats: dict[int, Stat] = field(default_factory=dict)
@@ -115,36 +120,47 @@ class Case:
         return JobState(ME, self.view(), self.reading(), BEGIN + up_since, Items())
 
     def tell(self, state: JobState, fact: Callable[[], object]) -> None:
-        """Tell a fact, and do what is commanded."""
+        """Tell a fact, and take the reports."""
         state.clock.take(self.reading())
         fact()
-        self.perform(state)
+        self.take_reports(state)
 
-    def see(self, state: JobState) -> None:
-        """Show the nodes as they are now."""
-        view = state.view if state.view.tree == Tree(self.nodes) and state.held else self.view()
-        self.tell(state, lambda: state.see(view))
+    def see(self, state: JobState, view: JobView | None = None) -> None:
+        """Show a view, or the nodes as they are now, and do what is commanded."""
+        newest = state.view if state.view.tree == Tree(self.nodes) and state.held else self.view()
+        state.clock.take(self.reading())
+        steps, answer = state.see(view or newest), None
+        with closing(steps), suppress(StopIteration):
+            while True:
+                command = steps.send(answer)
+                self.take_reports(state)
+                self.done.append(command)
+                if type(command) in self.refused:
+                    self.refused.remove(type(command))
+                    return
+                answer = self.answer(state, command)
+        self.take_reports(state)
 
-    def perform(self, state: JobState) -> None:
-        """Do what is commanded, until there is nothing left."""
-        while state.commands:
-            command = state.commands.pop(0)
-            self.done.append(command)
-            match command:
-                case Report():
-                    self.reports.append(command)
-                case SayLowered():
-                    pass
-                case ReadItems():
-                    for item in command.records:
-                        self.learn(state, item)
-                    command.then(command.records & self.running)
-                case MarkMissed():
-                    self.mark(state, command)
-                case ReadAccounted():
-                    command.then(AccountedMoment(0, 0))
-                case WriteAccounted():
-                    command.then(True)
+    def take_reports(self, state: JobState) -> None:
+        """Take the reports, in their order."""
+        self.done += state.reports
+        self.reports += (report for report in state.reports if isinstance(report, Report))
+        state.reports.clear()
+
+    def answer(self, state: JobState, command: Command) -> object:
+        """Do what is commanded."""
+        match command:
+            case ReadItems():
+                for item in command.records:
+                    self.learn(state, item)
+                return command.records & self.running
+            case MarkMissed():
+                return self.mark(state, command)
+            case ReadAccounted():
+                return self.accounted
+            case WriteAccounted():
+                self.accounted = AccountedMoment(command.until, command.version + 1)
+                return True
 
     def learn(self, state: JobState, number: int) -> None:
         """Let an instance read an item's record and mark."""
@@ -154,13 +170,13 @@ class Case:
         item.mark = self.marks.get(number, NO_MARK)
         item.mark_version, item.marked = (0, True) if number in self.marks else (None, False)
 
-    def mark(self, state: JobState, command: MarkMissed) -> None:
+    def mark(self, state: JobState, command: MarkMissed) -> frozenset[int] | None:
         """Mark what items missed, unless the view is old."""
         if command.view.sharding_version != self.nodes[LAYOUT.sharding].stat.version:
-            return command.then(None)
+            return None
         for number, said in command.said.items():
             self.marks[number] = state.items[number].mark = said.joined(self.marks.get(number, NO_MARK))
-        return command.then(frozenset(command.said))
+        return frozenset(command.said)
 
     def claim(self, state: JobState, items: frozenset[int], slot: int) -> None:
         """Let an instance begin a run of items."""

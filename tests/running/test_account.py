@@ -16,6 +16,7 @@ import pytest
 
 from aioelasticjob.model import Fire, Record
 from aioelasticjob.running.clock_skew import STEADY
+from aioelasticjob.running.commands import MarkMissed, ReadItems
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import TABLE, Came
 from aioelasticjob.running.step import JobState
@@ -31,6 +32,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.dice = dice = Random(f"account {seed}")
+        self.refusals = Random(f"refusals {seed}")
         self.misfire, self.count = seed % 2 == 0, dice.choice([1, 2, 4])
         settings = {"misfire": self.misfire, "failover": dice.random() < 0.5}
         self.case = Case.of(self.count, dice.choice(CRONS), **settings)
@@ -62,9 +64,16 @@ class Life:
             self.excused[item].update(range(min(self.looked, self.state.timetable.newest) // 1000, self.ms // 1000 + 1))
 
     def look(self) -> None:
-        """Look at the registry; what comes is excused while an item is switched off, as far as this instance knows."""
+        """Look at the registry, which may refuse a command at first.
+
+        What comes is excused while an item is switched off, as far as this instance knows.
+        """
         self.excuse(self.off() | self.known_off)
         self.looked, self.known_off = self.ms, self.off()
+        if self.refusals.random() < 0.2:
+            self.case.refused = [self.refusals.choice([ReadItems, MarkMissed])]
+            self.case.see(self.state)
+            self.case.refused.clear()
         self.case.see(self.state)
 
     def live(self) -> None:

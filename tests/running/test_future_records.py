@@ -10,10 +10,9 @@ import pytest
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
-from aioelasticjob.running.commands import Command, SayLowered
+from aioelasticjob.running.commands import AnyReport, SayLowered
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import Items
 from aioelasticjob.testing import simulated
 from tests.coordination.test_claims import Desk, done
@@ -47,13 +46,11 @@ def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_t
     cache = RecordCache(desk.member, lambda: inf, items)
     desk.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     done(cache.learn([0]))
-    commands, lowered = list[Command](), list[frozenset[int]]()
-    ahead = FutureRecords(MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, commands), items, commands)
+    reports = list[AnyReport]()
+    ahead = FutureRecords(MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, reports), items, reports)
     ahead.find([0], now, now - 9000)
-    view = desk.view()
-    ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]), lowered.append)
-    assert lowered == [{0}]
-    assert commands == [SayLowered(0, now + 3_600_000, now - 1000)]
+    assert ahead.lower(desk.view(), [0]) == {0}
+    assert reports == [SayLowered(0, now + 3_600_000, now - 1000)]
     assert cache.record(0).slot == items[0].reported == now - 1000
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MissedMark
+from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
-from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, TABLE, Came, Item
-from aioelasticjob.running.unattended import NO_INSTANCE_UP
+from aioelasticjob.running.clock_skew import STEADY
+from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, ReadItems, Report, WriteAccounted
+from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, SET_BACK, TABLE, Came, Item
+from aioelasticjob.running.step import JobState
+from aioelasticjob.running.unattended import NO_INSTANCE_UP, RETRY_PAUSE
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import changed, stat
 
@@ -21,20 +25,17 @@ def slot(second: int) -> int:
 def test_an_item_is_read_before_anything_is_owed_of_it() -> None:
     case = Case.of(items=2)
     state = case.state()
-    state.see(case.view())
-    (asked,) = state.commands
-    assert isinstance(asked, ReadItems)
-    assert (asked.records, asked.offsets) == ({0, 1}, {0, 1})
+    assert next(state.see(case.view())) == ReadItems(frozenset({0, 1}), frozenset({0, 1}))
     assert not state.held
-    case.perform(state)
+    case.see(state)
     assert state.held == {0, 1}
 
 
 def test_a_view_whose_items_could_not_be_read_is_seen_again() -> None:
     case = Case.of()
     state = case.state()
-    state.see(case.view())
-    state.commands.clear()  # there is no connection
+    case.refused.append(ReadItems)
+    case.see(state)
     assert not state.held
     case.now = 2.5
     case.see(state)
@@ -93,7 +94,7 @@ def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
         case.put(LAYOUT.instance(name), b"", owner=1)
     view = case.view()
     case.give(0, ME)  # again, which the view does not show
-    case.tell(state, lambda: state.see(view))
+    case.see(state, view)
     assert not state.held
     assert not case.reports
     case.see(state)
@@ -295,3 +296,105 @@ def test_what_nobody_was_up_for_is_owed_although_item_and_schedule_were_dated_la
     state = case.state(up_since=40.5)
     case.see(state)
     assert case.reported() == [(21, 40, NO_INSTANCE_UP)]
+
+
+def came_back(case: Case) -> JobState:
+    """Return the state of an instance that has just come up, when nobody was up for 20 seconds."""
+    for name in (OTHER, ME):
+        case.drop(LAYOUT.instance(name))
+    case.now += 20
+    case.put(LAYOUT.instance(ME), owner=1)
+    for item in range(case.config.sharding_total_count):
+        case.give(item, ME)
+    return case.state(up_since=case.now)
+
+
+@pytest.mark.parametrize("refused", [(ReadItems,), (MarkMissed,), (ReadItems, MarkMissed, MarkMissed)])
+def test_what_nobody_was_up_for_is_reported_once_although_the_registry_refuses_commands(
+    refused: tuple[type[Command], ...],
+) -> None:
+    case = Case.of(items=MARKS_PER_TRANSACTION + 1)
+    state = came_back(case)
+    for command in refused:
+        case.refused = [command]
+        case.see(state)
+        assert (state.held, case.reports) == (frozenset(), [])
+    case.see(state)
+    assert state.held == set(range(MARKS_PER_TRANSACTION + 1))
+    assert [report.items for report in case.reports] == [tuple(range(MARKS_PER_TRANSACTION)), (MARKS_PER_TRANSACTION,)]
+    assert case.reported() == case.reported(MARKS_PER_TRANSACTION) == [(1, 20, NO_INSTANCE_UP)]
+
+
+def test_items_that_were_marked_before_the_registry_refused_the_next_marks_are_not_reported_again() -> None:
+    case = Case.of(items=MARKS_PER_TRANSACTION + 1)
+    state = came_back(case)
+    view = case.view()
+    state.clock.take(case.reading())
+    steps = state.see(view)
+    case.answer(state, next(steps))
+    marking = steps.send(frozenset())
+    assert isinstance(marking, MarkMissed)
+    assert len(marking.said) == MARKS_PER_TRANSACTION
+    assert steps.send(case.answer(state, marking)) == MarkMissed(view, {MARKS_PER_TRANSACTION: MissedMark(slot(20))})
+    steps.close()  # that one is refused
+    case.take_reports(state)
+    case.see(state)
+    assert state.held == set(range(MARKS_PER_TRANSACTION + 1))
+    assert case.reported() == case.reported(MARKS_PER_TRANSACTION) == [(1, 20, NO_INSTANCE_UP)]
+
+
+@pytest.mark.parametrize("refused", [ReadAccounted, WriteAccounted])
+def test_what_nobody_was_up_for_without_records_is_reported_once_although_the_registry_refuses_commands(
+    refused: type[Command],
+) -> None:
+    case = Case.of(monitor_execution=False, cron="0/20 * * * * ?")
+    case.accounted = AccountedMoment(slot(0), 7)
+    state = came_back(case)
+    case.put(LAYOUT.host, ME.encode(), owner=1)
+    case.refused = [refused]
+    case.see(state)
+    assert (state.held, case.reports) == ({0}, [])
+    case.see(state)
+    assert not case.reports  # it tries again after a pause
+    case.now += RETRY_PAUSE
+    for _ in range(2):
+        case.see(state)
+    assert case.reported() == [(20, 20, NO_INSTANCE_UP)]
+    assert case.accounted == (slot(20), 8)
+
+
+def made_by_a_clock_ahead(record: Record) -> tuple[Case, JobState]:
+    """Return a job whose items were made by a clock 30 seconds ahead, and the state of the holder of the first one."""
+    case = Case.of(items=2, ahead=30, failover=True)
+    case.give(1, OTHER)
+    case.ahead, case.records[0] = 0.0, record
+    state = case.state()
+    case.see(state)
+    for seconds in (STEADY - 0.5, 0.5):  # so it is certain now that the clock is right
+        case.see(state)
+        case.now += seconds
+    return case, state
+
+
+def test_a_run_elsewhere_is_waited_for_although_the_marks_of_another_item_are_refused() -> None:
+    case, state = made_by_a_clock_ahead(Record(slot(31), "CRON", OTHER))
+    case.records[1] = Record(slot(1), "CRON", OTHER, begun=slot(1), completed=False)
+    case.give(1, ME)
+    case.refused = [MarkMissed]
+    case.see(state)
+    assert not case.refused
+    case.see(state)
+    assert state.begun_elsewhere == {1}
+    assert case.reported() == [(1, 30, SET_BACK)]
+
+
+def test_what_a_lowered_record_has_claimed_is_reported_although_the_marks_of_another_item_are_refused() -> None:
+    case, state = made_by_a_clock_ahead(Record(slot(31), "CRON", OTHER))
+    case.records[1] = Record(slot(600), "CRON", OTHER)
+    case.give(1, ME)
+    case.refused = [MarkMissed]
+    for _ in range(2):
+        case.see(state)
+    assert state.owed() == {1}
+    assert case.reported(1) == [(1, 9, SET_BACK)]
+    assert case.reported(0) == [(1, 30, SET_BACK)]
