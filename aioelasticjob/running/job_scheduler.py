@@ -18,6 +18,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource
+from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
@@ -92,9 +93,9 @@ class JobScheduler:
         return max(self._state.accounted, self._state.missed.newest_of_all)
 
     @property
-    def standing(self) -> tuple[str, int, bool]:
-        """The job's name, how many of its items this instance holds, and whether it is the leader."""
-        return self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id
+    def vitals(self) -> JobVitals:
+        """The present state of the job, for metrics."""
+        return JobVitals(self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id)
 
     @property
     def health(self) -> JobHealth:

@@ -143,7 +143,7 @@ def runner_of(here: Instance, job: str) -> JobScheduler:
     """Return what runs a job in a process."""
     assert here.app._here.shared is not None
     runners = [one for one in here.app._here.shared.running_jobs if isinstance(one, JobScheduler)]
-    return next(one for one in runners if one.standing[0] == job)
+    return next(one for one in runners if one.vitals.name == job)
 
 
 async def test_lives_that_are_over_are_not_kept_until_their_next_times_would_have_come(
