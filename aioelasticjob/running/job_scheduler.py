@@ -107,6 +107,11 @@ class JobScheduler:
         return self._state.intolerable_skew() is not None
 
     @property
+    def view(self) -> JobView:
+        """The newest view of the job."""
+        return self._views.value
+
+    @property
     def shutdown_timeout(self) -> float:
         """Seconds that running handlers have to end when the job leaves."""
         return self._views.value.config.shutdown_timeout
