@@ -364,12 +364,10 @@ class JobScheduler:
             return True
         if not execution.begun:
             return await self._claims.withdraw(claim)
-        ended, hand_over = left_open(claim, unfinished) if unfinished else claim, self._views.value.config.failover
-        self.stopping.settling = claim
-        removed = self._member.id not in self._views.value.instances
-        handed_over = await self._claims.settle(
-            ended, execution.outcomes, state.now(), hand_over=hand_over, removed=removed
-        )
+        ended, view = left_open(claim, unfinished) if unfinished else claim, self._views.value
+        hand_over, removed = view.config.failover, self._member.id not in view.instances
+        self.stopping.settling, outcomes = claim, execution.outcomes
+        handed_over = await self._claims.settle(ended, outcomes, state.now(), hand_over=hand_over, removed=removed)
         self.stopping.settling = None
         if handed_over and execution.trace is not None:
             execution.trace.handed_over(handed_over)

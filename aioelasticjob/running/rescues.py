@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from zlib import crc32
 
 from anyio import move_on_after
@@ -86,15 +85,9 @@ class Rescues:
             requested = rescued_request(view, item, record)
             fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter, requested=requested)
             taken = await run_claimed(view, fire, frozenset({item}))
-            if (
-                taken.claim is not None and item in self._state.held
-            ):  # it shall run its next moment together with the others
-                await self._wait_until(lambda newer: item not in newer.rescues)
+            if taken.claim is not None and item in self._state.held:
+                with move_on_after(VISIBLE_WITHIN):  # it shall run its next moment together with the others
+                    await self._views.until(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
             cache.items[item].forget()
         return taken
-
-    async def _wait_until(self, condition: Callable[[JobView], bool]) -> None:
-        """Wait for a short time until a condition of the view holds."""
-        with move_on_after(VISIBLE_WITHIN):
-            await self._views.until(condition)
