@@ -55,8 +55,8 @@ class RunningApp:
     @property
     def vitals(self) -> Vitals:
         """How things stand at the moment, for those who measure."""
-        standings = [job.standing for job in self.shared.running_jobs] if self.shared else []
-        return Vitals.of(self.session, standings, self.recorder.counts if self.recorder else None)
+        jobs = tuple(job.vitals for job in self.shared.running_jobs) if self.shared else ()
+        return Vitals.of(self.session, jobs, self.recorder.counts if self.recorder else None)
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""

@@ -192,7 +192,7 @@ class Claims:
         read again, it ends: the view may be outdated.
         """
         before, met = self._records(items), ""
-        wanted = self._begun(fire, before, times)
+        wanted = {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
         while wanted:
             first, operations = self._taking(view, fire, wanted, before)
             match await write(self._member, operations, "to claim items", delay=delay):
@@ -211,9 +211,6 @@ class Claims:
 
     def _records(self, items: Iterable[int]) -> dict[int, Record]:
         return {item: self._cache.items[item].record for item in items}
-
-    def _begun(self, fire: Fire, before: Records, times: tuple[int, int]) -> dict[int, Record]:
-        return {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
 
     def _note_claimed(
         self, first: int, fire: Fire, wanted: Records, before: Records, committed: Committed, taken: ClaimResult

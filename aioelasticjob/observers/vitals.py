@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,10 +40,9 @@ class Vitals:
     """The counts of the event store, if there is one."""
 
     @classmethod
-    def of(cls, session: Session | None, jobs: Iterable[tuple[str, int, bool]], store: StoreCounts | None) -> Vitals:
+    def of(cls, session: Session | None, jobs: tuple[JobVitals, ...], store: StoreCounts | None) -> Vitals:
         """Return the present state; without a session the application does not run."""
-        known = tuple(JobVitals(*job) for job in jobs)
         if session is None:
-            return cls(False, None, 0.0, None, 0, known, store)
+            return cls(False, None, 0.0, None, 0, jobs, store)
         state, margin = session.status.value.state, max(0.0, session.margin)
-        return cls(True, state, margin, session.clock_skew, session.requests, known, store)
+        return cls(True, state, margin, session.clock_skew, session.requests, jobs, store)

@@ -29,19 +29,19 @@ class ItemReleases:
         self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, after_release: Callable[[], None]
     ) -> None:
         self._member, self._state, self._claims = member, state, claims
-        self.tasks, self._after_release = tasks, after_release
+        self._tasks, self._after_release = tasks, after_release
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""
         for item in items:
-            self.tasks.start_soon(self._until_free, item)
+            self._tasks.start_soon(self._until_free, item)
 
     def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Wait until another instance has ended its runs of these items.  Then the newest moment is run or missed."""
         self._state.runs_elsewhere(items, fire)
         missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
         for item in sorted(items):
-            self.tasks.start_soon(self._until_free, item, missed)
+            self._tasks.start_soon(self._until_free, item, missed)
 
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""

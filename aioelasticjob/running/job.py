@@ -106,7 +106,7 @@ class LocalJob:
         """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
         try:
             with unwrapped():
-                lives = await life.tasks.run(life.begin, self._past, self._leaving, up)
+                await life.tasks.run(life.begin, self._past, self._leaving, up)
             if life.error is not None:
                 raise life.error
         except Exception as error:
@@ -116,7 +116,7 @@ class LocalJob:
                 raise
             self._report_error(error)
             return False
-        if not lives or life.tasks.over:  # the session may have ended just after the job had joined
+        if life.job_scheduler is None or life.tasks.over:  # the session may have ended just after the job had joined
             return False
         if self._leaving.value:
             life.leave()
@@ -127,7 +127,7 @@ class LocalJob:
         if life.is_over:
             return
         life.is_over = True
-        if life.lives:
+        if life.job_scheduler is not None:
             self._scheduler.tasks.start_soon(self._go_on, life)
         else:  # ``live`` waits for ``_begin``, and ends the life itself
             life.tasks.cancel()

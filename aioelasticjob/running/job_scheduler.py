@@ -17,7 +17,8 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource
+from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource
+from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
@@ -41,7 +42,7 @@ from aioelasticjob.running.triggers import Triggers
 MAX_WAIT = 60.0
 """Seconds after which the scheduler reads the clock again: it may have been set, or the machine may have slept."""
 UNCERTAIN = 1.0
-"""Seconds until a job that is not monitored checks again whether its session is certain to live."""
+"""Seconds until another attempt if there is a connection, but it is not certain that the session lives."""
 
 
 class JobScheduler:
@@ -80,8 +81,6 @@ class JobScheduler:
         self.left = False
         """Whether this instance was asked to leave."""
         self._refused = 0
-        self._rest_first: float | None = None
-        """Seconds to wait before the due items are claimed again, after a claim that could not be made."""
         self._wait_scope: CancelScope | None = None
         self._execution: HandlerScope | None = None
         self._stream: StreamControl | None = None
@@ -92,9 +91,9 @@ class JobScheduler:
         return max(self._state.accounted, self._state.missed.newest_of_all)
 
     @property
-    def standing(self) -> tuple[str, int, bool]:
-        """The job's name, how many of its items this instance holds, and whether it is the leader."""
-        return self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id
+    def vitals(self) -> JobVitals:
+        """The present state of the job, for metrics."""
+        return JobVitals(self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id)
 
     @property
     def health(self) -> JobHealth:
@@ -106,6 +105,11 @@ class JobScheduler:
     def is_refusing(self) -> bool:
         """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
         return self._state.intolerable_skew() is not None
+
+    @property
+    def view(self) -> JobView:
+        """The newest view of the job."""
+        return self._views.value
 
     @property
     def shutdown_timeout(self) -> float:
@@ -155,84 +159,97 @@ class JobScheduler:
         """Run all items that are due, and return the seconds until the next turn."""
         while not self.left:
             try:
-                view = await self._up_to_date()
-                if begun := await self._state.look(view):
-                    self.releases.follow(begun)
-                self._rest_first = None
-                asked = view.orphans or self.triggers.are_open(view)
-                busy = (asked and await self._answer(view)) or await self._run_owed(view) or await self._run_ahead(view)
-                self._refused = 0
-                if self._member.refusals.open:
-                    self._member.refusals.accepted("to read what is due")
+                rest = await self._run_next()
             except Suspended:
-                if self._member.session.status.value.state is not SessionState.CONNECTED:
-                    return inf  # a new connection wakes it
+                connected = self._member.session.status.value.state is SessionState.CONNECTED
+                return UNCERTAIN if connected else inf  # a new connection wakes it
             except SessionEnded:
                 break
             except RegistryError as error:  # the items stay due
                 self._member.refusals.refused("to read what is due", error)
-                await self._back_off()
+                with CancelScope() as self._wait_scope:
+                    if not self.left:
+                        await self._member.session.back_off(self._refused)
+                self._refused += 1
             else:
-                if not busy or self._rest_first is not None:
-                    return self._rest(view, self._state.clock.now) if self._rest_first is None else self._rest_first
+                if rest is not None:
+                    return rest
         self._over()
         return inf
 
-    async def _answer(self, view: JobView) -> bool:
-        """Rescue an orphan, or answer a trigger; False if there was nothing to answer."""
-        run = self._run_claimed
-        busy = await self.rescues.answer(view, run) or await self.triggers.answer(view, run)
-        self._state.now()
-        return busy
+    async def _run_next(self) -> float | None:
+        """Run what comes first.  Return the seconds until there can be more to run; None if there may be more now."""
+        if (view := self._views.value).tree.outdated:
+            view = await self._read_again()
+        if begun := await self._state.look(view):
+            self.releases.follow(begun)
+        taken: ClaimResult | None = None
+        if view.orphans or self.triggers.are_open(view):
+            run = self._run_claimed
+            taken = await self.rescues.answer(view, run) or await self.triggers.answer(view, run)
+            self._state.now()
+        if taken is None and (due := self._due(view) or self._due_soon(view)):
+            taken = await self._run_claimed(view, *due)
+        self._refused = 0
+        if self._member.refusals.open:
+            self._member.refusals.accepted("to read what is due")
+        waits = taken is None or (taken.stale and taken.claim is None)
+        return self._rest(view) if waits else None
 
-    async def _back_off(self) -> None:
-        """Wait before a request that the registry has refused is sent again."""
-        with CancelScope() as self._wait_scope:
-            if not self.left:
-                await self._member.session.back_off(self._refused)
-        self._refused += 1
-
-    async def _up_to_date(self) -> JobView:
-        """Return the newest view.  After an outage, wait until it was read anew: the schedule may have changed."""
-        if self._views.value.tree.outdated:
-            with move_on_after(MIRROR_TIMEOUT):
-                while self._views.value.tree.outdated and not self.left:
-                    with CancelScope() as self._wait_scope:
-                        await self._views.changed()
-            self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
+    async def _read_again(self) -> JobView:
+        """Wait until the view was read anew after an outage, and return it: the schedule may have changed."""
+        with move_on_after(MIRROR_TIMEOUT):
+            while self._views.value.tree.outdated and not self.left:
+                with CancelScope() as self._wait_scope:
+                    await self._views.changed()
+        self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
 
-    async def _run_owed(self, view: JobView) -> bool:
-        owed = self._state.owed() if view.settled else frozenset()
+    def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+        """Return the fire that is due, and its items; a fire that the clock skew forbids is given up."""
+        owed = self._state.owed() if view.settled else NONE
         if not owed:
-            return False
+            return None
         if skew := self._state.intolerable_skew():
             self._state.pass_over()
             self._stats.refused(skew)
-            return True
+            return None
         self._stats.accepted()
-        await self._run_claimed(view, Fire(self._state.timetable.newest, self._state.source(owed)), owed)
-        return True
+        return Fire(self._state.timetable.newest, self._state.source(owed)), owed
 
-    async def _run_ahead(self, view: JobView) -> bool:
-        """Claim items shortly before the next moment, together with the other jobs of the process, and run them then.
+    def _due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+        """Return the next fire and its items, if it is time to claim them, together with the process's other jobs.
 
         If the view or the time changes before the moment comes, the claim is withdrawn and decided anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
         if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
-            return False
+            return None
         self._stats.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.active):
-            return False
-        if items := state.owed_ahead(upcoming) - view.disabled_items:
-            await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
-        return bool(items)
+            return None
+        items = state.owed_ahead(upcoming) - view.disabled_items
+        return (Fire(upcoming, FireSource.CRON), items) if items else None
 
-    async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
-        """Claim items, run and settle them; return whether any was run."""
-        if (execution := await self._prepare(view, fire, items)) is None:
-            return False
+    async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
+        """Claim items, run and settle them; return the result of the claim."""
+        # read the offset of an orphan anew: another instance holds the item, so this one does not know its offset
+        if offsets := await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER):
+            self._state.now()
+        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
+            return ClaimResult()
+        taken = await self._claim(view, fire, items)
+        self._note_result(view, fire, taken)
+        if fire.source in ASKED:
+            await self.triggers.claimed(fire, taken)
+        if (claim := taken.claim) is None:
+            return taken
+        if claim.fences and claim.incarnation != self._member.session.incarnation:
+            raise SessionEnded("the session was lost during a claim")
+        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
+            offsets = {item: value for item, value in offsets.items() if item not in renewed}
+            offsets |= await self._state.offsets.reread(renewed)
+        execution = self._execution_of(view, claim, offsets)
         try:
             execution.begun = await self._reach(view, fire)
             if execution.begun:
@@ -244,20 +261,43 @@ class JobScheduler:
         if not await self._settle(execution):
             raise SessionEnded("the session was lost before the items of the run were settled")
         if execution.begun:
-            view = await self._up_to_date()
+            if (view := self._views.value).tree.outdated:
+                view = await self._read_again()
             self._state.collapse(view, rerun=view.config.misfire)
-        return execution.begun
+        return taken
 
-    async def _prepare(self, view: JobView, fire: Fire, items: frozenset[int]) -> Execution | None:
-        # read the offset of an orphan anew: another instance holds the item, so this one does not know its offset
-        if offsets := await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER):
-            self._state.now()
-        taken = await self._claim(view, fire, items)
-        if (claim := taken.claim) is None:
-            return None
-        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
-            offsets = {item: value for item, value in offsets.items() if item not in renewed}
-            offsets |= await self._state.offsets.reread(renewed)
+    async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
+        """Claim items at once, or send the claim shortly before the moment if this is still to come."""
+        state, session = self._state, self._member.session
+        if not view.config.monitor_execution:
+            # for written claims the registry's client checks this
+            if session.status.value.state is not SessionState.CONNECTED or not session.is_proven():
+                raise Suspended("it is not certain that the session lives")
+            return ClaimResult(self._claims.unmonitored(fire, items))
+        now = state.clock.now if fire.source in SCHEDULED else state.now()  # other fires have awaited answers since
+        upcoming = state.timetable.upcoming or 0
+        if fire.slot != upcoming or fire.source is not FireSource.CRON:
+            return await self._claims.claim(view, fire, items, now, upcoming)
+        if self._views.value is not view or self.left:  # later changes take the claim back
+            return ClaimResult()
+        following, delay = state.timetable.following(), self._ahead.hold(fire.slot, now)
+        return await self._claims.claim(view, fire, items, fire.slot, following, delay)
+
+    def _note_result(self, view: JobView, fire: Fire, taken: ClaimResult) -> None:
+        """Tell the state why a claim did not get all items, and which runs were cut off before it."""
+        state = self._state
+        if taken.stale or taken.elsewhere or taken.refused:
+            state.now()
+        if taken.elsewhere or taken.refused:
+            state.reach(fire.slot)  # then this moment is reported as missed for those items
+        if taken.cut_off:
+            state.report_lost_runs(taken.cut_off)
+        if taken.refused:
+            state.is_obstructed(taken.refused, fire)
+        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
+            self.releases.refused(view, fire, taken.elsewhere)
+
+    def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
         execution = Execution(
             self._job,
             view.config,
@@ -276,7 +316,10 @@ class JobScheduler:
         session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
         run_lease.set(session.tenure(self._member.incarnation))
         if execution.job.engine is not None:
-            self._set_up_engine(view, execution)
+            self._stream = StreamControl(view, self._views, self.run_counts, self._shared.events)
+            execution.stream_control = self._stream
+            if self.left or (fire.source is FireSource.FAILOVER and view.settled):
+                self._stop_fetching()  # the rescue of an item whose holder is alive ends after one batch
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
@@ -284,22 +327,15 @@ class JobScheduler:
             self._execution = scope
             session.bind(scope, self._member.incarnation)
             try:
-                # if the claim was answered after the lease's end, no handler may begin
-                if session.is_proven() and not scope.cancel_called:
-                    job, me = self._job, self._member
-                    await (with_listeners(execution, me, self._views) if job.listeners else execute(execution))
+                if not scope.cancel_called:  # it is if the claim was answered after the lease's end
+                    me, listeners = self._member, self._job.listeners
+                    await (with_listeners(execution, me, self._views) if listeners else execute(execution))
             finally:
                 self._execution = None
                 session.unbind(scope)
                 self._stats.ended(execution, get_running_loop().time() - began)
         await sleep(0)
         await session.wait_for_delayed()
-
-    def _set_up_engine(self, view: JobView, execution: Execution) -> None:
-        """Make the engine's StreamControl.  The rescue of an item whose holder is alive ends after one batch."""
-        execution.stream_control = self._stream = StreamControl(view, self._views, self.run_counts, self._shared.events)
-        if self.left or (execution.claim.fire.source is FireSource.FAILOVER and view.settled):
-            self._stop_fetching()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait until the fire's moment has come; False if the view or the time changes before."""
@@ -313,45 +349,6 @@ class JobScheduler:
         if fire.source is FireSource.CRON:
             self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution
         return True
-
-    async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
-        state = self._state
-        if not view.config.monitor_execution:
-            if self._member.session.status.value.state is not SessionState.CONNECTED:
-                raise Suspended("there is no connection to the registry")
-            if not self._member.session.is_proven():  # for written claims the registry's client checks it
-                self._rest_first = UNCERTAIN
-                return ClaimResult(None)
-            taken = ClaimResult(self._claims.unmonitored(fire, items))
-            if fire.source in ASKED:
-                await self.triggers.claimed(fire, taken)
-            return taken
-        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
-            return ClaimResult(None)
-        now = state.clock.now if fire.source in SCHEDULED else state.now()  # other fires have awaited answers since
-        following, hold = state.timetable.upcoming or 0, None
-        if fire.slot == following and fire.source is FireSource.CRON:
-            if self._views.value is not view or self.left:  # later changes take the claim back
-                return ClaimResult(None)
-            hold = self._ahead.hold(fire.slot, now)
-            now, following = fire.slot, state.timetable.following()
-        taken = await self._claims.claim(view, fire, items, now, following, hold)
-        if taken.elsewhere or taken.refused:
-            state.now()
-            state.reach(fire.slot)  # then this moment is reported as missed for those items
-        if taken.cut_off:
-            state.report_lost_runs(taken.cut_off)
-        if taken.refused:
-            state.is_obstructed(taken.refused, fire)
-        if fire.source in ASKED:
-            await self.triggers.claimed(fire, taken)
-        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self.releases.refused(view, fire, taken.elsewhere)
-        if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
-            self._rest_first = self._rest(view, state.now())
-        if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
-            raise SessionEnded("the session was lost during a claim")
-        return taken
 
     async def _settle(self, execution: Execution) -> bool:
         """Settle the items; False if the session was lost.  A claim without fences has written nothing."""
@@ -367,12 +364,10 @@ class JobScheduler:
             return True
         if not execution.begun:
             return await self._claims.withdraw(claim)
-        ended, hand_over = left_open(claim, unfinished) if unfinished else claim, self._views.value.config.failover
-        self.stopping.settling = claim
-        removed = self._member.id not in self._views.value.instances
-        handed_over = await self._claims.settle(
-            ended, execution.outcomes, state.now(), hand_over=hand_over, removed=removed
-        )
+        ended, view = left_open(claim, unfinished) if unfinished else claim, self._views.value
+        hand_over, removed = view.config.failover, self._member.id not in view.instances
+        self.stopping.settling, outcomes = claim, execution.outcomes
+        handed_over = await self._claims.settle(ended, outcomes, state.now(), hand_over=hand_over, removed=removed)
         self.stopping.settling = None
         if handed_over and execution.trace is not None:
             execution.trace.handed_over(handed_over)
@@ -388,12 +383,12 @@ class JobScheduler:
     def _failed(self, context: Context, error: Exception) -> None:
         self._stats.failed(self._views.value.config, context, error)
 
-    def _rest(self, view: JobView, now: int) -> float:
+    def _rest(self, view: JobView) -> float:
         """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
         if self._views.value is not view:
             return 0.0
         upcoming = self._state.timetable.upcoming
-        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
+        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.clock.now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
         return min(MAX_WAIT, delay / 1000, self._state.steady_in, self.triggers.next_due(view))

@@ -114,20 +114,20 @@ class Life:
         self.error: Exception | None = None
         """The error that ended this life, if an error did."""
         self.job_scheduler: JobScheduler | None = None
-        self._coordinator: Coordinator | None = None
+        """Runs the job; None until the job has joined."""
         self._port: MonitorPort | None = None
         self.switches_changed: Callable[[], None] = lambda: None
         """Is called when a server was switched off or on in all jobs."""
         self._following = Activity(scheduler, self.tasks, self._follow)
         self._follower = Follower(member.session, member.layout.mirrored, member.layout.shallow, self._following.wake)
         self._activities = [self._following]
-        self.lives = self.is_over = False
-        """Whether this life has begun to run, and whether it is to end."""
+        self.is_over = False
+        """Whether this life is to end."""
         self.left = False
         """Whether the job was asked to leave."""
 
-    async def begin(self, past: History, leaving: Latest[bool], up: Callable[[], None]) -> bool:
-        """Join the job and return whether it runs now.  ``up`` is called once it has joined, or has to wait.
+    async def begin(self, past: History, leaving: Latest[bool], up: Callable[[], None]) -> None:
+        """Join the job, or wait until it is worth trying again.  ``up`` is called once it has joined, or has to wait.
 
         Raises:
             InvalidSetting: this process declares the job wrongly, or as another kind of job than the registry holds.
@@ -140,19 +140,17 @@ class Life:
             seen = trees.value if self._follower.has_read else await trees.changed()
             lacking = member.lacks(seen) if past.config is None else ()
             problem = missing_features_text(lacking) if lacking else await self._join(past)
-        if not problem:
-            up()
-            return True
-        past.wait(name, problem, self._shared, member.id if lacking else None)
+        if problem:
+            past.wait(name, problem, self._shared, member.id if lacking else None)
         up()
         if lacking:
             try:
                 self.left = not await wait_until_known(member, self._job.config, trees, leaving)
-                return False
+                return
             except InvalidSetting as mistake:
                 past.wait(name, mistake, self._shared)
-        await wait_for_news(member, trees, seen, leaving)
-        return False
+        if problem:
+            await wait_for_news(member, trees, seen, leaving)
 
     async def _join(self, past: History) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
@@ -180,11 +178,10 @@ class Life:
         if past.since is None:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
-        job_scheduler = self.job_scheduler = JobScheduler(
+        job_scheduler = JobScheduler(
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
-        conclude = job_scheduler.rescues.conclude
-        listeners = (conclude, self._dismissed, self._finished)
+        listeners = (job_scheduler.rescues.conclude, self._dismissed, self._finished)
         coordinator = Coordinator(
             member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
         )
@@ -196,13 +193,13 @@ class Life:
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]
-        self._coordinator, self.switches_changed = coordinator, coordinating.wake
-        shared.running_jobs[job_scheduler] = None
+        self.switches_changed = coordinating.wake
         if past.again:
             self.tasks.start_soon(job_scheduler.releases.release_left)
         for activity in (running, coordinating, listening):
             activity.wake()
-        self.lives = True
+        shared.running_jobs[job_scheduler] = None
+        self.job_scheduler = job_scheduler
 
     def session_changed(self, status: SessionStatus) -> None:
         """Go on when there is a connection again; end this life if the session is over."""
@@ -242,18 +239,18 @@ class Life:
     async def end(self, past: History) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
         try:
-            if self.job_scheduler is not None:
-                self.left = self.left or self.job_scheduler.left
-                self.job_scheduler.cancel()
+            job_scheduler = self.job_scheduler
+            if job_scheduler is not None:
+                self.left = job_scheduler.left
+                job_scheduler.cancel()
             self.tasks.cancel()
             await self.tasks.ended()
-            job_scheduler, member = self.job_scheduler, self.member
-            if job_scheduler is not None and self._coordinator is not None:
-                view = self._coordinator.view
+            if job_scheduler is not None:
+                view = job_scheduler.view
                 job_scheduler.triggers.give_up()
                 if self.error is None:
                     with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
-                        await _unregister(job_scheduler, member, view, self._shared.clock)
+                        await _unregister(job_scheduler, self.member, view, self._shared.clock)
                 past.config, past.accounted = view.config, max(past.accounted, job_scheduler.accounted)
         finally:
             self.close()

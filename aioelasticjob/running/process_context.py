@@ -12,6 +12,7 @@ from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest
+from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
@@ -27,8 +28,8 @@ class RunningJob(Protocol):
     """A job that runs in this process, as the rest of the process uses it."""
 
     @property
-    def standing(self) -> tuple[str, int, bool]:
-        """The job's name, how many of its items this instance holds, and whether it is the leader."""
+    def vitals(self) -> JobVitals:
+        """The present state of the job, for metrics."""
 
     @property
     def health(self) -> JobHealth:

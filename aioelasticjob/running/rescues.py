@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from zlib import crc32
 
 from anyio import move_on_after
 
-from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.request_runs import is_cancelled, rescued_request
@@ -50,33 +49,33 @@ class Rescues:
             slot = Passed(run.moment, run.moment)
             self._state.report([item], slot, str(error), run.instance, handled=True)
 
-    async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Rescue one orphan; True if one was claimed.
+    async def answer(self, view: JobView, run_claimed: RunClaimed) -> ClaimResult | None:
+        """Rescue one orphan, and return its claim; None if none was claimed.
 
         Each instance begins its search at another orphan, so that several rescuers do not compete for the same one.
         """
         me = self._member.id
         if not (view.orphans and view.config.failover and me in view.active):
-            return False
+            return None
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
         if skew := self._state.intolerable_skew():
             self._stats.declined(frozenset(waiting), skew)
-            return False
+            return None
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
             try:
                 taken = await self._take(view, item, run_claimed)
                 self._member.refusals.accepted("to take an orphan")
-                if taken:
-                    return True
+                if taken is not None and taken.claim is not None:
+                    return taken
             except (Suspended, SessionEnded):
                 raise
             except RegistryError as error:  # go on with the other orphans
                 self._member.refusals.refused("to take an orphan", error)
-        return False  # due items are claimed next, without a pause
+        return None  # due items are claimed next, without a pause
 
-    async def _take(self, view: JobView, item: int, run_claimed: RunClaimed) -> bool:
-        cache, taken = self._state.cache, False
+    async def _take(self, view: JobView, item: int, run_claimed: RunClaimed) -> ClaimResult | None:
+        cache, taken = self._state.cache, None
         await cache.learn([item])
         record = cache.record(item)
         if record.completed:
@@ -86,13 +85,9 @@ class Rescues:
             requested = rescued_request(view, item, record)
             fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter, requested=requested)
             taken = await run_claimed(view, fire, frozenset({item}))
-            if taken and item in self._state.held:  # it shall run its next moment together with the others
-                await self._wait_until(lambda newer: item not in newer.rescues)
+            if taken.claim is not None and item in self._state.held:
+                with move_on_after(VISIBLE_WITHIN):  # it shall run its next moment together with the others
+                    await self._views.until(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
             cache.items[item].forget()
         return taken
-
-    async def _wait_until(self, condition: Callable[[JobView], bool]) -> None:
-        """Wait for a short time until a condition of the view holds."""
-        with move_on_after(VISIBLE_WITHIN):
-            await self._views.until(condition)

@@ -33,7 +33,7 @@ from aioelasticjob.running.stats import ExecutionStats
 OBSTRUCTED_FOR = 60.0
 """Seconds after which an item is tried again that nodes made by hand have kept from being claimed."""
 
-RunClaimed: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool]]
+RunClaimed: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[ClaimResult]]
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +55,10 @@ class Triggers:
         """Whether a trigger or a deferred item has not been run yet."""
         return bool(self.deferred or view.requested) or self._member.id in view.triggered
 
-    async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run the items of a trigger or of a request; False if there is none that can be answered now."""
+    async def answer(self, view: JobView, run_claimed: RunClaimed) -> ClaimResult | None:
+        """Run the items of a trigger or of a request; None if there is none that can be answered now."""
         if (later := self._due(view)) is not None:
-            await self._run_deferred(view, run_claimed, *later)
-            return True
+            return await self._run_deferred(view, run_claimed, *later)
         if (fire := self._newest(view)) is None:
             return await self._requested.answer(view, run_claimed)
         state = self._state
@@ -68,19 +67,18 @@ class Triggers:
         items = frozenset[int]() if closed else state.held - view.disabled_items
         free = items - state.blocked()
         if not await join_run(self._listeners, self._member, fire, items):
-            return False
+            return None
         if free and view.config.monitor_execution:
             self._asked = items
-            await run_claimed(view, fire, free)
-            return True
+            return await run_claimed(view, fire, free)
         if not await self._drop(fire):  # no claim is made that would remove the trigger
-            return False
+            return None
         if refusal is not None:  # after the removal: before, it would be reported again until the view is newer
             self._stats.refused(refusal)
         elif not items:
             self._log_why_nothing_runs(view)
         self._put_off(items, fire)
-        return True
+        return ClaimResult()
 
     async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
         """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
@@ -103,15 +101,17 @@ class Triggers:
             self.deferred, "an operator triggered the run, and this instance left before it could begin"
         )
 
-    async def _run_deferred(self, view: JobView, run_claimed: RunClaimed, fire: Fire, items: frozenset[int]) -> None:
+    async def _run_deferred(
+        self, view: JobView, run_claimed: RunClaimed, fire: Fire, items: frozenset[int]
+    ) -> ClaimResult:
         """Run deferred items.  They stay deferred until a claim has them, except if the clock skew is too large."""
         if skew := self._state.intolerable_skew():
             self._stats.refused(skew)
             for item in items:
                 del self.deferred[item]
-            return
+            return ClaimResult()
         self._asked = items
-        await run_claimed(view, fire, items)
+        return await run_claimed(view, fire, items)
 
     def _newest(self, view: JobView) -> Fire | None:
         """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
@@ -199,18 +199,17 @@ class RequestedRuns:
         moment = next_due(view, self._state.held, now)
         return inf if moment is None else max(0.0, (moment - now) / 1000)
 
-    async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run items for one request; False if there is none that can be answered now."""
+    async def answer(self, view: JobView, run_claimed: RunClaimed) -> ClaimResult | None:
+        """Run items for one request; None if there is none that can be answered now."""
         if not view.requested or (found := self._next(view)) is None:
-            return False
+            return None
         if skew := self._state.intolerable_skew():
             self._stats.refused(skew)
-            return False
+            return None
         self._stats.accepted()
         if not await join_run(self._listeners, self._member, found.fire, found.items):
-            return False
-        await run_claimed(view, found.fire, found.items)
-        return True
+            return None
+        return await run_claimed(view, found.fire, found.items)
 
     def claimed(self, taken: ClaimResult) -> None:
         """Note what a claim has taken: until the view shows it, these items are not claimed for a request again."""

@@ -15,7 +15,7 @@ from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Op
 from tests.running.test_refused_writes import EVERY_TEN, locked, slots
 from tests.running.test_rescues import Workers, workers_of
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
 
 
 def test_an_item_that_still_runs_elsewhere_is_waited_for_and_then_run_once() -> None:
@@ -119,9 +119,6 @@ def test_a_lock_of_ones_own_session_without_an_execution_is_removed(
 
 
 def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_removed() -> None:
-    async def _fails() -> None:
-        raise failure(-102, "/job")
-
     async def scene(here: SimulatedJobs) -> None:
         one, two = (here.app(cron=EVERY_TEN, sharding_total_count=4) for _ in range(2))
         async with one.running() as session, two.running():
@@ -132,8 +129,7 @@ def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_rem
             paths = LAYOUT.item(item)
             left = [Create(paths.execution, begun), Create(paths.running, b"me", ephemeral=True)]
             await session.commit(left, incarnation=session.incarnation)
-            (runner,) = one._here.shared.running_jobs  # type: ignore[union-attr]
-            runner.releases.tasks.start_soon(_fails)
+            end_life(one, failure(-102, "/job"))
             await here.until(45)
             assert await locked(here) == []
             assert set(slots(here, item)) >= {20, 30, 40}

@@ -21,7 +21,7 @@ from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
 from aioelasticjob.testing import UnhandledErrors, VirtualCluster, simulated
-from aioelasticjob.testing.virtual_cluster import Instance
+from tests.support.simulated_jobs import end_life, running_job
 
 ran = Counter[str]()
 
@@ -129,21 +129,14 @@ def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.M
     async def scene(cluster: VirtualCluster) -> None:
         here = await cluster.start(_broken_and_sound(work))
         await sleep(10.2)
-        failing.append(runner_of(here, "broken"))
-        failing[0].releases.tasks.failed(AssertionError("the first"))
+        failing.append(running_job(here.app, "broken"))
+        end_life(here.app, AssertionError("the first"), "broken")
         await sleep(10)
 
     monkeypatch.setattr(JobScheduler, "_settle", settles)
     with pytest.raises(UnhandledErrors) as raised:
         scene(VirtualCluster())
     assert [str(error) for error in raised.value.exceptions] == ["the first", "the second"]
-
-
-def runner_of(here: Instance, job: str) -> JobScheduler:
-    """Return what runs a job in a process."""
-    assert here.app._here.shared is not None
-    runners = [one for one in here.app._here.shared.running_jobs if isinstance(one, JobScheduler)]
-    return next(one for one in runners if one.standing[0] == job)
 
 
 async def test_lives_that_are_over_are_not_kept_until_their_next_times_would_have_come(
@@ -154,11 +147,9 @@ async def test_lives_that_are_over_are_not_kept_until_their_next_times_would_hav
     here = await virtual_cluster.start(app)
     for _ in range(10):
         await sleep(3)
-        runner = runner_of(here, "job")
-        lives.append(ref(runner))
-        runner.releases.tasks.failed(SessionEnded("the session is over"))
+        lives.append(ref(running_job(here.app, "job")))
+        end_life(here.app, SessionEnded("the session is over"))
     await sleep(3)
-    del runner
     gc.collect()
     assert [one for one in lives if one() is not None] == []
 
@@ -182,7 +173,7 @@ async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that
         with CancelScope() as scope:
             async with here.app.running():
                 await sleep(12 - current_time())
-                runner_of(here, "job").releases.tasks.failed(SessionEnded("the session is over"))
+                end_life(here.app, SessionEnded("the session is over"))
                 await sleep(0.5)
                 scope.cancel()
                 await sleep(60)

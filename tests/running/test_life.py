@@ -16,7 +16,7 @@ from aioelasticjob.running import process_context
 from aioelasticjob.running.life import History
 from aioelasticjob.testing import VirtualClock, run
 from tests.running.test_refused_writes import EVERY_TEN, EVERY_TWO, locked, refused_now, refusing, slots, unlocks
-from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, end_life, listening, simulate
 
 
 @pytest.mark.parametrize("code", [-102, -125, -112])
@@ -26,15 +26,11 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
         async with app.running() as session:
             await here.until(11)
             async with refusing(session, code, unlocks):
-                (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
-                runner.releases.tasks.start_soon(_fails)
+                end_life(app, failure(-102, "/job"))
                 await here.until(16)
             await here.until(45)
             assert set(slots(here, 0)) >= {10, 30, 40}
             assert await locked(here) == []
-
-    async def _fails() -> None:
-        raise failure(-102, "/job")
 
     simulate(scene)
 
@@ -44,15 +40,11 @@ def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_reporte
         app = here.app(work=5, cron=EVERY_TWO, misfire=False)
         async with listening(here, app), app.running():
             await here.until(7.5)  # it has run for 2 until 7, and has reported 4 and 6
-            (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
-            runner.releases.tasks.start_soon(_fails)
+            end_life(app, failure(-102, "/job"))
             await here.until(14.5)
             assert slots(here, 0) == [2, 8, 14]
             spans = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
             assert spans == [(4, 6), (10, 12)]
-
-    async def _fails() -> None:
-        raise failure(-102, "/job")
 
     simulate(scene)
 
@@ -67,16 +59,12 @@ def test_a_job_that_cannot_join_again_says_in_its_health_why() -> None:
                 return any(isinstance(op, Set) and op.path.startswith(LAYOUT.servers) for op in ops)
 
             async with refusing(session, -125, joins):
-                (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
-                runner.releases.tasks.start_soon(_fails)
+                end_life(app, failure(-102, "/job"))
                 await here.until(18)
                 assert refused_now(app).keys() == {"to join"}
             await here.until(35)
             assert slots(here, 0) == [10, 20, 30]
             assert refused_now(app) == {}
-
-    async def _fails() -> None:
-        raise failure(-102, "/job")
 
     simulate(scene)
 

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects, records, request_runs, rules
-from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
@@ -157,8 +157,8 @@ def hear_no_orphans() -> AbstractContextManager[object]:
     """Take no orphan but after a wait."""
     original: Any = Rescues.answer
 
-    async def answer(self: Rescues, view: JobView, run_claimed: RunClaimed) -> bool:
-        return bool(int(get_running_loop().time()) % 8 == 0 and await original(self, view, run_claimed))
+    async def answer(self: Rescues, view: JobView, run_claimed: RunClaimed) -> Any:
+        return None if int(get_running_loop().time()) % 8 else await original(self, view, run_claimed)
 
     return mock.patch.object(Rescues, "answer", answer)
 
@@ -166,13 +166,13 @@ def hear_no_orphans() -> AbstractContextManager[object]:
 def swallow_triggers() -> AbstractContextManager[object]:
     """Take a trigger and run nothing."""
 
-    async def answer(self: Triggers, view: JobView, _fly: object) -> bool:
+    async def answer(self: Triggers, view: JobView, _run_claimed: RunClaimed) -> ClaimResult | None:
         path = self._member.layout.trigger(self._member.id)
         if path not in view.tree:
-            return False
+            return None
         with contextlib.suppress(Conflict):
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
-        return True
+        return ClaimResult()
 
     return mock.patch.object(Triggers, "answer", answer)
 
@@ -181,11 +181,11 @@ def trigger_twice() -> AbstractContextManager[object]:
     """Run twice what was asked for once."""
     original: Any = JobScheduler._run_claimed
 
-    async def run_claimed(self: JobScheduler, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
-        ran = bool(await original(self, view, fire, items))
+    async def run_claimed(self: JobScheduler, view: JobView, fire: Fire, items: frozenset[int]) -> Any:
+        taken = await original(self, view, fire, items)
         if fire.source is FireSource.TRIGGER:
             await original(self, view, Fire(self._state.now(), fire.source), items)
-        return ran
+        return taken
 
     return mock.patch.object(JobScheduler, "_run_claimed", run_claimed)
 

@@ -12,7 +12,7 @@ from anyio import CancelScope
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import coordinator, effects, records
-from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
@@ -154,7 +154,7 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
-    async def take(self: Rescues, view: JobView, item: int, run_claimed: RunClaimed) -> bool:
+    async def take(self: Rescues, view: JobView, item: int, run_claimed: RunClaimed) -> ClaimResult:
         await self._state.cache.learn([item])
         record = self._state.cache.record(item)
         taken = await run_claimed(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))

@@ -17,6 +17,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Op
+from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.testing.loop import START
 from aioelasticjob.zookeeper.server import serve
@@ -117,3 +118,15 @@ def simulate(scene: Callable[[SimulatedJobs], Awaitable[None]], *, seed: int = 0
             return here
 
     return run(main, seed=seed)
+
+
+def running_job(app: ElasticJob, job: str) -> JobScheduler:
+    """Return what runs a job in a process."""
+    assert app._here.shared is not None
+    running = [one for one in app._here.shared.running_jobs if isinstance(one, JobScheduler)]
+    return next(one for one in running if one.vitals.name == job)
+
+
+def end_life(app: ElasticJob, error: Exception, job: str = "job") -> None:
+    """End a job's life in the present session with an error, as if one of its tasks had raised it."""
+    running_job(app, job).releases._tasks.failed(error)
