@@ -165,8 +165,9 @@ def _neglected(job: JobFacts, item: int, since: float) -> Iterator[Violation]:
     disabled = set(nodes.over(f"{root}/sharding/{item}/disabled", since - RECENT, until)) != {None}
     waits = None not in nodes.over(f"{root}/leader/failover/items/{item}", since, until)
     record = decode_record(nodes.at(f"{root}/execution/{item}", since) or b"") or Record()
+    # an orphan that was rescued too often is given up by the leader
     wanted = all(
-        one.failover and item < one.sharding_total_count and record.rescues < one.max_rescues  # or the leader gives it up
+        one.failover and item < one.sharding_total_count and record.rescues < one.max_rescues
         for one in job.configs(since, until)
     )
     if disabled or not waits or not wanted:
