@@ -61,7 +61,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a promised name when it is first asked for: the embedded server starts without the rest of the house."""
+    """Import a promised name when it is first asked for: the embedded server starts without the rest of the package."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -110,9 +110,9 @@ class Claims:
     ) -> Awaitable[frozenset[int] | None]:
         """End the runs of a claim; return the items handed over, or None if the session and its locks were lost.
 
-        With ``hand_over``, items whose run was cut off are marked as orphans.  ``removed`` says that this instance's
-        node is gone.  If the job was removed and made again, other instances may hold the locks, and the versions of
-        nodes have begun again at 0.
+        ``now`` is in milliseconds since the epoch.  With ``hand_over``, items whose run was cut off are marked as
+        orphans.  ``removed`` says that this instance's node is gone.  If the job was removed and made again, other
+        instances may hold the locks, and the versions of nodes have begun again at 0.
         """
         ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
         return self._give_back(ended, hand_over, removed=removed, fire=claim.fire)

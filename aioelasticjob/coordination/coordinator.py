@@ -58,7 +58,7 @@ Ts = TypeVarTuple("Ts")
 Report: TypeAlias = Callable[[EndRun | UpdateRequest], None]
 """Is called with an effect that was written, if it ends what others wait for."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
-"""Does what has to wait, and returns the seconds until the next turn."""
+"""Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
 
 
 class Coordinator:
@@ -211,7 +211,7 @@ def _may_be_dismissed(member: Member, view: JobView) -> bool:
 async def dismissed(member: Member, view: JobView, seen: int | None = None) -> bool:
     """Whether an operator has asked this instance to leave, or has removed its node by hand.
 
-    ``seen`` is the zxid up to which this instance has seen the job: who has removed the job since is named.
+    ``seen`` is the zxid up to which this instance has seen the job.  The log names who has removed the job since then.
     """
     if member.id not in view.instances:
         if not await _is_removed(member):

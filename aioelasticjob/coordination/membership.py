@@ -86,7 +86,7 @@ async def join(
 
 
 async def _missing_parents(member: Member, tree: Tree) -> list[str]:
-    """Return the nodes of the skeleton that do not exist, outermost first; what is not mirrored is read."""
+    """Return the nodes of the skeleton that do not exist, outermost first.  Nodes that are not mirrored are read."""
     unseen = member.layout.unseen_parents
     nodes = zip(unseen, await member.session.get_many(unseen), strict=True)
     there = {path for path, node in nodes if node is not None}

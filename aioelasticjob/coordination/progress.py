@@ -168,7 +168,7 @@ class RunCounts:
             self.failed += 1
 
     async def publish(self, member: Member, view: JobView, now: float) -> None:
-        """Write the counts to the server's node, and reset them.
+        """Write the counts to the server's node, and reset them.  ``now`` is in seconds since the epoch.
 
         Counts of several instances on one server in the same interval are added up.
         """

@@ -77,7 +77,8 @@ def too_large(parameter: bytes) -> InvalidSetting | None:
 def mark(record: Record, fence: int = 0) -> bytes:
     """Return the data of an orphan's mark: the moment of the run that was cut off, and its instance.
 
-    Whoever hands a run over writes the run's record, whose transaction is the fence no more; so the mark has the fence.
+    An instance that hands a run over writes the run's record, so the record's transaction is the fence no more.
+    Therefore the mark has the fence.
     """
     fields = {"slot": record.moment, "instance": record.instance}
     return json.dumps(fields | {"fence": fence} if fence else fields).encode()

@@ -34,7 +34,7 @@ def noted_refusals(data: Mapping[str, object]) -> tuple[tuple[str, str, float], 
 async def note_refusals(member: Member, tree: Tree) -> None:
     """Note in the instance's node what is refused at present, if that is not what the node says.
 
-    If this write is refused, too, the next tick tries again.
+    If the registry refuses this write, too, it is tried again at the next tick.
 
     Raises:
         Suspended, SessionEnded: there is no connection, or no session any more.

@@ -69,9 +69,9 @@ class Request:
     """From this moment on nothing more of it is begun; 0 for never."""
     parameter: str | None = None
     by: str = ""
-    """Who has asked."""
+    """The name of the person or program that made the request."""
     named: bool = False
-    """Whether the id was given by who has asked, so that it is remembered for a week."""
+    """Whether the person or program that made the request chose its id, so that it is remembered for a week."""
     span: Span | None = None
     """Which moments a backfill runs."""
     paused: bool = False
@@ -124,7 +124,7 @@ class Cancellation:
     version: int
     """The version of its node."""
     by: str = ""
-    """Who has asked."""
+    """The name of the person or program that made the request."""
 
 
 def is_id(text: object) -> bool:

@@ -45,7 +45,7 @@ class RunLease(Protocol):
 
 
 run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.tenure", default=None)
-"""The one of the run that the present task belongs to; None outside of runs."""
+"""The lease of the run that the present task belongs to; None outside of runs."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ async def mirror(
 ) -> AsyncIterator[Latest[Tree]]:
     """Follow everything at and below ``roots``, which need not exist; the first tree is whole.
 
-    Of a ``shallow`` root the tree holds children, and of what is below these no more than that it is there (NAMED): no
-    data that changes down there costs anything.
+    Of a ``shallow`` root the tree holds the children; of the nodes below these it only knows that they exist (NAMED),
+    so a change of their data costs nothing.
 
     A tree shows a transaction entirely or not at all, and ``zxid`` says up to where it shows all of them.
 
@@ -46,7 +46,8 @@ async def mirror(
 class Follower:
     """Notes what has changed, calls ``news``, and reads it again when told to catch up.
 
-    Events are hints: they say where to look, never what is there.  All that came in one breath are read in one request.
+    Events are hints: they say where to look, never what is there.  The nodes of all events that came together are read
+    in one request.
     """
 
     def __init__(

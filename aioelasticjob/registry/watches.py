@@ -7,8 +7,8 @@ from typing import Protocol
 
 
 class Watcher(Protocol):
-    """An object that is told of changes.  Its methods are called between two turns of the loop: they must only take
-    notes.
+    """An object that is told of changes.  Its methods are called between two rounds of the event loop, so they may
+    only take notes.
 
     A shallow watcher of a root is told of CHILDREN there, and needs nothing from below.  The registry keeps one watch
     for each path and connection, so a shallow watcher may be told of more when another watcher watches the same root,

@@ -72,8 +72,10 @@ class ClaimAhead:
             self._start.set_result(False)
 
     async def wait(self, moment: int, now: int) -> bool:
-        """Wait for a moment.  Return True when it has come, and False if the claim was taken back meanwhile."""
-        # at most EARLY: otherwise a clock that is set back by an hour would keep the items locked for an hour
+        """Wait for a moment, at most 80 ms: else a clock set back by an hour would keep the items locked for an hour.
+
+        Return True when the moment has come, and False if the claim was taken back meanwhile.
+        """
         start = self._start = self._starts.at(moment, min(moment - now, EARLY))
         try:
             return await start

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from math import inf
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import mark_missed_moments
 from aioelasticjob.coordination.progress import Offsets
@@ -31,8 +30,6 @@ from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.step import JobState
-
-log = logging.getLogger(__name__)
 
 
 class StateDriver(JobState):
@@ -158,16 +155,7 @@ class StateDriver(JobState):
                 case Report() as report:
                     self._missed_reports.put(self.view.config, report)
                 case SayLowered() as lowered:
-                    self._say_lowered(lowered)
-
-    def _say_lowered(self, lowered: SayLowered) -> None:
-        claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))
-        log.warning(
-            "%s: item %d was claimed up to %s, because the registry's clock was ahead.  Now it counts as claimed up to "
-            "%s; the moment claimed is not run again, others up to it may run twice",
-            *(self._member.layout.job, lowered.item, claimed, since),
-            extra={"job": self._member.layout.job, "item": lowered.item, "slot": lowered.slot},
-        )
+                    self._missed_reports.lowered(self._member.layout.job, lowered)
 
     def _believable(self) -> float:
         """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""

@@ -42,7 +42,7 @@ class FutureRecords:
         self.find(items, now, since, 0)
 
     def schedule_changed(self, now: int) -> None:
-        """Assume that what is dated up to now was made in time: the schedule now in force was."""
+        """Trust all dates up to now, because the present schedule was written with a correct clock."""
         for item in self._items.values():
             if item.future is not None:
                 item.future = replace(item.future, found=now + AHEAD)

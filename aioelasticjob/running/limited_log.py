@@ -58,7 +58,7 @@ class LimitedLog:
         ``most`` is that limit.
         """
         now = get_running_loop().time()
-        seen = self._kinds.setdefault(kind, _Kind(log, now))
+        seen = self._kinds.get(kind) or self._new_kind(kind, log, now)
         if now >= seen.since + INTERVAL:
             if seen.lines >= most:
                 _count_left_out(kind, seen)
@@ -72,6 +72,12 @@ class LimitedLog:
         lines = f"{counted(left_out, 'such line')} {'was' if left_out == 1 else 'were'}"
         more = f" ({lines} left out before this one)" if left_out else ""
         log.warning("%s: %s%s", job, message, more, extra={"job": job, **extra})
+
+    def _new_kind(self, kind: str, log: logging.Logger, now: float) -> _Kind:
+        """Begin to count the lines of a kind.  Forget kinds whose interval is over and that have left out no line."""
+        self._kinds = {name: seen for name, seen in self._kinds.items() if seen.jobs or now < seen.since + INTERVAL}
+        seen = self._kinds[kind] = _Kind(log, now)
+        return seen
 
     def close(self) -> None:
         """Write how many lines were left out and not counted yet, because the process writes no more of them."""

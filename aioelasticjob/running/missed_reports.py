@@ -1,16 +1,19 @@
-"""Reports missed moments: with an event, a count and a line in the log; error handlers are called if a job wants it."""
+"""Reports missed moments: with an event, a count and a line in the log; error handlers are called if a job wants it.
+
+It also logs which records were lowered, since their moments may run twice.
+"""
 
 from __future__ import annotations
 
 import logging
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import Events, Misfired
-from aioelasticjob.running.commands import Report
+from aioelasticjob.running.commands import Report, SayLowered
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed
 from aioelasticjob.running.state import ORDINARY_IN_STREAMS, Newest
@@ -53,6 +56,17 @@ class MissedReports:
             at = local_text(slot, config.time_zone)
             failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
             self._dispatcher.report(config, failure)
+
+    def lowered(self, job: str, lowered: SayLowered) -> None:
+        """Log that a record counts as claimed up to an earlier moment now, so that moments may run twice."""
+        claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))
+        text = (
+            f"item {lowered.item} was claimed up to {claimed}, because the registry's clock was ahead.  "
+            f"Now it counts as claimed up to {since}; the moment claimed is not run again, others up to it may run "
+            "twice"
+        )
+        kind = "records claimed moments that had yet to come"
+        self._log.warning(log, job, kind, text, each=True, item=lowered.item, slot=lowered.slot)
 
 
 def _consequence(report: Report) -> str:

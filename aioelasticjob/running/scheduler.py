@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
-"""Does what has to wait, and returns the seconds until the next turn."""
+"""Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
 Turn: TypeAlias = Callable[[], float | Work]
 """Returns the seconds until the next turn, unless the activity is woken before; or work that has to be done first."""
 _Started: TypeAlias = dict[CancelScope, Task[None]]

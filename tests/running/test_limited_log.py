@@ -90,6 +90,23 @@ def test_lines_that_are_each_about_something_else_hide_no_other_one(caplog: pyte
     ]
 
 
+def test_kinds_that_are_over_take_no_memory(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limited, log = LimitedLog(), logging.getLogger("test")
+        for number in range(10):
+            limited.warning(log, "job", f"instance {number} is gone", "item 0 missed a run")
+            await sleep(INTERVAL)
+        limited.warning(log, "job", "busy", "item 0 missed a run")
+        limited.warning(log, "job", "busy", "item 0 missed a run")
+        await sleep(INTERVAL)
+        limited.warning(log, "job", "away", "item 0 missed a run")
+        assert list(limited._kinds) == ["busy", "away"]  # what was left out of "busy" has not been written yet
+        limited.close()
+
+    run(main)
+    assert caplog.messages[-1] == "1 more line was left out, about 1 job: busy"
+
+
 async def _slow(context: ItemContext) -> None:
     await sleep(2.5)
 
