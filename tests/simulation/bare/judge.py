@@ -147,9 +147,8 @@ class Judge:
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
         settled = changed and _record(record).begun == _record(was[paths.execution]).begun  # and no claim was withdrawn
         if settled and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
-            last = was[paths.execution]
-            fence = (item, 0 if last is None else last.stat.mzxid) if ran is None else (item, ran.stat.czxid)
-            if fence not in self.cancelled:
+            fence = _fence(ran, was[paths.orphan], was[paths.execution])
+            if (item, fence) not in self.cancelled:
                 yield "only cancelled runs are stopped", f"nobody has cancelled the run of fence {fence}"
         by_leader = session == self._leader and _record(record).outcome in (GIVEN_UP, Outcome.STOPPED)
         if changed and not (owns or unused or by_leader):
@@ -306,6 +305,14 @@ def _lives(process: Process, incarnation: int) -> bool:
     """Whether a handler may still act: not if its session is over, which it knows before the registry does."""
     session = process.session
     return process.body.alive and not session.over and session.incarnation == incarnation
+
+
+def _fence(running: Node | None, orphan: Node | None, record: Node | None) -> int:
+    """Return the fence of an item's run: its lock has it, or the mark of who handed it over, or else its record."""
+    if running is not None:
+        return running.stat.czxid
+    handed_over = 0 if orphan is None else records.read_fence(orphan.data)
+    return handed_over or (0 if record is None else record.stat.mzxid)
 
 
 def _record(node: Node | None) -> Record:
