@@ -162,7 +162,7 @@ class HandedOver(_OfOneRun):
 
 @dataclass(frozen=True, slots=True)
 class Misfired:
-    """Scheduled moments passed without a run of these items on time; the newest may still be run once, as a rerun."""
+    """Scheduled moments passed without a run of these items on time; the newest may still be run once, late."""
 
     job: str
     instance: str
@@ -216,7 +216,7 @@ class Counts:
     """What has happened to a job in this process since it started."""
 
     fires: Counter[FireSource] = field(default_factory=Counter)
-    """Claims, by source: reruns are those of ``MISFIRE``, rescues those of ``FAILOVER``."""
+    """Claims, by source: late runs are those of ``MISFIRE``, rescues those of ``FAILOVER``."""
     runs: Counter[Outcome] = field(default_factory=Counter)
     """Items' runs that ended, by outcome."""
     failed_attempts: int = 0

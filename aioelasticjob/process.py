@@ -70,7 +70,7 @@ def forced_exit() -> Iterator[threading.Timer]:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return the loop factory for processes of our own: uvloop's, or None on Windows, where there is no uvloop."""
+    """Return the loop factory for processes of our own: uvloop's, or asyncio's on Windows, where there is no uvloop."""
     if sys.platform == "win32":
         return asyncio.new_event_loop
     from uvloop import new_event_loop  # imported here, so that only processes of our own pay for the import

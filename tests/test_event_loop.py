@@ -1,4 +1,4 @@
-"""Jobs run on asyncio's own loop and on uvloop; whoever runs them on trio is told what to do."""
+"""Jobs run on asyncio's own loop and on uvloop; an application on trio is told what to do."""
 
 from __future__ import annotations
 

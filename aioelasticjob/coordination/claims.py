@@ -357,7 +357,8 @@ def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before
     if fire.source is not FireSource.FAILOVER:
         asked: list[Op] = [] if fire.request is None else [Delete(*fire.request)]
         asked += claiming(member.layout, fire, wanted)
-        asked += losing(view, fire, wanted, before)
+        claimed = "" if fire.requested is None else fire.requested.id
+        asked += losing(view, {item: before[item] for item in wanted}, claimed)
         return [Check(member.layout.sharding, view.sharding_version), *asked]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:

@@ -31,6 +31,7 @@ from aioelasticjob.coordination.operator_note import decode_note, shown_name
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.refusal_note import note_refusals
+from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
@@ -343,7 +344,7 @@ async def _transactions(member: Member, view: JobView, effect: Effect, lost: dic
     if not isinstance(effect, RemoveItems):
         return to_transactions(effect, view)
     idle, removal = await _idle(member, effect.items, lost)
-    return [[*to_transactions(RemoveItems(idle), view)[0], *removal]] if idle else []
+    return [[*to_transactions(RemoveItems(idle), view)[0], *removal, *losing(view, lost)]] if idle else []
 
 
 async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:

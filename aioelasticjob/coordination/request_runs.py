@@ -147,14 +147,14 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
     return operations
 
 
-def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int, Record]) -> list[Set]:
-    """Return the operations with which a claim notes that it replaces runs for requests that were cut off.
+def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> list[Set]:
+    """Return the operations which note that runs for requests were cut off, and that nobody will rescue them.
 
-    Without failover nobody rescues them, and their requests would seem to go on for a day.
+    ``before`` has the records that are replaced by a claim, or removed with their items.  Without the note their
+    requests would seem to go on for a day.  A claim for the request ``claimed`` notes it for this request by itself.
     """
-    operations, claimed = list[Set](), "" if fire.requested is None else fire.requested.id
-    for item in items:
-        record = before[item]
+    operations = list[Set]()
+    for item, record in before.items():
         lost = rescued_request(view, item, record) if record.request and is_cut_off(record) else None
         if lost is None or lost.id == claimed:
             continue

@@ -37,7 +37,7 @@ LATENESS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 DURATIONS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400)
 LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 HELP = {
-    "fires": "Claims of items, by source: CRON, TRIGGER, MISFIRE (reruns), FAILOVER (rescues), BACKFILL.",
+    "fires": "Claims of items, by source: CRON, TRIGGER, MISFIRE (late runs), FAILOVER (rescues), BACKFILL.",
     "runs": "Items' runs that ended, by outcome.",
     "failed_attempts": "Attempts that failed of jobs with a retry, the last one of a failed run among them.",
     "misfires": "Scheduled moments that passed without a run, added up over the items concerned.",

@@ -58,7 +58,7 @@ class Account:
     def owed_ahead(self, moment: int) -> frozenset[int]:
         """Return the items that this instance can claim ahead for a moment that has yet to come.
 
-        If a clock that was ahead had the moment run or reported, it is a rerun, and that is not claimed ahead.
+        If a clock that was ahead had the moment run or reported, it is run late, and late runs are not claimed ahead.
         """
         return frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
 
@@ -94,7 +94,7 @@ class Account:
         return view.orphans.union(view.rescues, (number for number in self.held if self.items[number].cut_off))
 
     def source(self, items: Iterable[int]) -> FireSource:
-        """Return the source of a fire for the newest moment now: ``CRON`` if it is on time, ``MISFIRE`` for a rerun."""
+        """Return the source of a fire for the newest moment now: ``CRON``, or ``MISFIRE`` if it is run late."""
         newest = self.timetable.newest
         late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
         return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
@@ -142,11 +142,11 @@ class Account:
             for item in items:
                 self.items[item].floor = self.timetable.newest
 
-    def collapse(self, view: JobView, *, rerun: bool) -> None:
-        """Combine the moments that came during an execution: the newest is run again if ``rerun``, else it is missed.
+    def collapse(self, view: JobView, *, run_late: bool) -> None:
+        """Combine the moments that came during an execution: the newest is run if ``run_late``, else it is missed.
 
-        ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, ``look``
-        accounts for the moments of the new one.
+        ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, the
+        moments of the new one are accounted for when the state sees that view.
         """
         table = self.timetable
         if view is not self.view and (succession := self._succession(view)).has_changed:
@@ -154,8 +154,8 @@ class Account:
             missed = self._due(view).union(succession.given_away_since(self._due()))
             self._report(missed, min(table.newest - 1, succession.ended), BUSY)
         elif table.advance(self.clock.now):
-            self._account(self._due(view), Came.RUNNING, misfire=rerun)
-            if not rerun:
+            self._account(self._due(view), Came.RUNNING, misfire=run_late)
+            if not run_late:
                 self.pass_over()
 
     def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
@@ -185,7 +185,7 @@ class Account:
     def released(self, item: int) -> None:
         """Note that the item's run on another instance has ended.
 
-        Its newest moment is run again if misfire is on; otherwise it is reported as missed.
+        Its newest moment is run late if misfire is on; otherwise it is reported as missed.
         """
         account = self.items[item]
         account.elsewhere = False
@@ -208,7 +208,7 @@ class Account:
             return self.pass_over(numbers)
         # this instance does not run moments up to the floor any more
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
-        is_missed = fate in (Newest.RERUN, Newest.MISSED)
+        is_missed = fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
         last = until if is_dropped or (is_missed and not rule.why_newest) else until - 1
         self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate)
         unclaimed = self._unclaimed(newest, numbers)

@@ -79,10 +79,10 @@ class StateDriver(JobState):
         begun, self.begun_elsewhere = self.begun_elsewhere, NONE
         return begun
 
-    def collapse(self, view: JobView, *, rerun: bool) -> None:
+    def collapse(self, view: JobView, *, run_late: bool) -> None:
         """See ``JobState.collapse``."""
         self.now()
-        super().collapse(view, rerun=rerun)
+        super().collapse(view, run_late=run_late)
         self._say_all()
 
     def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:

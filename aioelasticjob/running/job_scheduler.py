@@ -263,7 +263,7 @@ class JobScheduler:
         if execution.begun:
             if (view := self._views.value).tree.outdated:
                 view = await self._read_again()
-            self._state.collapse(view, rerun=view.config.misfire)
+            self._state.collapse(view, run_late=view.config.misfire)
         return taken
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:

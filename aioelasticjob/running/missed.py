@@ -87,7 +87,7 @@ class MissedMoments:
 
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
         longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.  The span also ends at a
-        moment that was reported and has yet to be rerun: nobody else reports the moments before it.
+        moment that was reported and has yet to be run late: nobody else reports the moments before it.
         """
         held = {number: self._items[number] for number in items}
         ends = {number: max(item.accounted, item.reported) for number, item in held.items()}

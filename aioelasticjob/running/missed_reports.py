@@ -73,7 +73,7 @@ def _consequence(report: Report) -> str:
     """Return what happens to the missed moments, and to the newest moment if that is run instead."""
     they_are = "they are" if report.passed.count > 1 else "it is"
     match report.newest:
-        case Newest.RERUN:
+        case Newest.MISSED_AND_LATE:
             return "the newest missed moment is run late"
         case Newest.RUN | Newest.LATE:
             return f"{they_are} not run, but a later moment is"

@@ -19,9 +19,9 @@ class Newest(Enum):
     RUN = auto()
     """The newest moment is run, and counts as on time."""
     LATE = auto()
-    """The newest moment is run as a rerun."""
-    RERUN = auto()
-    """The newest moment is reported as missed, and is also run as a rerun."""
+    """The newest moment is run late."""
+    MISSED_AND_LATE = auto()
+    """The newest moment is reported as missed, and is also run late."""
     MISSED = auto()
     """The newest moment is reported as missed, and is not run."""
     EXCUSED = auto()
@@ -95,8 +95,8 @@ TABLE = {
     Came.HELD_UP: Rule("this process was too slow or was suspended", Newest.RUN, Newest.RUN),
     Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN, Newest.RUN),
     Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN, Newest.RUN),
-    Came.RUNNING: Rule(BUSY, Newest.RERUN, Newest.MISSED),
-    Came.REFUSED: Rule("another instance is still running the item", Newest.RERUN, Newest.MISSED),
+    Came.RUNNING: Rule(BUSY, Newest.MISSED_AND_LATE, Newest.MISSED),
+    Came.REFUSED: Rule("another instance is still running the item", Newest.MISSED_AND_LATE, Newest.MISSED),
     Came.ELSEWHERE: Rule(BLOCKED, Newest.LATE, Newest.MISSED, STILL_RAN),
     Came.BLOCKED: Rule(BLOCKED, Newest.RUN, Newest.RUN),
     Came.DISCONNECTED: Rule(AWAY, Newest.LATE, Newest.MISSED),
@@ -161,7 +161,7 @@ class Item(Entry):
     followed: int | None = None
     """The item's last moment when this instance began to follow the schedule in force; later moments belong to that."""
     late: int = 0
-    """The moment that came while another instance ran the item, and that is to be run as a rerun."""
+    """The moment that came while another instance ran the item, and that is to be run late."""
     lost_run: int = 0
     """When the run began that was last reported as cut off."""
     future: FutureRecord | None = None

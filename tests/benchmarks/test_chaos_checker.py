@@ -110,8 +110,8 @@ def test_a_report_answers_for_the_moments_that_it_names() -> None:
 
 
 def test_what_was_missed_may_be_run_later_and_be_reported_by_the_next_holder_of_the_item() -> None:
-    rerun = run(2, 6.5, 7, slot=6, source=MISFIRE)
-    assert not verdict(RESCUED, run(1, 3, 6.4), misfire(6.4, 6, 1), rerun, *PEACE[4:]).violations
+    late = run(2, 6.5, 7, slot=6, source=MISFIRE)
+    assert not verdict(RESCUED, run(1, 3, 6.4), misfire(6.4, 6, 1), late, *PEACE[4:]).violations
     assert not verdict(RESCUED, misfire(3, 3, 1), misfire(6, 6, 2, "b"), run(3, 9, 9.5, process="b")).violations
 
 

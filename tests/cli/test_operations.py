@@ -30,7 +30,7 @@ def address(embedded: EmbeddedServer) -> str:
 
 
 @pytest.fixture
-def desk(address: str, command: Command) -> Callable[[Callable[[Command], None]], JobStatus]:
+def typed_at_a_job(address: str, command: Command) -> Callable[[Callable[[Command], None]], JobStatus]:
     """Lets somebody type commands while a job's one instance, made by hand, is there; returns the job afterwards."""
 
     async def main(scene: Callable[[Command], None]) -> JobStatus:
@@ -55,7 +55,7 @@ def said(result: Result) -> str:
 
 
 def test_each_action_says_what_it_did_and_what_is_so_already(
-    desk: Callable[[Callable[[Command], None]], JobStatus],
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus],
 ) -> None:
     def scene(typed: Command) -> None:
         for words, sentence in (
@@ -84,11 +84,11 @@ def test_each_action_says_what_it_did_and_what_is_so_already(
         ):
             assert sentence in said(typed(*words)), words
 
-    status = desk(scene)
+    status = typed_at_a_job(scene)
     assert (status.servers[0].paused, status.servers[0].disabled, status.items[1].disabled) == (False, False, False)
 
 
-def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus]) -> None:
+def test_programs_get_json(typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus]) -> None:
     def scene(typed: Command) -> None:
         done = json.loads(said(typed("pause", "report", "--json")))
         assert done["summary"] == "report: paused"
@@ -127,11 +127,11 @@ def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus
             [],
         )
 
-    desk(scene)
+    typed_at_a_job(scene)
 
 
 def test_servers_are_listed_with_what_was_said_about_them(
-    desk: Callable[[Callable[[Command], None]], JobStatus],
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus],
 ) -> None:
     def scene(typed: Command) -> None:
         typed("pause", "report", "--server", "10.0.0.5")
@@ -143,7 +143,7 @@ def test_servers_are_listed_with_what_was_said_about_them(
         assert "the whole job is paused: nothing is run until it is resumed" in printed
         assert "server 10.0.0.5 alpha is paused and disabled in all jobs" in printed
 
-    desk(scene)
+    typed_at_a_job(scene)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_servers_are_listed_with_what_was_said_about_them(
     ],
 )
 def test_before_something_is_done_to_a_server_in_all_jobs_it_is_asked_what_that_concerns(
-    desk: Callable[[Callable[[Command], None]], JobStatus], address: str, word: str, outcome: str
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], address: str, word: str, outcome: str
 ) -> None:
     async def begin() -> None:
         async with open_session(ConnectionSettings.parse(address)) as session:
@@ -174,10 +174,10 @@ def test_before_something_is_done_to_a_server_in_all_jobs_it_is_asked_what_that_
         assert question in refused.stderr
         assert "No job knows 10.0.0.6." in typed(word, "--server", "10.0.0.6").stderr
 
-    assert desk(scene).servers[0].flags == ()
+    assert typed_at_a_job(scene).servers[0].flags == ()
 
 
-def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command], None]], JobStatus]) -> None:
+def test_a_change_is_shown_before_it_is_made(typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus]) -> None:
     change = ("set", "report", "cron=0 0 3 * * ?", "time_zone=Europe/Berlin", "shardingTotalCount=3")
 
     def scene(typed: Command) -> None:
@@ -194,7 +194,7 @@ def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command],
         assert "report: cron: '0 0 2 * * ?' → '0 0 3 * * ?'; time_zone:" in said(typed(*change))
         assert "is configured so already" in said(typed(*change))
 
-    status = desk(scene)
+    status = typed_at_a_job(scene)
     assert (status.config.cron, status.config.sharding_total_count, status.config_version) == ("0 0 3 * * ?", 3, 1)
 
 
@@ -224,7 +224,7 @@ def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_what_makes_no_sense_is_one_line_and_an_exit_code(
-    desk: Callable[[Callable[[Command], None]], JobStatus], words: tuple[str, ...], code: int, message: str
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], words: tuple[str, ...], code: int, message: str
 ) -> None:
     def scene(typed: Command) -> None:
         result = typed(*words)
@@ -232,7 +232,7 @@ def test_what_makes_no_sense_is_one_line_and_an_exit_code(
         assert message in result.stderr
         assert result.stderr.count("\n") == 1 or result.stderr.startswith("Usage:")
 
-    status = desk(scene)
+    status = typed_at_a_job(scene)
     assert (status.config, status.config_version, status.state) == (CONFIG, 0, "waiting")
 
 
@@ -258,7 +258,7 @@ def test_what_destroys_is_asked_about(address: str, command: Command) -> None:
 
 
 def test_configurations_go_out_and_come_back(
-    desk: Callable[[Callable[[Command], None]], JobStatus], tmp_path: Path
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], tmp_path: Path
 ) -> None:
     file = tmp_path / "jobs.yaml"
 
@@ -275,7 +275,7 @@ def test_configurations_go_out_and_come_back(
         file.write_bytes(b"\xff\xfe\xff")
         assert "is no text" in typed("import", str(file)).stderr
 
-    assert desk(scene).config.cron == "0 0 4 * * ?"
+    assert typed_at_a_job(scene).config.cron == "0 0 4 * * ?"
 
 
 def test_a_registry_that_is_gone_is_one_line(command: Command) -> None:
@@ -297,7 +297,7 @@ def test_a_registry_that_is_gone_is_one_line(command: Command) -> None:
 
 
 def test_the_last_run_and_what_is_odd_are_shown(
-    desk: Callable[[Callable[[Command], None]], JobStatus], address: str
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], address: str
 ) -> None:
     begun = 1763632801000
     record = {"slot": begun, "lastBeginTime": begun, "lastCompleteTime": begun + 1500}
@@ -322,7 +322,7 @@ def test_the_last_run_and_what_is_odd_are_shown(
         (shown,) = json.loads(said(typed("job", "report", "--json")))["items"]
         assert shown["offset"] == "page " + "7" * 50
 
-    status = desk(scene)
+    status = typed_at_a_job(scene)
     (item,) = status.items
     assert (item.outcome, status.failed, len(status.orphans), len(status.misfired)) == ("failed", 3, 1, 1)
     assert item.begun is not None

@@ -44,7 +44,7 @@ class Calm(Random):
         return 0.5
 
 
-class Line(BareSession):
+class FaultySession(BareSession):
     """A session that goes wrong as told: a word for each commit, and for each read, then all is well."""
 
     def __init__(self, registry: BareRegistry) -> None:
@@ -85,19 +85,19 @@ class Line(BareSession):
         self.old = None
 
 
-class Desk:
+class ClaimedJob:
     """A job whose items are mine, what is known of them, and what claims them."""
 
     def __init__(self, items: int = 3) -> None:
         self.registry = BareRegistry(SLOT / 1000)
-        self.line, self.items = Line(self.registry), range(items)
+        self.session, self.items = FaultySession(self.registry), range(items)
         self.config = CONFIG if items == 3 else CONFIG.changed(sharding_total_count=items)
         self.write(*(Create(path) for path in LAYOUT.skeleton), Create(LAYOUT.config, self.config.to_json()))
         self.registry.commit([Create(LAYOUT.instance(ME), b"", ephemeral=True)], MINE)
         for item in self.items:
             paths = LAYOUT.item(item)
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
-        self.member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
+        self.member = Member(self.session.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
         self.cache = RecordCache(self.member)
         self.claims = Claims(self.member, self.cache)
         self.learn()
@@ -157,59 +157,59 @@ def done(work: Coroutine[Any, Any, T]) -> T:
 
 
 def test_what_is_claimed_runs_until_it_is_settled() -> None:
-    desk = Desk()
-    taken = desk.claim()
+    job = ClaimedJob()
+    taken = job.claim()
     assert taken.claim is not None
     assert (taken.elsewhere, taken.stale, taken.refused, taken.cut_off) == (frozenset(), False, frozenset(), {})
-    assert desk.running() == [0, 1, 2]
-    assert set(taken.claim.fences.values()) == {desk.registry.zxid}
-    assert desk.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False)
-    assert desk.settle(taken.claim, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
-    assert desk.running() == []
-    assert [desk.record(item).outcome for item in desk.items] == ["completed", "failed", "timed out"]
-    assert all(desk.record(item).completed for item in desk.items)
-    assert desk.cache.record(0).slot == SLOT
-    assert desk.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
+    assert job.running() == [0, 1, 2]
+    assert set(taken.claim.fences.values()) == {job.registry.zxid}
+    assert job.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False)
+    assert job.settle(taken.claim, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
+    assert job.running() == []
+    assert [job.record(item).outcome for item in job.items] == ["completed", "failed", "timed out"]
+    assert all(job.record(item).completed for item in job.items)
+    assert job.cache.record(0).slot == SLOT
+    assert job.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
 
 
 def test_an_item_that_runs_elsewhere_is_left_out_and_the_rest_is_taken() -> None:
-    desk = Desk()
-    desk.elsewhere(1)
-    taken = desk.claim()
+    job = ClaimedJob()
+    job.elsewhere(1)
+    taken = job.claim()
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 2}
     assert taken.elsewhere == {1}
 
 
 def test_a_moment_that_somebody_has_claimed_is_nobody_elses() -> None:
-    desk = Desk()
-    for item in desk.items:
-        desk.elsewhere(item, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    assert desk.claim() == ClaimResult(None)
-    assert desk.running() == []
+    job = ClaimedJob()
+    for item in job.items:
+        job.elsewhere(item, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    assert job.claim() == ClaimResult(None)
+    assert job.running() == []
 
 
 def test_a_record_that_has_moved_is_read_and_claimed_all_the_same() -> None:
-    desk, cut_off = Desk(), Record(SLOT - 1000, "CRON", "other", 7, 0, 0, completed=False)
-    desk.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    desk.elsewhere(1, cut_off, running=False)
-    taken = desk.claim()
+    job, cut_off = ClaimedJob(), Record(SLOT - 1000, "CRON", "other", 7, 0, 0, completed=False)
+    job.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    job.elsewhere(1, cut_off, running=False)
+    taken = job.claim()
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 1, 2}
     assert taken.cut_off == {1: cut_off}
 
 
 def test_a_claim_refused_again_though_nothing_stands_in_its_way_is_not_sent_again_at_once() -> None:
-    desk, conflict = Desk(), Conflict(2, LAYOUT.item(0).running, "exists")
+    job, conflict = ClaimedJob(), Conflict(2, LAYOUT.item(0).running, "exists")
 
     def refuse() -> None:
         raise conflict
 
-    desk.line.commits.extend([refuse] * 9)
+    job.session.commits.extend([refuse] * 9)
     with pytest.raises(Conflict, match="exists"):
-        desk.claim()
-    assert len(desk.line.commits) == 7
-    assert desk.running() == []
+        job.claim()
+    assert len(job.session.commits) == 7
+    assert job.running() == []
 
 
 @pytest.mark.parametrize(
@@ -217,164 +217,164 @@ def test_a_claim_refused_again_though_nothing_stands_in_its_way_is_not_sent_agai
     [([], set()), (["reply lost"], set()), (["never arrived"], set()), (["suspended"], None)],
 )
 def test_a_claim_tells_which_records_it_was_decided_anew_on(commits: list[Word], renewed: set[int] | None) -> None:
-    desk = Desk()
-    desk.line.commits.extend(commits)
+    job = ClaimedJob()
+    job.session.commits.extend(commits)
     if renewed is None:
         with pytest.raises(Suspended):
-            desk.claim()
-    assert desk.claim().renewed == (renewed or set())
+            job.claim()
+    assert job.claim().renewed == (renewed or set())
 
 
 def test_a_record_that_had_moved_is_one_that_a_claim_was_decided_anew_on() -> None:
-    desk = Desk()
-    desk.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    desk.elsewhere(1)
-    desk.elsewhere(2, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    taken = desk.claim()
+    job = ClaimedJob()
+    job.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    job.elsewhere(1)
+    job.elsewhere(2, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    taken = job.claim()
     assert taken.claim is not None
     assert (set(taken.claim.items), taken.renewed) == ({0}, {0})
 
 
 def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
-    desk, view = Desk(), None
-    view = desk.view()
-    desk.write(Set(LAYOUT.sharding, b"", -1))
-    taken = done(desk.claims.claim(view, CRON, desk.items, NOW, NEXT))
+    job, view = ClaimedJob(), None
+    view = job.view()
+    job.write(Set(LAYOUT.sharding, b"", -1))
+    taken = done(job.claims.claim(view, CRON, job.items, NOW, NEXT))
     assert (taken.claim, taken.stale) == (None, True)
-    assert desk.running() == []
+    assert job.running() == []
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])
 def test_a_claim_on_hold_leaves_when_it_is_due_unless_it_is_withdrawn(withdrawn: bool) -> None:
-    desk, delay = Desk(), Delay(SLOT / 1000)
+    job, delay = ClaimedJob(), Delay(SLOT / 1000)
     if withdrawn:
-        desk.line.commits.append(lambda: get_running_loop().call_soon(desk.line.withdraw, delay))
-    taken = desk.claim(delay=delay)
+        job.session.commits.append(lambda: get_running_loop().call_soon(job.session.withdraw, delay))
+    taken = job.claim(delay=delay)
     assert taken.stale is withdrawn
-    assert desk.running() == ([] if withdrawn else [0, 1, 2])
+    assert job.running() == ([] if withdrawn else [0, 1, 2])
 
 
 @pytest.mark.parametrize("fire", [CRON, RESCUE], ids=["cron", "rescue"])
 @pytest.mark.parametrize("word", ["reply lost", "never arrived"])
 @pytest.mark.parametrize("reads", [[], ["suspended", "suspended"]], ids=["found out", "found out later"])
 def test_a_claim_whose_reply_is_lost_is_found_out_about(fire: Fire, word: str, reads: list[Word]) -> None:
-    desk = Desk()
+    job = ClaimedJob()
     if fire is RESCUE:
-        for item in desk.items:
-            desk.orphaned(item)
-    desk.line.commits.append(word)
-    desk.line.reads.extend(reads)
-    claim = desk.taken(fire)
-    assert set(claim.items) == set(desk.items)
-    nodes = desk.registry.nodes
+        for item in job.items:
+            job.orphaned(item)
+    job.session.commits.append(word)
+    job.session.reads.extend(reads)
+    claim = job.taken(fire)
+    assert set(claim.items) == set(job.items)
+    nodes = job.registry.nodes
     assert claim.fences[0] == nodes[LAYOUT.item(0).running].stat.czxid
     assert claim.items[0].version == nodes[LAYOUT.item(0).execution].stat.version
-    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
-    assert desk.running() == []
+    assert job.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert job.running() == []
     assert not [path for path in nodes if path.endswith("/failover") and "sharding" in path.removeprefix("/job/leader")]
 
 
 def test_a_claim_whose_reply_is_lost_is_not_looked_up_on_a_server_that_lags_behind() -> None:
-    desk = Desk()
-    desk.line.commits.append("reply lost")
-    desk.line.old = dict(desk.registry.nodes)
-    assert set(desk.taken().items) == set(desk.items)
-    assert desk.record().begun == NOW
+    job = ClaimedJob()
+    job.session.commits.append("reply lost")
+    job.session.old = dict(job.registry.nodes)
+    assert set(job.taken().items) == set(job.items)
+    assert job.record().begun == NOW
 
 
 def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
-    desk = Desk()
-    desk.line.commits.append("never arrived")
-    view = desk.view()
-    desk.elsewhere(2)
-    taken = done(desk.claims.claim(view, CRON, desk.items, NOW, NEXT))
+    job = ClaimedJob()
+    job.session.commits.append("never arrived")
+    view = job.view()
+    job.elsewhere(2)
+    taken = done(job.claims.claim(view, CRON, job.items, NOW, NEXT))
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 1}
     assert taken.elsewhere == {2}
 
 
 def test_a_claim_that_goes_down_with_its_session_is_no_claim() -> None:
-    desk = Desk()
-    desk.line.commits.append("never arrived")
-    desk.line.renew(MINE + 5)
+    job = ClaimedJob()
+    job.session.commits.append("never arrived")
+    job.session.renew(MINE + 5)
     with pytest.raises(SessionEnded):
-        desk.claim()
+        job.claim()
 
 
 def test_without_a_connection_nothing_is_claimed() -> None:
-    desk = Desk()
-    desk.line.commits.append("suspended")
+    job = ClaimedJob()
+    job.session.commits.append("suspended")
     with pytest.raises(Suspended):
-        desk.claim()
+        job.claim()
 
 
 def test_many_items_are_claimed_and_settled_in_parts() -> None:
-    desk = Desk(2 * ITEMS_AT_ONCE + 10)
-    claim = desk.taken()
-    assert len(claim.items) == len(desk.items)
+    job = ClaimedJob(2 * ITEMS_AT_ONCE + 10)
+    claim = job.taken()
+    assert len(claim.items) == len(job.items)
     assert len(set(claim.fences.values())) == 3
-    assert desk.settle(claim, *[Outcome.COMPLETED] * len(desk.items))
-    assert desk.running() == []
+    assert job.settle(claim, *[Outcome.COMPLETED] * len(job.items))
+    assert job.running() == []
 
 
 def test_what_was_taken_before_the_connection_was_lost_is_run() -> None:
-    desk = Desk(ITEMS_AT_ONCE + 10)
-    desk.line.commits.extend(["well", "suspended"])
-    assert set(desk.taken().items) == set(range(ITEMS_AT_ONCE))
+    job = ClaimedJob(ITEMS_AT_ONCE + 10)
+    job.session.commits.extend(["well", "suspended"])
+    assert set(job.taken().items) == set(range(ITEMS_AT_ONCE))
 
 
 def test_what_was_taken_before_the_assignment_changed_is_run() -> None:
-    desk = Desk(ITEMS_AT_ONCE + 10)
-    desk.line.commits.extend(["well", lambda: desk.write(Set(LAYOUT.sharding, b"", -1))])
-    taken = desk.claim()
+    job = ClaimedJob(ITEMS_AT_ONCE + 10)
+    job.session.commits.extend(["well", lambda: job.write(Set(LAYOUT.sharding, b"", -1))])
+    taken = job.claim()
     assert taken.claim is not None
     assert (len(taken.claim.items), taken.stale) == (ITEMS_AT_ONCE, True)
 
 
 def test_a_rescue_takes_the_mark_and_gives_it_back_to_nobody() -> None:
-    desk = Desk()
-    desk.orphaned(1)
-    claim = desk.taken(RESCUE, {1})
-    paths, nodes = LAYOUT.item(1), desk.registry.nodes
+    job = ClaimedJob()
+    job.orphaned(1)
+    claim = job.taken(RESCUE, {1})
+    paths, nodes = LAYOUT.item(1), job.registry.nodes
     assert paths.orphan not in nodes
     assert (nodes[paths.failover].data, nodes[paths.failover].stat.ephemeral_owner) == (ME.encode(), MINE)
-    assert desk.record(1).slot == SLOT
-    assert desk.settle(claim, Outcome.COMPLETED)
-    assert not {paths.orphan, paths.failover, paths.running} & desk.registry.nodes.keys()
+    assert job.record(1).slot == SLOT
+    assert job.settle(claim, Outcome.COMPLETED)
+    assert not {paths.orphan, paths.failover, paths.running} & job.registry.nodes.keys()
 
 
 def test_a_rescue_that_another_has_taken_is_stale() -> None:
-    desk = Desk()
-    desk.orphaned(1)
-    desk.write(Delete(LAYOUT.item(1).orphan))
-    assert desk.claim(RESCUE, {1}) == ClaimResult(None, stale=True)
+    job = ClaimedJob()
+    job.orphaned(1)
+    job.write(Delete(LAYOUT.item(1).orphan))
+    assert job.claim(RESCUE, {1}) == ClaimResult(None, stale=True)
 
 
 def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
-    desk = Desk()
-    desk.orphaned(1)
-    desk.elsewhere(1, Record(SLOT, "CRON", "other", 1, 2, 0, completed=True), running=False)
-    assert desk.claim(RESCUE, {1}) == ClaimResult(None)
+    job = ClaimedJob()
+    job.orphaned(1)
+    job.elsewhere(1, Record(SLOT, "CRON", "other", 1, 2, 0, completed=True), running=False)
+    assert job.claim(RESCUE, {1}) == ClaimResult(None)
 
 
 def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
-    desk = Desk()
-    desk.orphaned(1)
-    done(desk.claims.remove_orphan_mark(1))
-    assert LAYOUT.item(1).orphan not in desk.registry.nodes
-    done(desk.claims.remove_orphan_mark(1))  # somebody else has seen to it
-    desk.write(Create(LAYOUT.item(0).orphan))
-    done(desk.claims.remove_orphan_mark(0))  # it has no record at all
-    assert LAYOUT.item(0).orphan not in desk.registry.nodes
+    job = ClaimedJob()
+    job.orphaned(1)
+    done(job.claims.remove_orphan_mark(1))
+    assert LAYOUT.item(1).orphan not in job.registry.nodes
+    done(job.claims.remove_orphan_mark(1))  # somebody else has seen to it
+    job.write(Create(LAYOUT.item(0).orphan))
+    done(job.claims.remove_orphan_mark(0))  # it has no record at all
+    assert LAYOUT.item(0).orphan not in job.registry.nodes
 
 
 @pytest.mark.parametrize("hand_over", [True, False])
 def test_items_cut_off_are_handed_over_and_finished_ones_are_not(hand_over: bool) -> None:
-    desk = Desk()
-    claim = desk.taken()
-    handed_over = desk.hand_over(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
-    assert handed_over == desk.waiting() == ({2} if hand_over else set())
-    assert (desk.record(2).completed, desk.record(2).outcome) == (False, "cancelled")
+    job = ClaimedJob()
+    claim = job.taken()
+    handed_over = job.hand_over(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
+    assert handed_over == job.waiting() == ({2} if hand_over else set())
+    assert (job.record(2).completed, job.record(2).outcome) == (False, "cancelled")
 
 
 @pytest.mark.parametrize(
@@ -392,43 +392,43 @@ def test_items_cut_off_are_handed_over_and_finished_ones_are_not(hand_over: bool
 def test_what_is_cut_off_is_handed_over_however_settling_went_wrong_and_is_reported(
     commits: list[Any], reads: list[Word]
 ) -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.line.commits.extend(word if isinstance(word, str) else partial(desk.write, word()) for word in commits)
-    desk.line.reads.extend(reads)
-    assert desk.hand_over(claim, Outcome.COMPLETED) == desk.waiting() == {1, 2}
-    assert desk.running() == []
+    job = ClaimedJob()
+    claim = job.taken()
+    job.session.commits.extend(word if isinstance(word, str) else partial(job.write, word()) for word in commits)
+    job.session.reads.extend(reads)
+    assert job.hand_over(claim, Outcome.COMPLETED) == job.waiting() == {1, 2}
+    assert job.running() == []
 
 
 def test_what_waits_already_is_not_handed_over_once_more_and_holds_up_nothing() -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.write(Create(LAYOUT.item(1).orphan))
-    assert desk.hand_over(claim) == {0, 2}
-    assert desk.waiting() == {0, 1, 2}
-    assert desk.running() == []
+    job = ClaimedJob()
+    claim = job.taken()
+    job.write(Create(LAYOUT.item(1).orphan))
+    assert job.hand_over(claim) == {0, 2}
+    assert job.waiting() == {0, 1, 2}
+    assert job.running() == []
 
 
 def test_where_nothing_can_wait_nothing_is_handed_over() -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.write(Delete(LAYOUT.orphans))
-    assert desk.hand_over(claim, Outcome.COMPLETED) == frozenset()
-    assert (desk.record(2).outcome, desk.running()) == ("cancelled", [])
+    job = ClaimedJob()
+    claim = job.taken()
+    job.write(Delete(LAYOUT.orphans))
+    assert job.hand_over(claim, Outcome.COMPLETED) == frozenset()
+    assert (job.record(2).outcome, job.running()) == ("cancelled", [])
 
 
 def test_what_has_lost_its_lock_is_not_handed_over() -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.write(Delete(LAYOUT.item(1).running))
-    assert desk.hand_over(claim) == desk.waiting() == {0, 2}
+    job = ClaimedJob()
+    claim = job.taken()
+    job.write(Delete(LAYOUT.item(1).running))
+    assert job.hand_over(claim) == job.waiting() == {0, 2}
 
 
 def test_of_many_items_all_that_are_cut_off_are_handed_over() -> None:
-    desk = Desk(ITEMS_AT_ONCE + 10)
-    claim = desk.taken()
-    desk.line.commits.extend(["suspended", "well", "reply lost"])
-    assert desk.hand_over(claim) == desk.waiting() == set(desk.items)
+    job = ClaimedJob(ITEMS_AT_ONCE + 10)
+    claim = job.taken()
+    job.session.commits.extend(["suspended", "well", "reply lost"])
+    assert job.hand_over(claim) == job.waiting() == set(job.items)
 
 
 @pytest.mark.parametrize(
@@ -443,266 +443,266 @@ def test_of_many_items_all_that_are_cut_off_are_handed_over() -> None:
     ],
 )
 def test_settling_goes_on_until_it_is_done(commits: list[Word], reads: list[Word]) -> None:
-    desk = Desk()
-    desk.orphaned(1)
-    claim = desk.taken(RESCUE, {1})
-    desk.line.commits.extend(commits)
-    desk.line.reads.extend(reads)
-    assert desk.settle(claim, Outcome.COMPLETED)
-    assert desk.running() == []
-    assert desk.record(1).outcome == "completed"
-    assert LAYOUT.item(1).failover not in desk.registry.nodes
+    job = ClaimedJob()
+    job.orphaned(1)
+    claim = job.taken(RESCUE, {1})
+    job.session.commits.extend(commits)
+    job.session.reads.extend(reads)
+    assert job.settle(claim, Outcome.COMPLETED)
+    assert job.running() == []
+    assert job.record(1).outcome == "completed"
+    assert LAYOUT.item(1).failover not in job.registry.nodes
 
 
 @pytest.mark.parametrize("word", ["over", "never arrived"])
 def test_nothing_is_handed_over_under_a_session_that_is_over(word: str) -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.line.commits.append(word)
-    desk.line.renew(MINE + 5)
-    assert desk.hand_over(claim) is None
-    assert desk.waiting() == set()
+    job = ClaimedJob()
+    claim = job.taken()
+    job.session.commits.append(word)
+    job.session.renew(MINE + 5)
+    assert job.hand_over(claim) is None
+    assert job.waiting() == set()
 
 
 @pytest.mark.parametrize("word", ["over", "never arrived"])
 def test_a_run_whose_session_is_over_cannot_be_settled(word: str) -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.line.commits.append(word)
-    desk.line.renew(MINE + 5)
-    assert not desk.settle(claim, Outcome.COMPLETED)
-    assert not desk.record().completed
+    job = ClaimedJob()
+    claim = job.taken()
+    job.session.commits.append(word)
+    job.session.renew(MINE + 5)
+    assert not job.settle(claim, Outcome.COMPLETED)
+    assert not job.record().completed
 
 
 def test_a_record_touched_by_hand_during_the_run_is_settled_all_the_same() -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.write(Set(LAYOUT.item(0).execution, b"nonsense", -1))
-    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
-    assert (desk.record().slot, desk.running()) == (SLOT, [])
+    job = ClaimedJob()
+    claim = job.taken()
+    job.write(Set(LAYOUT.item(0).execution, b"nonsense", -1))
+    assert job.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert (job.record().slot, job.running()) == (SLOT, [])
 
 
 def test_a_lock_removed_by_hand_ends_what_can_be_settled() -> None:
-    desk = Desk()
-    claim = desk.taken()
-    desk.write(Delete(LAYOUT.item(0).running))
-    desk.write(Delete(LAYOUT.item(1).running), Create(LAYOUT.item(1).running, b"by hand"))
-    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
-    assert [desk.record(item).completed for item in desk.items] == [False, False, True]
-    assert desk.running() == [1]
+    job = ClaimedJob()
+    claim = job.taken()
+    job.write(Delete(LAYOUT.item(0).running))
+    job.write(Delete(LAYOUT.item(1).running), Create(LAYOUT.item(1).running, b"by hand"))
+    assert job.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert [job.record(item).completed for item in job.items] == [False, False, True]
+    assert job.running() == [1]
 
 
 def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before() -> None:
-    desk = Desk()
-    claim = desk.taken()
-    for item in desk.items:
+    job = ClaimedJob()
+    claim = job.taken()
+    for item in job.items:
         paths, data = LAYOUT.item(item), records.encode(Record(SLOT, "CRON", "other", 1, 0, 0, False))
-        desk.write(Delete(paths.running), Delete(paths.execution))
-        desk.write(Create(paths.execution, data), Create(paths.running, b"other"))  # at the same version as ours
+        job.write(Delete(paths.running), Delete(paths.execution))
+        job.write(Create(paths.execution, data), Create(paths.running, b"other"))  # at the same version as ours
     ended = dict.fromkeys(claim.items, Outcome.COMPLETED)
-    assert done(desk.claims.settle(claim, ended, NOW, hand_over=False, removed=True)) is not None
-    assert (desk.running(), desk.record().completed) == ([0, 1, 2], False)
+    assert done(job.claims.settle(claim, ended, NOW, hand_over=False, removed=True)) is not None
+    assert (job.running(), job.record().completed) == ([0, 1, 2], False)
 
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_rescue_mark_removed_by_hand_keeps_nobody_from_settling(again: bool) -> None:
-    desk, paths = Desk(), LAYOUT.item(1)
-    desk.orphaned(1)
-    claim = desk.taken(RESCUE, {1})
-    desk.write(Delete(paths.failover), *([Create(paths.failover, b"by hand")] if again else []))
-    desk.line.commits.append("never arrived")
-    assert desk.settle(claim, Outcome.COMPLETED)
-    assert paths.failover not in desk.registry.nodes
-    assert desk.running() == []
+    job, paths = ClaimedJob(), LAYOUT.item(1)
+    job.orphaned(1)
+    claim = job.taken(RESCUE, {1})
+    job.write(Delete(paths.failover), *([Create(paths.failover, b"by hand")] if again else []))
+    job.session.commits.append("never arrived")
+    assert job.settle(claim, Outcome.COMPLETED)
+    assert paths.failover not in job.registry.nodes
+    assert job.running() == []
 
 
 def test_a_rescue_whose_mark_is_removed_by_hand_before_a_lost_reply_is_looked_into_is_ours() -> None:
-    desk, mark = Desk(), LAYOUT.item(1).failover
-    desk.orphaned(1)
+    job, mark = ClaimedJob(), LAYOUT.item(1).failover
+    job.orphaned(1)
 
     def remove(_session: int, _before: object) -> None:
-        if mark in desk.registry.nodes:
-            desk.write(Delete(mark))
+        if mark in job.registry.nodes:
+            job.write(Delete(mark))
 
-    desk.registry.observers.append(remove)
-    desk.line.commits.append("reply lost")
-    claim = desk.taken(RESCUE, {1})
-    assert claim.fences == {1: desk.registry.nodes[LAYOUT.item(1).running].stat.czxid}
-    assert desk.settle(claim, Outcome.COMPLETED)
-    assert (desk.running(), desk.record(1).completed) == ([], True)
+    job.registry.observers.append(remove)
+    job.session.commits.append("reply lost")
+    claim = job.taken(RESCUE, {1})
+    assert claim.fences == {1: job.registry.nodes[LAYOUT.item(1).running].stat.czxid}
+    assert job.settle(claim, Outcome.COMPLETED)
+    assert (job.running(), job.record(1).completed) == ([], True)
 
 
 def test_a_mark_of_a_misfire_stands_until_the_next_claim() -> None:
-    desk = Desk()
-    desk.elsewhere(0)
-    desk.elsewhere(1)
-    for item in desk.items:  # one without a record has no place for a mark
-        done(desk.claims.mark_misfired(desk.view(), item, SLOT))
-    done(desk.claims.mark_misfired(desk.view(), 1, SLOT + 1))  # it is there already
-    marks = [desk.registry.nodes[LAYOUT.item(item).misfire].data for item in (0, 1)]
+    job = ClaimedJob()
+    job.elsewhere(0)
+    job.elsewhere(1)
+    for item in job.items:  # one without a record has no place for a mark
+        done(job.claims.mark_misfired(job.view(), item, SLOT))
+    done(job.claims.mark_misfired(job.view(), 1, SLOT + 1))  # it is there already
+    marks = [job.registry.nodes[LAYOUT.item(item).misfire].data for item in (0, 1)]
     assert marks == [str(SLOT).encode()] * 2
-    desk.registry.expire(THEIRS)
-    assert set(desk.taken().items) == {0, 1, 2}
-    assert not [item for item in desk.items if LAYOUT.item(item).misfire in desk.registry.nodes]
+    job.registry.expire(THEIRS)
+    assert set(job.taken().items) == {0, 1, 2}
+    assert not [item for item in job.items if LAYOUT.item(item).misfire in job.registry.nodes]
 
 
 def test_a_misfire_is_not_marked_under_an_assignment_that_is_over() -> None:
-    desk = Desk()
-    desk.elsewhere(0)
-    view = desk.view()
-    desk.write(Set(LAYOUT.sharding, b"", -1))
-    done(desk.claims.mark_misfired(view, 0, SLOT))
-    assert LAYOUT.item(0).misfire not in desk.registry.nodes
+    job = ClaimedJob()
+    job.elsewhere(0)
+    view = job.view()
+    job.write(Set(LAYOUT.sharding, b"", -1))
+    done(job.claims.mark_misfired(view, 0, SLOT))
+    assert LAYOUT.item(0).misfire not in job.registry.nodes
 
 
 def test_a_mark_that_cannot_go_keeps_nobody_from_claiming() -> None:
-    desk = Desk()
-    desk.write(Create(LAYOUT.item(0).execution))
-    desk.write(Create(LAYOUT.item(0).misfire))
-    desk.learn()
-    desk.write(Create(LAYOUT.item(0).misfire + "/by-hand"))
-    assert set(desk.taken().items) == {0, 1, 2}
-    assert LAYOUT.item(0).misfire in desk.registry.nodes
+    job = ClaimedJob()
+    job.write(Create(LAYOUT.item(0).execution))
+    job.write(Create(LAYOUT.item(0).misfire))
+    job.learn()
+    job.write(Create(LAYOUT.item(0).misfire + "/by-hand"))
+    assert set(job.taken().items) == {0, 1, 2}
+    assert LAYOUT.item(0).misfire in job.registry.nodes
 
 
 def test_an_item_that_can_have_no_lock_is_refused_and_the_rest_taken() -> None:
-    desk = Desk()
-    desk.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
-    desk.learn()
-    taken = desk.claim()
+    job = ClaimedJob()
+    job.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
+    job.learn()
+    taken = job.claim()
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 2}
     assert taken.refused == {1}
 
 
 def test_records_whose_parent_was_removed_are_made_again() -> None:
-    desk = Desk()
-    desk.write(Delete(LAYOUT.execution))
-    assert set(desk.taken().items) == {0, 1, 2}
+    job = ClaimedJob()
+    job.write(Delete(LAYOUT.execution))
+    assert set(job.taken().items) == {0, 1, 2}
 
 
 def test_a_job_that_was_removed_is_not_made_again() -> None:
-    desk = Desk()
-    desk.write(Delete(LAYOUT.execution), Delete(LAYOUT.instance(ME)))
-    assert desk.claim() == ClaimResult(None, stale=True)
-    assert LAYOUT.execution not in desk.registry.nodes
+    job = ClaimedJob()
+    job.write(Delete(LAYOUT.execution), Delete(LAYOUT.instance(ME)))
+    assert job.claim() == ClaimResult(None, stale=True)
+    assert LAYOUT.execution not in job.registry.nodes
 
 
 def test_a_trigger_leaves_the_schedule_as_it_was() -> None:
-    desk = Desk()
-    assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
-    claim = desk.taken(Fire(NOW, FireSource.TRIGGER))
+    job = ClaimedJob()
+    assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
+    claim = job.taken(Fire(NOW, FireSource.TRIGGER))
     assert {seen.record.slot for seen in claim.items.values()} == {SLOT}
     assert {seen.record.source for seen in claim.items.values()} == {"TRIGGER"}
 
 
 def test_who_rescues_a_triggered_run_or_its_rescue_knows_what_was_asked_for() -> None:
-    desk, asked = Desk(), NOW - 7
-    assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
-    desk.hand_over(desk.taken(Fire(asked, FireSource.TRIGGER, "day 7"), {1}))
+    job, asked = ClaimedJob(), NOW - 7
+    assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
+    job.hand_over(job.taken(Fire(asked, FireSource.TRIGGER, "day 7"), {1}))
     for _ in range(2):
-        desk.learn()
-        record = desk.record(1)
+        job.learn()
+        record = job.record(1)
         assert (record.slot, record.moment, record.asked, record.parameter) == (SLOT, asked, asked, "day 7")
-        desk.hand_over(desk.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter), {1}))
-    assert (desk.record(1).source, desk.record(1).parameter) == ("FAILOVER", "day 7")
+        job.hand_over(job.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter), {1}))
+    assert (job.record(1).source, job.record(1).parameter) == ("FAILOVER", "day 7")
 
 
 @pytest.mark.parametrize("source", [FireSource.CRON, FireSource.MISFIRE])
 def test_a_scheduled_run_has_nothing_of_the_trigger_before_it(source: FireSource) -> None:
-    desk = Desk()
-    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "day 7")), *[Outcome.COMPLETED] * 3)
-    desk.hand_over(desk.taken(Fire(NEXT, source)))
-    assert (desk.record().moment, desk.record().asked, desk.record().parameter) == (NEXT, 0, None)
-    desk.learn()
-    desk.taken(Fire(NEXT, FireSource.FAILOVER))
-    assert (desk.record().moment, desk.record().asked, desk.record().parameter) == (NEXT, 0, None)
+    job = ClaimedJob()
+    assert job.settle(job.taken(Fire(NOW, FireSource.TRIGGER, "day 7")), *[Outcome.COMPLETED] * 3)
+    job.hand_over(job.taken(Fire(NEXT, source)))
+    assert (job.record().moment, job.record().asked, job.record().parameter) == (NEXT, 0, None)
+    job.learn()
+    job.taken(Fire(NEXT, FireSource.FAILOVER))
+    assert (job.record().moment, job.record().asked, job.record().parameter) == (NEXT, 0, None)
 
 
 def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_registry() -> None:
-    desk = Desk(2 * ITEMS_AT_ONCE)
-    claim = desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (MAX_PARAMETER_BYTES // 40)))
-    assert desk.hand_over(claim) == set(desk.items)
-    again = desk.taken(Fire(NEXT, FireSource.CRON))
-    assert done(desk.claims.withdraw(again))
-    assert desk.record().parameter == claim.fire.parameter
-    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
-    assert 400_000 < max(desk.line.sizes) < 900_000
+    job = ClaimedJob(2 * ITEMS_AT_ONCE)
+    claim = job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (MAX_PARAMETER_BYTES // 40)))
+    assert job.hand_over(claim) == set(job.items)
+    again = job.taken(Fire(NEXT, FireSource.CRON))
+    assert done(job.claims.withdraw(again))
+    assert job.record().parameter == claim.fire.parameter
+    assert job.settle(job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
+    assert 400_000 < max(job.session.sizes) < 900_000
 
 
 def test_rescues_in_a_row_are_counted() -> None:
-    desk, counted = Desk(), []
+    job, counted = ClaimedJob(), []
     for source, outcome in [
         *[(RESCUE, Outcome.CANCELLED), (RESCUE, Outcome.CANCELLED), (RESCUE, Outcome.FAILED)],
         *[(RESCUE, Outcome.CANCELLED), (CRON, Outcome.CANCELLED), (RESCUE, Outcome.TIMED_OUT)],
     ]:
-        if source is RESCUE and LAYOUT.item(0).orphan not in desk.registry.nodes:
-            before = desk.record() if LAYOUT.item(0).execution in desk.registry.nodes else Record()
-            desk.elsewhere(0, replace(before, begun=1, slot=SLOT - 1, completed=False), running=False)
-            desk.write(Create(LAYOUT.item(0).orphan))
-            desk.learn()
-        claim = desk.taken(source, {0})
-        counted.append(desk.record().rescues)
-        desk.hand_over(claim, outcome, hand_over=source is RESCUE)
-        assert desk.record().rescues == (0 if outcome is not Outcome.CANCELLED else counted[-1])
+        if source is RESCUE and LAYOUT.item(0).orphan not in job.registry.nodes:
+            before = job.record() if LAYOUT.item(0).execution in job.registry.nodes else Record()
+            job.elsewhere(0, replace(before, begun=1, slot=SLOT - 1, completed=False), running=False)
+            job.write(Create(LAYOUT.item(0).orphan))
+            job.learn()
+        claim = job.taken(source, {0})
+        counted.append(job.record().rescues)
+        job.hand_over(claim, outcome, hand_over=source is RESCUE)
+        assert job.record().rescues == (0 if outcome is not Outcome.CANCELLED else counted[-1])
     assert counted == [1, 2, 3, 1, 0, 1]
 
 
 @pytest.mark.parametrize("end", ["settled", "handed over", "withdrawn"])
 def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -> None:
-    desk = Desk()
+    job = ClaimedJob()
     fields = {"slot": SLOT - 1000, "newer": {"a": [1]}, "completed": True}
-    desk.write(Create(LAYOUT.item(0).execution, json.dumps(fields).encode()))
-    desk.learn()
-    claim = desk.taken(CRON, {0})
-    assert desk.record().unknown == ',"newer":{"a": [1]}'
+    job.write(Create(LAYOUT.item(0).execution, json.dumps(fields).encode()))
+    job.learn()
+    claim = job.taken(CRON, {0})
+    assert job.record().unknown == ',"newer":{"a": [1]}'
     if end == "withdrawn":
-        assert done(desk.claims.withdraw(claim))
-        assert desk.record().slot == SLOT - 1000
+        assert done(job.claims.withdraw(claim))
+        assert job.record().slot == SLOT - 1000
     else:
-        desk.hand_over(claim, Outcome.COMPLETED if end == "settled" else Outcome.CANCELLED)
-        assert desk.record().slot == SLOT
-    assert json.loads(desk.registry.nodes[LAYOUT.item(0).execution].data)["newer"] == {"a": [1]}
-    desk.taken(RESCUE if end == "handed over" else Fire(SLOT + 1000, FireSource.CRON), {0})
-    assert desk.record().unknown
+        job.hand_over(claim, Outcome.COMPLETED if end == "settled" else Outcome.CANCELLED)
+        assert job.record().slot == SLOT
+    assert json.loads(job.registry.nodes[LAYOUT.item(0).execution].data)["newer"] == {"a": [1]}
+    job.taken(RESCUE if end == "handed over" else Fire(SLOT + 1000, FireSource.CRON), {0})
+    assert job.record().unknown
 
 
 def test_records_that_hold_much_that_is_not_known_are_written_a_few_at_a_time() -> None:
-    desk = Desk(40)
+    job = ClaimedJob(40)
     data = json.dumps({"slot": 1, "newer": "x" * 60_000}).encode()
-    desk.write(*(Create(LAYOUT.item(item).execution, data) for item in desk.items))
-    desk.learn()
-    claim = desk.taken()
+    job.write(*(Create(LAYOUT.item(item).execution, data) for item in job.items))
+    job.learn()
+    claim = job.taken()
     assert len(claim.items) == 40
-    assert desk.settle(claim, *[Outcome.COMPLETED] * 40)
-    assert max(desk.line.sizes) < 1024 * 1024
+    assert job.settle(claim, *[Outcome.COMPLETED] * 40)
+    assert max(job.session.sizes) < 1024 * 1024
 
 
 def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_claimed() -> None:
-    desk = Desk(1)
-    desk.taken(replace(CRON, slot=SLOT + 3_600_000))
-    desk.cache.items[0].lower(SLOT)
-    assert (desk.cache.record(0).slot, desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
-    desk.learn()
-    assert desk.cache.moment(0) == SLOT + 3_600_000
-    desk.write(Delete(LAYOUT.item(0).running))
-    desk.taken(replace(CRON, slot=SLOT + 10_000))
-    assert desk.cache.moment(0) == SLOT + 10_000
+    job = ClaimedJob(1)
+    job.taken(replace(CRON, slot=SLOT + 3_600_000))
+    job.cache.items[0].lower(SLOT)
+    assert (job.cache.record(0).slot, job.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+    job.learn()
+    assert job.cache.moment(0) == SLOT + 3_600_000
+    job.write(Delete(LAYOUT.item(0).running))
+    job.taken(replace(CRON, slot=SLOT + 10_000))
+    assert job.cache.moment(0) == SLOT + 10_000
 
 
 def test_a_triggered_run_of_a_record_that_was_lowered_is_rescued_for_when_it_was_asked_for() -> None:
-    desk = Desk(1)
-    desk.settle(desk.taken(replace(CRON, slot=SLOT + 3_600_000)), Outcome.COMPLETED)
-    desk.taken(Fire(SLOT + 5_000, FireSource.TRIGGER, "day 7"))
-    desk.cache.items[0].lower(SLOT)
-    assert desk.cache.moment(0) == SLOT + 5_000
+    job = ClaimedJob(1)
+    job.settle(job.taken(replace(CRON, slot=SLOT + 3_600_000)), Outcome.COMPLETED)
+    job.taken(Fire(SLOT + 5_000, FireSource.TRIGGER, "day 7"))
+    job.cache.items[0].lower(SLOT)
+    assert job.cache.moment(0) == SLOT + 5_000
 
 
 def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_moment() -> None:
-    desk = Desk(1)
-    desk.taken(replace(CRON, slot=SLOT + 3_600_000))
-    desk.cache.items[0].lower(SLOT)
-    again = replace(desk.record(), rescues=1, instance="other", begun=desk.record().begun + 1)
-    desk.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
-    desk.learn()
-    assert (desk.cache.record(0).slot, desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+    job = ClaimedJob(1)
+    job.taken(replace(CRON, slot=SLOT + 3_600_000))
+    job.cache.items[0].lower(SLOT)
+    again = replace(job.record(), rescues=1, instance="other", begun=job.record().begun + 1)
+    job.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
+    job.learn()
+    assert (job.cache.record(0).slot, job.cache.moment(0)) == (SLOT, SLOT + 3_600_000)

@@ -41,7 +41,19 @@ from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.triggers import Triggers
-from tests.coordination.test_claims import CRON, LAYOUT, ME, MINE, NEXT, NOW, SLOT, THEIRS, Desk, Line, done
+from tests.coordination.test_claims import (
+    CRON,
+    LAYOUT,
+    ME,
+    MINE,
+    NEXT,
+    NOW,
+    SLOT,
+    THEIRS,
+    ClaimedJob,
+    FaultySession,
+    done,
+)
 
 CODES = [*range(-1, -15, -1), -100, -101, -102, -103, *range(-108, -128, -1), -999]
 """Every error code of the protocol (KeeperException.Code of ZooKeeper 3.9), the gaps between, and an unknown one."""
@@ -57,11 +69,11 @@ def refusal(code: int, path: str) -> RegistryError:
     return failure(code, path)
 
 
-class Faulty(Line):
+class RefusedSession(FaultySession):
     """A session that has a fault for each of its first commits and reads, and that may end at one of its commits."""
 
-    def __init__(self, line: Line) -> None:
-        super().__init__(line._registry)
+    def __init__(self, session: FaultySession) -> None:
+        super().__init__(session._registry)
         self.faults: list[object] = []
         self.read_faults: list[object] = []
         self.ends_at: int | None = None
@@ -110,17 +122,17 @@ class Faulty(Line):
             raise Suspended("no connection")
 
 
-class Bureau(Desk):
+class RefusedJob(ClaimedJob):
     """A desk whose registry may refuse anything."""
 
-    line: Faulty
+    session: RefusedSession
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Faulty(self.line)
-        self.line.zxid = self.registry.zxid
+        self.session = RefusedSession(self.session)
+        self.session.zxid = self.registry.zxid
         self.member = Member(
-            self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0)
+            self.session.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0)
         )
         self.cache = RecordCache(self.member)
         self.claims = Claims(self.member, self.cache)
@@ -128,7 +140,7 @@ class Bureau(Desk):
 
     @property
     def lives(self) -> bool:
-        return self.line.incarnation == MINE
+        return self.session.incarnation == MINE
 
     def locked(self) -> set[int]:
         """Return the items that are locked by us."""
@@ -170,123 +182,123 @@ CASES = {
 def test_a_write_is_applied_once_or_refused_or_its_session_is_over(
     name: str, faults: list[object], reads: list[object], ends: int | None, wait: bool
 ) -> None:
-    bureau, case = Bureau(), CASES[name]
+    job, case = RefusedJob(), CASES[name]
     if case.before:
-        bureau.write(*case.before)
-    bureau.line.zxid = bureau.registry.zxid
-    bureau.line.arm(faults, reads, ends)
-    written = done(write(bureau.member, case.ops, "to try", wait=wait))
+        job.write(*case.before)
+    job.session.zxid = job.registry.zxid
+    job.session.arm(faults, reads, ends)
+    written = done(write(job.member, case.ops, "to try", wait=wait))
     match written:
         case WriteApplied(committed):
-            assert bureau.line.written == [case.ops]
-            assert committed.zxid == bureau.registry.zxid or not bureau.lives or name == "a removal"
+            assert job.session.written == [case.ops]
+            assert committed.zxid == job.registry.zxid or not job.lives or name == "a removal"
             versions = [0 if isinstance(op, Create) else 1 if isinstance(op, Set) else -1 for op in case.ops]
             assert list(committed.versions) == versions
         case WriteRefused(error):
-            assert bureau.line.written == []
+            assert job.session.written == []
             assert isinstance(error, RegistryError)
             assert not wait or not isinstance(error, Suspended)
         case SessionOver():
-            assert not bureau.lives or -112 in faults or -118 in faults
-            assert bureau.lives is False or bureau.line.written == []
+            assert not job.lives or -112 in faults or -118 in faults
+            assert job.lives is False or job.session.written == []
 
 
 @given(data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_whoever_writes_after_a_lost_reply_hides_no_lock_of_ours(data: st.DataObject) -> None:
-    bureau = Bureau()
-    since = bureau.line.zxid = bureau.registry.zxid
+    job = RefusedJob()
+    since = job.session.zxid = job.registry.zxid
     ops: list[Op] = [
         Check(LAYOUT.sharding),
-        *(op for item in bureau.items for op in (Create(LAYOUT.item(item).execution, b"x"),)),
-        *(Create(LAYOUT.item(item).running, ME.encode(), ephemeral=True) for item in bureau.items),
+        *(op for item in job.items for op in (Create(LAYOUT.item(item).execution, b"x"),)),
+        *(Create(LAYOUT.item(item).running, ME.encode(), ephemeral=True) for item in job.items),
     ]
     applied = data.draw(st.booleans())
     if applied:
-        bureau.registry.commit(ops, MINE)
-    at = bureau.registry.zxid
-    for item in data.draw(st.lists(st.sampled_from(list(bureau.items)), max_size=4, unique=True)):
+        job.registry.commit(ops, MINE)
+    at = job.registry.zxid
+    for item in data.draw(st.lists(st.sampled_from(list(job.items)), max_size=4, unique=True)):
         record = LAYOUT.item(item).execution
-        if record in bureau.registry.nodes:
-            bureau.write(Set(record, b"by hand", -1))
+        if record in job.registry.nodes:
+            job.write(Set(record, b"by hand", -1))
         else:
-            bureau.elsewhere(item)
-    found = committed_by_nodes(ops, bureau.registry.nodes, MINE, since)
+            job.elsewhere(item)
+    found = committed_by_nodes(ops, job.registry.nodes, MINE, since)
     assert (found is not None) is applied
     if found is not None:
         assert found.zxid == at
 
 
 def test_a_lock_of_ours_that_is_older_is_no_evidence() -> None:
-    bureau = Bureau()
+    job = RefusedJob()
     ops = [Create("/job/a", b"x", ephemeral=True)]
-    bureau.registry.commit(ops, MINE)
-    assert committed_by_nodes(ops, bureau.registry.nodes, MINE, bureau.registry.zxid - 1) is not None
-    assert committed_by_nodes(ops, bureau.registry.nodes, MINE, bureau.registry.zxid) is None
+    job.registry.commit(ops, MINE)
+    assert committed_by_nodes(ops, job.registry.nodes, MINE, job.registry.zxid - 1) is not None
+    assert committed_by_nodes(ops, job.registry.nodes, MINE, job.registry.zxid) is None
 
 
 # Every kind of write.
 
-Action = Callable[[Bureau], Awaitable[object]]
+Action = Callable[[RefusedJob], Awaitable[object]]
 
 
 def _effect(effect: Effect) -> Action:
-    async def commit_effect(bureau: Bureau) -> None:
-        await coordinator._commit(bureau.member, bureau.view(), [effect], lambda _: None)
+    async def commit_effect(job: RefusedJob) -> None:
+        await coordinator._commit(job.member, job.view(), [effect], lambda _: None)
 
     return commit_effect
 
 
-async def save(bureau: Bureau) -> None:
-    claim = Claim(CRON, ME, MINE, {}, bureau.claims.unmonitored(CRON, [0]).items, {})
-    offsets = Offsets(bureau.member)
+async def save(job: RefusedJob) -> None:
+    claim = Claim(CRON, ME, MINE, {}, job.claims.unmonitored(CRON, [0]).items, {})
+    offsets = Offsets(job.member)
     await offsets.save(claim, 0, "7")
-    assert bureau.registry.nodes[LAYOUT.item(0).offset].data == b"7"
+    assert job.registry.nodes[LAYOUT.item(0).offset].data == b"7"
 
 
-async def drop(bureau: Bureau) -> None:
+async def drop(job: RefusedJob) -> None:
     path = LAYOUT.trigger(ME)
-    bureau.write(Create(path, b"P"))
-    bureau.line.zxid = bureau.registry.zxid
-    requests = Triggers(bureau.member, None, None, ())  # type: ignore[arg-type]
+    job.write(Create(path, b"P"))
+    job.session.zxid = job.registry.zxid
+    requests = Triggers(job.member, None, None, ())  # type: ignore[arg-type]
     fire = Fire(NOW, FireSource.TRIGGER, "P", (path, 0))
-    assert await requests._drop(fire) is (path not in bureau.registry.nodes)
+    assert await requests._drop(fire) is (path not in job.registry.nodes)
 
 
-async def listen(bureau: Bureau) -> None:
-    marks = RunBarrier(bureau.member)
+async def listen(job: RefusedJob) -> None:
+    marks = RunBarrier(job.member)
     await marks.join("1000", [0, 1])
     if await marks.acquire("1000", None):
         await marks.note("1000", BEGUN)
     await marks.end("1000", [0, 1])
 
 
-async def publish(bureau: Bureau) -> None:
+async def publish(job: RefusedJob) -> None:
     counts = RunCounts(3, 1)
-    await counts.publish(bureau.member, bureau.view(), 1.0)
+    await counts.publish(job.member, job.view(), 1.0)
 
 
-async def join(bureau: Bureau) -> None:
-    ops = _joining(bureau.member, bureau.view(), bureau.config, bureau.config, [], lambda _: b"{}")
-    (await write(bureau.member, ops, "to join")).get()
+async def join(job: RefusedJob) -> None:
+    ops = _joining(job.member, job.view(), job.config, job.config, [], lambda _: b"{}")
+    (await write(job.member, ops, "to join")).get()
 
 
-async def mark_missed(bureau: Bureau) -> None:
-    await mark_missed_moments(bureau.member, bureau.cache, bureau.view(), dict.fromkeys((0, 1), MissedMark(SLOT + 5)))
+async def mark_missed(job: RefusedJob) -> None:
+    await mark_missed_moments(job.member, job.cache, job.view(), dict.fromkeys((0, 1), MissedMark(SLOT + 5)))
 
 
 ACTIONS: dict[str, Action] = {
-    "dismiss": lambda bureau: bureau.claims.remove_orphan_mark(0),
-    "mark misfired": lambda bureau: bureau.claims.mark_misfired(bureau.view(), 0, SLOT),
+    "dismiss": lambda job: job.claims.remove_orphan_mark(0),
+    "mark misfired": lambda job: job.claims.mark_misfired(job.view(), 0, SLOT),
     "mark missed": mark_missed,
     "save": save,
     "drop": drop,
     "listen": listen,
     "publish": publish,
     "join": join,
-    "leave": lambda bureau: leave(bureau.member),
-    "give notice": lambda bureau: announce_leaving(bureau.member),
-    "make": lambda bureau: restore_parent(bureau.member, LAYOUT.offsets),
+    "leave": lambda job: leave(job.member),
+    "give notice": lambda job: announce_leaving(job.member),
+    "make": lambda job: restore_parent(job.member, LAYOUT.offsets),
     "take the seat": _effect(BecomeLeader(ME)),
     "leave the seat": _effect(StepDown()),
     "ask": _effect(RequireAssignment()),
@@ -307,28 +319,28 @@ ACTIONS: dict[str, Action] = {
 def test_whatever_the_registry_answers_nothing_is_raised_but_its_errors(
     name: str, faults: list[object], reads: list[object], ends: int | None
 ) -> None:
-    bureau = Bureau()
-    bureau.write(Create(LAYOUT.server("10.0.0.1")), Create(LAYOUT.item(0).execution), Create(LAYOUT.item(0).orphan))
-    bureau.learn()
-    bureau.line.arm(faults, reads, ends)
+    job = RefusedJob()
+    job.write(Create(LAYOUT.server("10.0.0.1")), Create(LAYOUT.item(0).execution), Create(LAYOUT.item(0).orphan))
+    job.learn()
+    job.session.arm(faults, reads, ends)
     with suppress(RegistryError):
-        done(ACTIONS[name](bureau))  # type: ignore[arg-type]
-    assert bureau.locked() == set()
+        done(ACTIONS[name](job))  # type: ignore[arg-type]
+    assert job.locked() == set()
 
 
-def attempt(bureau: Bureau, fire: Fire) -> Claim | None:
+def attempt(job: RefusedJob, fire: Fire) -> Claim | None:
     """Claim as the runner does, again and again until it is no longer refused or suspended."""
     for _ in range(20):
         try:
-            if all(entry.seen is None for entry in bureau.cache.items.values()):
-                bureau.learn()
-                for item in bureau.items:
-                    done(bureau.claims.release(item, hand_over=False))
-            return bureau.claim(fire).claim
+            if all(entry.seen is None for entry in job.cache.items.values()):
+                job.learn()
+                for item in job.items:
+                    done(job.claims.release(item, hand_over=False))
+            return job.claim(fire).claim
         except SessionEnded:
-            if not bureau.lives:
+            if not job.lives:
                 return None
-            bureau.joined_again()
+            job.joined_again()
         except OutcomeUnknown:
             raise AssertionError("nobody looked") from None
         except RegistryError:
@@ -341,41 +353,41 @@ def attempt(bureau: Bureau, fire: Fire) -> Claim | None:
 def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
     faults: list[list[object]], reads: list[object], ends: int | None, hand_over: bool, outcome: Outcome
 ) -> None:
-    bureau, runs = Bureau(), list[tuple[int, int]]()
+    job, runs = RefusedJob(), list[tuple[int, int]]()
     for fire, wrong in zip([CRON, Fire(NEXT, FireSource.CRON)], faults, strict=False):
-        bureau.line.arm(wrong, reads, ends if fire is CRON else None)
+        job.session.arm(wrong, reads, ends if fire is CRON else None)
         try:
-            claim = attempt(bureau, fire)
+            claim = attempt(job, fire)
         except RegistryError:
             continue
-        if claim is None or not bureau.lives:
+        if claim is None or not job.lives:
             break
-        assert bureau.locked() == set(claim.items)
+        assert job.locked() == set(claim.items)
         runs += [(item, fire.slot) for item in claim.items]
-        bureau.line.arm(faults[2], reads, ends)
-        handed_over = bureau.hand_over(claim, *[outcome] * 3, hand_over=hand_over)
-        assert (handed_over is None) is (not bureau.lives)
+        job.session.arm(faults[2], reads, ends)
+        handed_over = job.hand_over(claim, *[outcome] * 3, hand_over=hand_over)
+        assert (handed_over is None) is (not job.lives)
         if handed_over is None:
             break
-        assert bureau.locked() == set()
-        assert all(bureau.record(item).slot == fire.slot == bureau.cache.record(item).slot for item in claim.items)
+        assert job.locked() == set()
+        assert all(job.record(item).slot == fire.slot == job.cache.record(item).slot for item in claim.items)
         cut_off = hand_over and outcome is Outcome.CANCELLED
-        assert handed_over == bureau.waiting() == (set(claim.items) if cut_off else set())
+        assert handed_over == job.waiting() == (set(claim.items) if cut_off else set())
         if cut_off:
             break
     assert len(runs) == len(set(runs))
-    assert bureau.locked() == set()
+    assert job.locked() == set()
 
 
 @given(WRONG, WRONG, ENDS)
 @settings(max_examples=100, deadline=None)
 def test_what_is_given_back_is_as_it_was_found(faults: list[object], reads: list[object], ends: int | None) -> None:
-    bureau = Bureau()
-    claim = bureau.taken()
-    bureau.line.arm(faults, reads, ends)
-    assert done(bureau.claims.withdraw(claim)) is bureau.lives
-    if bureau.lives:
-        assert (bureau.locked(), bureau.record().slot, bureau.record().completed) == (set(), 0, True)
+    job = RefusedJob()
+    claim = job.taken()
+    job.session.arm(faults, reads, ends)
+    assert done(job.claims.withdraw(claim)) is job.lives
+    if job.lives:
+        assert (job.locked(), job.record().slot, job.record().completed) == (set(), 0, True)
 
 
 @pytest.mark.parametrize("hand_over", [True, False])
@@ -384,22 +396,22 @@ def test_what_is_given_back_is_as_it_was_found(faults: list[object], reads: list
 def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
     hand_over: bool, faults: list[object], reads: list[object]
 ) -> None:
-    bureau = Bureau()
-    bureau.taken(items=[0, 1])
-    bureau.joined_again()
-    bureau.learn()
-    bureau.line.arm(faults, reads, None)
-    claim = bureau.taken(items=[2]) if not faults and not reads else None
-    for item in bureau.items:
+    job = RefusedJob()
+    job.taken(items=[0, 1])
+    job.joined_again()
+    job.learn()
+    job.session.arm(faults, reads, None)
+    claim = job.taken(items=[2]) if not faults and not reads else None
+    for item in job.items:
         for _ in range(5):
             try:
-                done(bureau.claims.release(item, hand_over=hand_over))
+                done(job.claims.release(item, hand_over=hand_over))
                 break
             except RegistryError:  # it could not be read
                 continue
-    assert bureau.locked() == (set() if claim is None else {2})
-    assert bureau.waiting() == ({0, 1} if hand_over else set())
-    assert not bureau.record(0).completed
+    assert job.locked() == (set() if claim is None else {2})
+    assert job.waiting() == ({0, 1} if hand_over else set())
+    assert not job.record(0).completed
 
 
 @pytest.mark.parametrize("defect", [False, True], ids=["as it is", "trusting a server that lags behind"])
@@ -409,33 +421,33 @@ def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     async def trust(_member: Member) -> None:
         return
 
-    bureau = Bureau()
-    line, before = bureau.line, dict(bureau.registry.nodes)
+    job = RefusedJob()
+    session, before = job.session, dict(job.registry.nodes)
     if defect:
         monkeypatch.setattr(commit, "catch_up_server", trust)
-    line.old = before
-    line.commits.extend(["reply lost", lambda: setattr(line, "old", None)])  # whoever is refused has caught up
-    taken = bureau.claim()
-    assert bureau.locked() == {0, 1, 2}
+    session.old = before
+    session.commits.extend(["reply lost", lambda: setattr(session, "old", None)])  # whoever is refused has caught up
+    taken = job.claim()
+    assert job.locked() == {0, 1, 2}
     if not defect:
         assert taken.claim is not None
         return
     assert (taken.claim, taken.elsewhere) == (None, {0, 1, 2})
-    for item in bureau.items:
-        done(bureau.claims.release(item, hand_over=True))
-    assert (bureau.locked(), bureau.waiting()) == (set(), {0, 1, 2})
+    for item in job.items:
+        done(job.claims.release(item, hand_over=True))
+    assert (job.locked(), job.waiting()) == (set(), {0, 1, 2})
 
 
 def test_an_item_that_is_locked_by_an_execution_of_ours_is_not_released() -> None:
-    bureau = Bureau()
-    claim = bureau.taken()
-    done(bureau.claims.release(0, hand_over=True))
-    assert bureau.locked() == {0, 1, 2}
-    assert bureau.settle(claim, *[Outcome.COMPLETED] * 3)
-    bureau.elsewhere(1)
-    done(bureau.claims.release(1, hand_over=True))
-    assert LAYOUT.item(1).running in bureau.registry.nodes
-    assert bureau.registry.nodes[LAYOUT.item(1).running].stat.ephemeral_owner == THEIRS
+    job = RefusedJob()
+    claim = job.taken()
+    done(job.claims.release(0, hand_over=True))
+    assert job.locked() == {0, 1, 2}
+    assert job.settle(claim, *[Outcome.COMPLETED] * 3)
+    job.elsewhere(1)
+    done(job.claims.release(1, hand_over=True))
+    assert LAYOUT.item(1).running in job.registry.nodes
+    assert job.registry.nodes[LAYOUT.item(1).running].stat.ephemeral_owner == THEIRS
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -447,10 +459,10 @@ def test_every_error_code_is_an_error_of_ours_with_a_plain_message(code: int) ->
 
 
 def test_of_a_conflict_the_reason_is_returned_and_nothing_is_noted() -> None:
-    bureau = Bureau()
-    written = done(write(bureau.member, [Create(LAYOUT.config)], "to try"))
+    job = RefusedJob()
+    written = done(write(job.member, [Create(LAYOUT.config)], "to try"))
     assert isinstance(written, WriteRefused)
     assert isinstance(written.error, Conflict)
-    assert bureau.member.refusals.present == ()
+    assert job.member.refusals.present == ()
     with pytest.raises(Conflict):
         written.get()

@@ -17,7 +17,7 @@ from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
-from tests.coordination.test_claims import Desk
+from tests.coordination.test_claims import ClaimedJob
 from tests.coordination.test_membership import CONFIG, LAYOUT, ME, arrival, nothing
 
 
@@ -36,20 +36,20 @@ def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> N
     run(main)
 
 
-class Seat:
+class CoordinatedInstance:
     """An instance that coordinates, and the mirror that shows it the tree when it is told to."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk, self.called = desk, list[str]()
-        self.trees, self.views = Latest(desk.registry.tree()), Latest(desk.view())
+    def __init__(self, job: ClaimedJob) -> None:
+        self.job, self.called = job, list[str]()
+        self.trees, self.views = Latest(job.registry.tree()), Latest(job.view())
         self.switches = Latest(Tree())
         self.coordinator = Coordinator(
-            *(desk.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), lambda item, run: None),
+            *(job.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), lambda item, run: None),
             *(lambda: self.called.append("dismissed"), lambda: self.called.append("over")),
         )
 
     def show(self) -> None:
-        self.trees.set(self.desk.registry.tree())
+        self.trees.set(self.job.registry.tree())
 
     async def turn(self) -> float:
         """Take one turn, with the work that it asks for; return how long it rests then."""
@@ -59,75 +59,75 @@ class Seat:
     async def settle(self) -> float:
         for _ in range(20):
             self.show()
-            if (rest := await self.turn()) > 0 and self.trees.value.zxid == self.desk.registry.zxid:
+            if (rest := await self.turn()) > 0 and self.trees.value.zxid == self.job.registry.zxid:
                 return rest
         raise AssertionError("it never comes to rest")
 
 
 def test_what_the_rules_want_is_written_and_then_there_is_rest_until_the_next_tick() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        seat, began = Seat(desk), current_time()
-        await seat.settle()
-        await anyio.sleep(desk.config.sharding_quiet)
-        rest = await seat.settle()
-        view = seat.views.value
+        coordinated, began = CoordinatedInstance(job), current_time()
+        await coordinated.settle()
+        await anyio.sleep(job.config.sharding_quiet)
+        rest = await coordinated.settle()
+        view = coordinated.views.value
         assert (view.leader, view.settled, view.schedule_is_noted) == (ME, True, True)
-        assert current_time() + rest == pytest.approx(began + desk.config.reconcile_interval, abs=1e-3)
-        assert await seat.settle() == pytest.approx(rest, abs=1e-3)
-        assert seat.called == []
+        assert current_time() + rest == pytest.approx(began + job.config.reconcile_interval, abs=1e-3)
+        assert await coordinated.settle() == pytest.approx(rest, abs=1e-3)
+        assert coordinated.called == []
 
     run(main, seed=0)
 
 
 def test_until_the_mirror_shows_what_was_written_nothing_else_is_decided() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        seat = Seat(desk)
-        seat.show()
-        assert await seat.turn() == 0.0  # it has taken the seat, and maybe more
-        assert desk.view().leader == ME
-        written = desk.registry.zxid
+        coordinated = CoordinatedInstance(job)
+        coordinated.show()
+        assert await coordinated.turn() == 0.0  # it has taken the seat, and maybe more
+        assert job.view().leader == ME
+        written = job.registry.zxid
         for _ in range(3):
-            assert isinstance(seat.coordinator.turn(), float)
-        assert seat.views.value.leader is None
-        assert 0 < await seat.turn() <= MIRROR_TIMEOUT
-        assert desk.registry.zxid == written
+            assert isinstance(coordinated.coordinator.turn(), float)
+        assert coordinated.views.value.leader is None
+        assert 0 < await coordinated.turn() <= MIRROR_TIMEOUT
+        assert job.registry.zxid == written
         await anyio.sleep(MIRROR_TIMEOUT)  # then it looks all the same: it may have been taken back by hand
-        assert not isinstance(seat.coordinator.turn(), float)
+        assert not isinstance(coordinated.coordinator.turn(), float)
 
     run(main, seed=0)
 
 
 def test_who_is_asked_to_leave_takes_the_request_and_has_no_more_say() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        seat = Seat(desk)
-        desk.write(Create(ASKED.shutdown(ME)))
-        seat.show()
-        assert await seat.turn() == inf
-        assert seat.called == ["dismissed"]
-        assert ASKED.shutdown(ME) not in desk.registry.nodes
-        desk.write(Delete(ASKED.triggers))  # which everybody else would make again
-        seat.show()
-        assert await seat.turn() == inf
-        assert seat.called == ["dismissed"]
-        assert ASKED.triggers not in desk.registry.nodes
+        coordinated = CoordinatedInstance(job)
+        job.write(Create(ASKED.shutdown(ME)))
+        coordinated.show()
+        assert await coordinated.turn() == inf
+        assert coordinated.called == ["dismissed"]
+        assert ASKED.shutdown(ME) not in job.registry.nodes
+        job.write(Delete(ASKED.triggers))  # which everybody else would make again
+        coordinated.show()
+        assert await coordinated.turn() == inf
+        assert coordinated.called == ["dismissed"]
+        assert ASKED.triggers not in job.registry.nodes
 
     run(main, seed=0)
 
 
 def test_who_writes_under_a_session_that_has_ended_says_so() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        seat = Seat(desk)
-        desk.line.commits.append("over")
-        seat.show()
-        assert await seat.turn() == inf
-        assert seat.called == ["over"]
+        coordinated = CoordinatedInstance(job)
+        job.session.commits.append("over")
+        coordinated.show()
+        assert await coordinated.turn() == inf
+        assert coordinated.called == ["over"]
 
     run(main, seed=0)

@@ -39,7 +39,7 @@ from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
 ANYBODYS = {BecomeLeader, RestoreNodes, RefreshServer}
-"""Effects of which each instance has its own, whoever leads."""
+"""Effects of which each instance has its own, whichever instance leads."""
 
 items = st.integers(0, 2 * MAX_OPERATIONS)
 versions = st.integers(0, 9)

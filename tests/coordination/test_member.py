@@ -11,18 +11,18 @@ import pytest
 from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.registry.transaction import Create, Set
-from tests.coordination.test_claims import LAYOUT, ME, Desk
+from tests.coordination.test_claims import LAYOUT, ME, ClaimedJob
 
 
 def member() -> Member:
-    return replace(Desk().member, host="web", pid=4711, features=frozenset({"y", "x"}))
+    return replace(ClaimedJob().member, host="web", pid=4711, features=frozenset({"y", "x"}))
 
 
 def test_what_a_node_says_is_read_as_it_was_meant() -> None:
-    desk = Desk()
-    desk.registry.now = 2_000.0
-    desk.registry.commit([Create(LAYOUT.instance("10.0.0.1@-@2"), member().describe(1_500.0), ephemeral=True)], 2)
-    seen = instance("10.0.0.1@-@2", desk.registry.nodes[LAYOUT.instance("10.0.0.1@-@2")])
+    job = ClaimedJob()
+    job.registry.now = 2_000.0
+    job.registry.commit([Create(LAYOUT.instance("10.0.0.1@-@2"), member().describe(1_500.0), ephemeral=True)], 2)
+    seen = instance("10.0.0.1@-@2", job.registry.nodes[LAYOUT.instance("10.0.0.1@-@2")])
     assert (seen.ip, seen.host, seen.pid, seen.incarnation) == ("10.0.0.1", "web", 4711, 2)
     assert (seen.started, seen.up_since, seen.leaving) == (2_000.0, 1_500.0, False)
     assert seen.features == {"x", "y"}
@@ -50,12 +50,12 @@ def test_who_leaves_says_so_and_keeps_what_others_have_said_and_it_does_not_know
 def test_an_instance_lacks_what_is_required_and_not_known_whatever_else_is_written(
     config: bytes, lacks: tuple[str, ...]
 ) -> None:
-    desk = Desk()
-    desk.write(Set(LAYOUT.config, config, -1))
-    assert member().lacks(desk.registry.tree()) == lacks
+    job = ClaimedJob()
+    job.write(Set(LAYOUT.config, config, -1))
+    assert member().lacks(job.registry.tree()) == lacks
 
 
 def test_of_a_job_that_is_not_there_nothing_is_lacking() -> None:
-    desk = Desk()
-    tree = desk.registry.tree().replace({LAYOUT.config: None}, desk.registry.zxid)
+    job = ClaimedJob()
+    tree = job.registry.tree().replace({LAYOUT.config: None}, job.registry.zxid)
     assert member().lacks(tree) == ()

@@ -1,5 +1,5 @@
 """Joining when the answer is lost: who has joined waits until he sees himself, or would take himself for removed.
-Giving notice: whoever leaves says so, and gives up a seat that is his own."""
+Giving notice: an instance that leaves says so, and resigns if it is the leader."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob import operations
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 
@@ -125,7 +125,7 @@ def test_runs_that_somebody_stops_are_named(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level("INFO", "aioelasticjob.coordination")
 
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=60, cron="0 0 0 1 1 ? 2090")
+        them = await start_processes(here, "a", work=60, cron="0 0 0 1 1 ? 2090")
         await operations.ask(here.observer, "job", items=[1, 2], by="anna")
         await here.until(here.now() + 5)
         await operations.cancel(here.observer, "job", by="bert")

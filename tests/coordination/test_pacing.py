@@ -9,81 +9,81 @@ from anyio import current_time
 from aioelasticjob.coordination.pacing import LINGERING_RUNS_INTERVAL, PAUSE_AFTER_REMOVAL, Pacing
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.testing import run
-from tests.coordination.test_claims import LAYOUT, ME, Desk
+from tests.coordination.test_claims import LAYOUT, ME, ClaimedJob
 
 
 def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on_every_tick() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
         rest = Pacing()
-        desk.config = desk.config.changed(failover=True)
-        desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
+        job.config = job.config.changed(failover=True)
+        job.write(Set(LAYOUT.config, job.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
 
         def looks(*, tick: bool = False) -> bool:
-            return rest.looks_for_orphans(desk.member, desk.view(), tick)
+            return rest.looks_for_orphans(job.member, job.view(), tick)
 
         assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
-        desk.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
+        job.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
         assert (looks(), looks()) == (True, False)
-        desk.write(Delete(LAYOUT.item(0).orphan))
+        job.write(Delete(LAYOUT.item(0).orphan))
         assert (looks(), looks()) == (True, False)
-        desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1-b"), ephemeral=True)], 2)
+        job.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1-b"), ephemeral=True)], 2)
         assert (looks(), looks()) == (True, False)
 
     run(main, seed=0)
 
 
 def test_membership_is_quiet_once_nobody_has_come_or_gone_for_as_long_as_is_wanted() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        desk.write(Set(LAYOUT.config, desk.config.changed(sharding_quiet=2, reconcile_interval=60).to_json(), -1))
+        job.write(Set(LAYOUT.config, job.config.changed(sharding_quiet=2, reconcile_interval=60).to_json(), -1))
         pacing = Pacing()
-        assert pacing.look(desk.view()) == (False, True, True)
-        assert pacing.pause(desk.view(), quiet=False) == 2
-        await anyio.sleep(pacing.pause(desk.view(), quiet=False))
-        assert pacing.look(desk.view()) == (True, False, False)
-        assert pacing.pause(desk.view(), quiet=True) == 58
-        desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1"), ephemeral=True)], 2)
-        assert pacing.look(desk.view()) == (False, False, False)
+        assert pacing.look(job.view()) == (False, True, True)
+        assert pacing.pause(job.view(), quiet=False) == 2
+        await anyio.sleep(pacing.pause(job.view(), quiet=False))
+        assert pacing.look(job.view()) == (True, False, False)
+        assert pacing.pause(job.view(), quiet=True) == 58
+        job.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1"), ephemeral=True)], 2)
+        assert pacing.look(job.view()) == (False, False, False)
 
     run(main, seed=0)
 
 
 def test_a_tick_comes_at_each_interval_and_sooner_if_that_was_made_shorter() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=60).to_json(), -1))
+        job.write(Set(LAYOUT.config, job.config.changed(reconcile_interval=60).to_json(), -1))
         pacing = Pacing()
-        assert [pacing.look(desk.view()).tick for _ in range(2)] == [True, False]
+        assert [pacing.look(job.view()).tick for _ in range(2)] == [True, False]
         await anyio.sleep(60)
-        assert [pacing.look(desk.view()).tick for _ in range(2)] == [True, False]
-        desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=10).to_json(), -1))
-        assert not pacing.look(desk.view()).tick
-        assert pacing.pause(desk.view(), quiet=True) == 10
+        assert [pacing.look(job.view()).tick for _ in range(2)] == [True, False]
+        job.write(Set(LAYOUT.config, job.config.changed(reconcile_interval=10).to_json(), -1))
+        assert not pacing.look(job.view()).tick
+        assert pacing.pause(job.view(), quiet=True) == 10
         pacing.lingering = True
-        assert pacing.pause(desk.view(), quiet=True) == LINGERING_RUNS_INTERVAL
+        assert pacing.pause(job.view(), quiet=True) == LINGERING_RUNS_INTERVAL
 
     run(main, seed=0)
 
 
 def test_counts_are_due_at_intervals_of_their_own() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
-        desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=60, statistics_interval=25).to_json(), -1))
+        job.write(Set(LAYOUT.config, job.config.changed(reconcile_interval=60, statistics_interval=25).to_json(), -1))
         pacing, due = Pacing(), list[tuple[float, bool, bool]]()
-        pacing.begin(desk.view())
-        assert pacing.look(desk.view())[1:] == (False, False)
+        pacing.begin(job.view())
+        assert pacing.look(job.view())[1:] == (False, False)
         while current_time() < 61:
-            await anyio.sleep(pacing.pause(desk.view(), quiet=True))
-            due.append((round(current_time()), *pacing.look(desk.view())[1:]))
+            await anyio.sleep(pacing.pause(job.view(), quiet=True))
+            due.append((round(current_time()), *pacing.look(job.view())[1:]))
         assert due == [(25, False, True), (50, False, True), (60, True, False), (75, False, True)]
-        desk.write(Set(LAYOUT.config, desk.config.changed(statistics_interval=5).to_json(), -1))
-        assert not pacing.look(desk.view()).counts
-        assert pacing.pause(desk.view(), quiet=True) == 5
+        job.write(Set(LAYOUT.config, job.config.changed(statistics_interval=5).to_json(), -1))
+        assert not pacing.look(job.view()).counts
+        assert pacing.pause(job.view(), quiet=True) == 5
 
     run(main, seed=0)
 
@@ -101,17 +101,17 @@ def test_counts_are_due_at_intervals_of_their_own() -> None:
     ],
 )
 def test_nothing_is_written_for_a_while_after_something_was_removed_by_hand(happens: list[Op], waits: bool) -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
         pacing = Pacing()
-        desk.write(Create(LAYOUT.host, ME.encode()))
-        before = desk.view()
-        desk.write(*happens)
-        pacing.see(before, desk.view())
+        job.write(Create(LAYOUT.host, ME.encode()))
+        before = job.view()
+        job.write(*happens)
+        pacing.see(before, job.view())
         assert pacing.waits_after_removal is waits
         if waits:
-            assert pacing.pause(desk.view(), quiet=True) == PAUSE_AFTER_REMOVAL
+            assert pacing.pause(job.view(), quiet=True) == PAUSE_AFTER_REMOVAL
             await anyio.sleep(PAUSE_AFTER_REMOVAL)
             assert not pacing.waits_after_removal
 
@@ -119,21 +119,21 @@ def test_nothing_is_written_for_a_while_after_something_was_removed_by_hand(happ
 
 
 def test_the_leader_looks_for_records_when_they_are_switched_off_on_a_tick_and_after_the_connection_broke() -> None:
-    desk = Desk()
+    job = ClaimedJob()
 
     async def main() -> None:
         pacing = Pacing()
 
         def looks(*, tick: bool = False) -> bool:
-            return pacing.looks_for_unwanted_records(desk.member, desk.view(), tick)
+            return pacing.looks_for_unwanted_records(job.member, job.view(), tick)
 
-        desk.write(Create(LAYOUT.host, ME.encode()))
+        job.write(Create(LAYOUT.host, ME.encode()))
         assert not looks(tick=True)
-        desk.write(Set(LAYOUT.config, desk.config.changed(monitor_execution=False).to_json(), -1))
+        job.write(Set(LAYOUT.config, job.config.changed(monitor_execution=False).to_json(), -1))
         assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
         pacing.look_again()
         assert (looks(), looks()) == (True, False)
-        desk.write(Set(LAYOUT.host, b"other", -1))
+        job.write(Set(LAYOUT.host, b"other", -1))
         assert not looks(tick=True)
 
     run(main, seed=0)

@@ -5,34 +5,34 @@ import pytest
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.errors import SessionEnded, Suspended
 from aioelasticjob.registry.transaction import Create
-from tests.coordination.test_claims import LAYOUT, MINE, Desk, done
+from tests.coordination.test_claims import LAYOUT, MINE, ClaimedJob, done
 
 
 def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
-    desk = Desk()
-    offsets = Offsets(desk.member)
-    done(offsets.learn(desk.items))
-    desk.write(Create(LAYOUT.item(1).offset, b"here"))
-    assert done(offsets.read(desk.items)) == {}
+    job = ClaimedJob()
+    offsets = Offsets(job.member)
+    done(offsets.learn(job.items))
+    job.write(Create(LAYOUT.item(1).offset, b"here"))
+    assert done(offsets.read(job.items)) == {}
     assert done(offsets.reread({0, 1})) == {1: "here"}
-    assert done(offsets.read(desk.items)) == {1: "here"}
+    assert done(offsets.read(job.items)) == {1: "here"}
 
 
 def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -> None:
-    desk = Desk()
-    offsets = Offsets(desk.member)
-    desk.write(Create(LAYOUT.item(1).offset, b"here"))
-    desk.line.reads.extend(["suspended"] * 3)
+    job = ClaimedJob()
+    offsets = Offsets(job.member)
+    job.write(Create(LAYOUT.item(1).offset, b"here"))
+    job.session.reads.extend(["suspended"] * 3)
     assert done(offsets.reread([1])) == {1: "here"}
-    desk.line.reads.append("suspended")
+    job.session.reads.append("suspended")
     with pytest.raises(Suspended):
         done(offsets.read([1]))
 
 
 def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
-    desk = Desk()
-    offsets = Offsets(desk.member)
-    desk.line.reads.append("suspended")
-    desk.line.renew(MINE + 5)
+    job = ClaimedJob()
+    offsets = Offsets(job.member)
+    job.session.reads.append("suspended")
+    job.session.renew(MINE + 5)
     with pytest.raises(SessionEnded, match="lost before the registry answered"):
         done(offsets.reread([1]))

@@ -9,7 +9,7 @@ from aioelasticjob.coordination.missed_marks import mark_missed_moments
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.model import Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.coordination.test_claims import CRON, LAYOUT, NEXT, SLOT, Desk, done
+from tests.coordination.test_claims import CRON, LAYOUT, NEXT, SLOT, ClaimedJob, done
 from tests.coordination.test_missed_marks import run_once
 
 
@@ -17,74 +17,74 @@ from tests.coordination.test_missed_marks import run_once
 def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_logged_once(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk()
-    desk.write(Create(LAYOUT.item(0).execution, data))
-    desk.learn()
-    desk.learn()
-    assert desk.cache.record(0) == Record(slot=SLOT)
+    job = ClaimedJob()
+    job.write(Create(LAYOUT.item(0).execution, data))
+    job.learn()
+    job.learn()
+    assert job.cache.record(0) == Record(slot=SLOT)
     assert [entry.getMessage() for entry in caplog.records] == [
         "/job/execution/0: is not the record of a run, so the next run replaces it"
     ]
-    assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
+    assert job.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
 
 
 @pytest.mark.parametrize("last", ["settled", "read", "marked"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_nonsense_does_not_hide_a_record_that_this_instance_knows(last: str, times: int) -> None:
-    desk, known = Desk(), Record()
+    job, known = ClaimedJob(), Record()
     if last == "settled":
-        assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
-        known = desk.record()
+        assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
+        known = job.record()
     elif last == "read":
         known = Record(SLOT, "CRON", "other", 1, 2, NEXT)
-        desk.elsewhere(0, known, running=False)
-        desk.learn()
+        job.elsewhere(0, known, running=False)
+        job.learn()
     else:
         mark = {0: MissedMark(SLOT - 1000)}
-        assert done(mark_missed_moments(desk.member, desk.cache, desk.view(), mark)) == {0}
-    desk.registry.now = NEXT / 1000 + 0.1  # so the moment to be claimed is before the time of the nonsense
+        assert done(mark_missed_moments(job.member, job.cache, job.view(), mark)) == {0}
+    job.registry.now = NEXT / 1000 + 0.1  # so the moment to be claimed is before the time of the nonsense
     for number in range(times):
-        desk.write(Set(LAYOUT.item(0).execution, b"nonsense %d" % number, -1))
+        job.write(Set(LAYOUT.item(0).execution, b"nonsense %d" % number, -1))
         if number < times - 1:
-            desk.learn()
-    assert desk.taken(Fire(NEXT, FireSource.CRON)).before[0] == known
+            job.learn()
+    assert job.taken(Fire(NEXT, FireSource.CRON)).before[0] == known
 
 
 @pytest.mark.parametrize("made_again", [False, True])
 def test_nonsense_hides_a_record_that_this_instance_does_not_know(made_again: bool) -> None:
     """Another instance may have claimed the next moment, so it is not claimed again."""
-    desk = Desk()
-    assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
-    desk.registry.now, path = NEXT / 1000 + 0.1, LAYOUT.item(0).execution
+    job = ClaimedJob()
+    assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
+    job.registry.now, path = NEXT / 1000 + 0.1, LAYOUT.item(0).execution
     theirs = records.encode(Record(NEXT, "CRON", "other", 1, 2, 0))
-    desk.write(*([Delete(path), Create(path)] if made_again else []), Set(path, theirs, -1), Set(path, b"nonsense", -1))
-    claim = desk.taken(Fire(NEXT, FireSource.CRON))
+    job.write(*([Delete(path), Create(path)] if made_again else []), Set(path, theirs, -1), Set(path, b"nonsense", -1))
+    claim = job.taken(Fire(NEXT, FireSource.CRON))
     assert claim.items.keys() == {1, 2}
-    assert desk.cache.record(0).slot == NEXT + 100
+    assert job.cache.record(0).slot == NEXT + 100
 
 
 def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk()
-    desk.registry.make(LAYOUT.item(0).running, b"by hand")
-    assert desk.learn() == {0}
-    assert desk.claim().elsewhere == {0}
+    job = ClaimedJob()
+    job.registry.make(LAYOUT.item(0).running, b"by hand")
+    assert job.learn() == {0}
+    assert job.claim().elsewhere == {0}
     assert [entry.getMessage() for entry in caplog.records] == [
         "/job/execution/0/running: is not ephemeral, so the item does not run until this node is removed"
     ]
 
 
 def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
-    desk = Desk()
-    before = dict(desk.registry.nodes)
-    desk.cache.assume([0, 1], SLOT)
-    claim = desk.claims.unmonitored(CRON, [2])
-    assert (claim.fences, set(claim.items), desk.cache.record(0).slot) == ({}, {2}, SLOT)
-    assert desk.registry.nodes == before
+    job = ClaimedJob()
+    before = dict(job.registry.nodes)
+    job.cache.assume([0, 1], SLOT)
+    claim = job.claims.unmonitored(CRON, [2])
+    assert (claim.fences, set(claim.items), job.cache.record(0).slot) == ({}, {2}, SLOT)
+    assert job.registry.nodes == before
 
 
 @pytest.mark.parametrize("data", [b"", b"1 2 3", b"1 by hand", b"-1", b"1" * 16])
 def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
-    desk = run_once()
-    desk.write(Create(LAYOUT.item(0).misfire, data))
-    desk.learn()
-    assert (desk.cache.items[0].mark, desk.cache.items[0].mark_version) == (MissedMark(), 0)
+    job = run_once()
+    job.write(Create(LAYOUT.item(0).misfire, data))
+    job.learn()
+    assert (job.cache.items[0].mark, job.cache.items[0].mark_version) == (MissedMark(), 0)

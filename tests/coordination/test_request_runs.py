@@ -11,7 +11,7 @@ from aioelasticjob.coordination.request_runs import next_due, next_run, rescued_
 from aioelasticjob.coordination.requests import Request, Span, changed, decode_progress, encode, encode_progress
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Progress, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.coordination.test_claims import LAYOUT, ME, NOW, Desk, done
+from tests.coordination.test_claims import LAYOUT, ME, NOW, ClaimedJob, done
 
 ITEMS = frozenset({0, 1, 2})
 PATH = LAYOUT.request("r")
@@ -22,165 +22,165 @@ SPAN = Span(START, START + 3 * SECOND, "* * * * * ?", "UTC", "cron")
 BACKFILL = Request("b", FireSource.BACKFILL, 3, NOW, span=SPAN)
 
 
-def asked(*requests: Request) -> Desk:
-    desk = Desk()
-    desk.write(Create(LAYOUT.requests), *(Create(LAYOUT.request(one.id), encode(one)) for one in requests))
-    return desk
+def asked(*requests: Request) -> ClaimedJob:
+    job = ClaimedJob()
+    job.write(Create(LAYOUT.requests), *(Create(LAYOUT.request(one.id), encode(one)) for one in requests))
+    return job
 
 
-def fire_of(desk: Desk, free: frozenset[int] = ITEMS, source: FireSource = FireSource.TRIGGER, now: int = NOW) -> Fire:
-    found = next_run(desk.view(), source, free, now)
+def fire_of(
+    job: ClaimedJob, free: frozenset[int] = ITEMS, source: FireSource = FireSource.TRIGGER, now: int = NOW
+) -> Fire:
+    found = next_run(job.view(), source, free, now)
     assert found is not None
     return found.fire
 
 
-def run_all(desk: Desk, *outcomes: Outcome, source: FireSource = FireSource.TRIGGER) -> Claim:
+def run_all(job: ClaimedJob, *outcomes: Outcome, source: FireSource = FireSource.TRIGGER) -> Claim:
     """Claim and settle what is next."""
-    found = next_run(desk.view(), source, ITEMS, NOW)
+    found = next_run(job.view(), source, ITEMS, NOW)
     assert found is not None
-    claim = desk.taken(found.fire, found.items)
-    assert desk.settle(claim, *(outcomes or [Outcome.COMPLETED] * len(found.items)))
+    claim = job.taken(found.fire, found.items)
+    assert job.settle(claim, *(outcomes or [Outcome.COMPLETED] * len(found.items)))
     return claim
 
 
-def progress(desk: Desk, item: int, name: str = "r") -> dict[str, object]:
-    return json.loads(desk.registry.nodes[LAYOUT.request_item(name, item)].data)  # type: ignore[no-any-return]
+def progress(job: ClaimedJob, item: int, name: str = "r") -> dict[str, object]:
+    return json.loads(job.registry.nodes[LAYOUT.request_item(name, item)].data)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("reply", ["well", "reply lost", "never arrived"])
 def test_a_claim_notes_its_items_and_the_settlement_how_they_ended(reply: str) -> None:
-    desk = asked(ONCE)
-    desk.line.commits.append(reply)
-    claim = run_all(desk, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
+    job = asked(ONCE)
+    job.session.commits.append(reply)
+    claim = run_all(job, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
     assert {(seen.record.asked, seen.record.parameter, seen.record.request) for seen in claim.items.values()} == {
         (NOW, "P", "r")
     }
-    assert desk.record().slot == 0  # no scheduled moment was claimed
-    assert [progress(desk, item)["outcome"] for item in range(3)] == ["completed", "failed", "timed out"]
-    assert next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+    assert job.record().slot == 0  # no scheduled moment was claimed
+    assert [progress(job, item)["outcome"] for item in range(3)] == ["completed", "failed", "timed out"]
+    assert next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW) is None
 
 
 def test_a_second_claim_that_was_decided_on_the_same_view_is_refused() -> None:
-    desk = asked(ONCE)
-    fire = fire_of(desk)
-    run_all(desk)
-    taken = desk.claim(fire)
+    job = asked(ONCE)
+    fire = fire_of(job)
+    run_all(job)
+    taken = job.claim(fire)
     assert (taken.claim, taken.stale) == (None, True)
-    assert desk.running() == []
+    assert job.running() == []
 
 
 @pytest.mark.parametrize("edit", [Set(PATH, changed(encode(ONCE), stopped="cancelled"), 0), Delete(PATH)])
 def test_a_request_that_was_cancelled_or_removed_meanwhile_refuses_the_claim(edit: Set | Delete) -> None:
-    desk = asked(ONCE)
-    fire = fire_of(desk)
-    desk.write(edit)
-    assert desk.claim(fire).stale
-    assert desk.running() == []
-    assert next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+    job = asked(ONCE)
+    fire = fire_of(job)
+    job.write(edit)
+    assert job.claim(fire).stale
+    assert job.running() == []
+    assert next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW) is None
 
 
 def test_items_that_run_elsewhere_stay_asked_for() -> None:
-    desk = asked(ONCE)
-    desk.elsewhere(1)
-    taken = desk.claim(fire_of(desk))
+    job = asked(ONCE)
+    job.elsewhere(1)
+    taken = job.claim(fire_of(job))
     assert (set(taken.claim.items if taken.claim else ()), taken.elsewhere) == ({0, 2}, {1})
-    found = next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW)
+    found = next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW)
     assert found is not None
     assert found.items == {1}
 
 
 @pytest.mark.parametrize("when", ["before the settlement", "its item only"])
 def test_a_request_that_is_removed_while_its_items_run_keeps_no_item_locked(when: str) -> None:
-    desk = asked(ONCE)
-    claim = desk.taken(fire_of(desk))
+    job = asked(ONCE)
+    claim = job.taken(fire_of(job))
     items = range(3) if when == "before the settlement" else [1]
-    desk.write(
-        *(Delete(LAYOUT.request_item("r", item)) for item in items), *([Delete(PATH)] if len(items) == 3 else [])
-    )
-    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
-    assert desk.running() == []
-    assert desk.record().completed
+    job.write(*(Delete(LAYOUT.request_item("r", item)) for item in items), *([Delete(PATH)] if len(items) == 3 else []))
+    assert job.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert job.running() == []
+    assert job.record().completed
 
 
 def test_a_run_that_was_cut_off_is_rescued_for_the_same_request() -> None:
-    desk = asked(ONCE)
-    claim = desk.taken(fire_of(desk), [0])
-    assert desk.hand_over(claim) == {0}
-    assert "outcome" not in progress(desk, 0)
-    desk.learn()
-    record = desk.record()
-    requested = rescued_request(desk.view(), 0, record)
-    rescue = desk.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter, requested=requested), [0])
+    job = asked(ONCE)
+    claim = job.taken(fire_of(job), [0])
+    assert job.hand_over(claim) == {0}
+    assert "outcome" not in progress(job, 0)
+    job.learn()
+    record = job.record()
+    requested = rescued_request(job.view(), 0, record)
+    rescue = job.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter, requested=requested), [0])
     assert rescue.items[0].record.request == "r"
-    assert progress(desk, 0) == {"moment": NOW, "runs": 1}
-    assert desk.settle(rescue, Outcome.COMPLETED)
-    assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "completed"}
+    assert progress(job, 0) == {"moment": NOW, "runs": 1}
+    assert job.settle(rescue, Outcome.COMPLETED)
+    assert progress(job, 0) == {"moment": NOW, "runs": 1, "outcome": "completed"}
 
 
 def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_so_by_the_next_claim_of_its_item() -> None:
-    desk = asked(ONCE)
-    desk.taken(fire_of(desk), [0, 1])
-    desk.write(Delete(LAYOUT.item(0).running))
-    desk.learn()
-    desk.taken(Fire(2 * NOW, FireSource.CRON), [0])
-    assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "cut off"}
-    assert progress(desk, 1) == {"moment": NOW, "runs": 1}
+    job = asked(ONCE)
+    job.taken(fire_of(job), [0, 1])
+    job.write(Delete(LAYOUT.item(0).running))
+    job.learn()
+    job.taken(Fire(2 * NOW, FireSource.CRON), [0])
+    assert progress(job, 0) == {"moment": NOW, "runs": 1, "outcome": "cut off"}
+    assert progress(job, 1) == {"moment": NOW, "runs": 1}
 
 
 def test_a_loss_is_noted_once_though_the_first_claim_was_withdrawn() -> None:
-    desk = asked(ONCE)
-    desk.taken(fire_of(desk), [0])
-    desk.write(Delete(LAYOUT.item(0).running))
-    desk.learn()
-    assert done(desk.claims.withdraw(desk.taken(Fire(2 * NOW, FireSource.CRON), [0])))
-    version = desk.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
-    desk.taken(Fire(2 * NOW, FireSource.CRON), [0])
-    assert desk.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version
+    job = asked(ONCE)
+    job.taken(fire_of(job), [0])
+    job.write(Delete(LAYOUT.item(0).running))
+    job.learn()
+    assert done(job.claims.withdraw(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
+    version = job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
+    job.taken(Fire(2 * NOW, FireSource.CRON), [0])
+    assert job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version
 
 
 def test_a_claim_that_notes_a_loss_is_refused_if_it_was_decided_on_an_older_view() -> None:
-    desk = asked(ONCE)
-    desk.taken(fire_of(desk), [0])
-    desk.write(Delete(LAYOUT.item(0).running))
-    desk.learn()
-    view, node = desk.view(), LAYOUT.request_item("r", 0)
-    desk.write(Set(node, desk.registry.nodes[node].data, 0))
-    taken = done(desk.claims.claim(view, Fire(2 * NOW, FireSource.CRON), [0], NOW, NOW + SECOND))
+    job = asked(ONCE)
+    job.taken(fire_of(job), [0])
+    job.write(Delete(LAYOUT.item(0).running))
+    job.learn()
+    view, node = job.view(), LAYOUT.request_item("r", 0)
+    job.write(Set(node, job.registry.nodes[node].data, 0))
+    taken = done(job.claims.claim(view, Fire(2 * NOW, FireSource.CRON), [0], NOW, NOW + SECOND))
     assert (taken.claim, taken.stale) == (None, True)
-    assert desk.running() == []
+    assert job.running() == []
 
 
 @pytest.mark.parametrize(
     "record", [Record(), Record(asked=NOW), Record(asked=NOW, request="x"), Record(asked=1, request="r")]
 )
 def test_a_rescue_of_another_run_notes_nothing(record: Record) -> None:
-    desk = asked(ONCE)
-    run_all(desk)
-    assert rescued_request(desk.view(), 0, record) is None
+    job = asked(ONCE)
+    run_all(job)
+    assert rescued_request(job.view(), 0, record) is None
 
 
 def test_a_backfill_runs_the_moments_of_an_item_one_after_another() -> None:
-    desk = asked(BACKFILL)
-    fires = [run_all(desk, source=FireSource.BACKFILL).fire for _ in range(3)]
+    job = asked(BACKFILL)
+    fires = [run_all(job, source=FireSource.BACKFILL).fire for _ in range(3)]
     assert [fire.slot for fire in fires] == [START, START + SECOND, START + 2 * SECOND]
-    assert next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW) is None
-    assert progress(desk, 1, "b") == {"moment": START + 2 * SECOND, "runs": 3, "outcome": "completed"}
+    assert next_run(job.view(), FireSource.BACKFILL, ITEMS, NOW) is None
+    assert progress(job, 1, "b") == {"moment": START + 2 * SECOND, "runs": 3, "outcome": "completed"}
 
 
 def test_a_backfill_counts_what_failed() -> None:
-    desk = asked(BACKFILL)
+    job = asked(BACKFILL)
     for outcome in (Outcome.FAILED, Outcome.COMPLETED, Outcome.TIMED_OUT):
-        run_all(desk, *[outcome] * 3, source=FireSource.BACKFILL)
-    assert progress(desk, 0, "b") == {"moment": START + 2000, "runs": 3, "failed": 1, "outcome": "timed out"}
+        run_all(job, *[outcome] * 3, source=FireSource.BACKFILL)
+    assert progress(job, 0, "b") == {"moment": START + 2000, "runs": 3, "failed": 1, "outcome": "timed out"}
 
 
 def test_a_backfill_counts_what_was_stopped_and_what_was_cut_off_apart() -> None:
-    desk = asked(BACKFILL)
-    run_all(desk, *[Outcome.STOPPED] * 3, source=FireSource.BACKFILL)
-    desk.write(Set(LAYOUT.request_item("b", 1), encode_progress(Progress(START)), -1))  # as if it had been cut off
+    job = asked(BACKFILL)
+    run_all(job, *[Outcome.STOPPED] * 3, source=FireSource.BACKFILL)
+    job.write(Set(LAYOUT.request_item("b", 1), encode_progress(Progress(START)), -1))  # as if it had been cut off
     for outcome in (Outcome.FAILED, Outcome.COMPLETED):
-        run_all(desk, *[outcome] * 3, source=FireSource.BACKFILL)
-    counted = [decode_progress(json.dumps(progress(desk, item, "b")).encode()).outcomes() for item in range(2)]
+        run_all(job, *[outcome] * 3, source=FireSource.BACKFILL)
+    counted = [decode_progress(json.dumps(progress(job, item, "b")).encode()).outcomes() for item in range(2)]
     assert counted == [
         {"stopped": 1, "failed": 1, "completed": 1},
         {"cut off": 1, "failed": 1, "completed": 1},
@@ -188,69 +188,69 @@ def test_a_backfill_counts_what_was_stopped_and_what_was_cut_off_apart() -> None
 
 
 def test_items_of_a_backfill_that_are_behind_go_first() -> None:
-    desk = asked(BACKFILL)
-    desk.settle(desk.taken(fire_of(desk, frozenset({0}), FireSource.BACKFILL), [0]), Outcome.COMPLETED)
-    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW)
+    job = asked(BACKFILL)
+    job.settle(job.taken(fire_of(job, frozenset({0}), FireSource.BACKFILL), [0]), Outcome.COMPLETED)
+    found = next_run(job.view(), FireSource.BACKFILL, ITEMS, NOW)
     assert found is not None
     assert (found.items, found.fire.slot) == ({1, 2}, START)
 
 
 def test_a_backfill_of_few_items_at_a_time_goes_on_with_the_next_item_when_one_has_ended() -> None:
-    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
-    desk.config = desk.config.changed(failover=True)
-    desk.write(Set(LAYOUT.config, desk.config.to_json(), -1))
+    job = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    job.config = job.config.changed(failover=True)
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1))
     order = list[int]()
-    while (found := next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW)) is not None:
-        claim = desk.taken(found.fire, found.items)
+    while (found := next_run(job.view(), FireSource.BACKFILL, ITEMS, NOW)) is not None:
+        claim = job.taken(found.fire, found.items)
         order += claim.items
-        assert next_run(desk.view(), FireSource.BACKFILL, ITEMS - claim.items.keys(), NOW) is None
-        desk.settle(claim, Outcome.COMPLETED)
+        assert next_run(job.view(), FireSource.BACKFILL, ITEMS - claim.items.keys(), NOW) is None
+        job.settle(claim, Outcome.COMPLETED)
     assert order == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_a_disabled_item_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
-    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
-    desk.write(Create(LAYOUT.item(0).disabled))
-    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    job = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    job.write(Create(LAYOUT.item(0).disabled))
+    found = next_run(job.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
     assert found is not None
     assert found.items == {1}
 
 
 def test_a_disabled_item_whose_run_was_cut_off_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
-    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
-    desk.config = desk.config.changed(failover=True)
-    desk.write(Set(LAYOUT.config, desk.config.to_json(), -1))
-    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW)
+    job = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    job.config = job.config.changed(failover=True)
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1))
+    found = next_run(job.view(), FireSource.BACKFILL, ITEMS, NOW)
     assert found is not None
-    claim = desk.taken(found.fire, found.items)
-    desk.write(Create(LAYOUT.item(0).disabled))
-    assert next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW) is None  # it runs until it has ended
-    assert desk.hand_over(claim) == {0}
-    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    claim = job.taken(found.fire, found.items)
+    job.write(Create(LAYOUT.item(0).disabled))
+    assert next_run(job.view(), FireSource.BACKFILL, ITEMS - {0}, NOW) is None  # it runs until it has ended
+    assert job.hand_over(claim) == {0}
+    found = next_run(job.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
     assert found is not None
     assert found.items == {1}
 
 
 def test_an_item_of_a_paused_server_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
-    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
-    holder = desk.registry.nodes[LAYOUT.item(0).instance]
-    desk.write(Set(LAYOUT.item(0).instance, b"10.0.0.9@-@9", holder.stat.version))
-    desk.write(Create(LAYOUT.server("10.0.0.9")), Create(LAYOUT.server_paused("10.0.0.9")))
-    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    job = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    holder = job.registry.nodes[LAYOUT.item(0).instance]
+    job.write(Set(LAYOUT.item(0).instance, b"10.0.0.9@-@9", holder.stat.version))
+    job.write(Create(LAYOUT.server("10.0.0.9")), Create(LAYOUT.server_paused("10.0.0.9")))
+    found = next_run(job.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
     assert found is not None
     assert found.items == {1}
 
 
 def test_requests_are_answered_in_the_order_of_their_moments() -> None:
     later = replace(ONCE, id="a", at=NOW + 1)
-    desk = asked(later, ONCE)
-    assert [run_all_later(desk).slot, run_all_later(desk).slot] == [NOW, NOW + 1]
+    job = asked(later, ONCE)
+    assert [run_all_later(job).slot, run_all_later(job).slot] == [NOW, NOW + 1]
 
 
-def run_all_later(desk: Desk) -> Fire:
-    found = next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW + 1)
+def run_all_later(job: ClaimedJob) -> Fire:
+    found = next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW + 1)
     assert found is not None
-    desk.settle(desk.taken(found.fire, found.items), *[Outcome.COMPLETED] * 3)
+    job.settle(job.taken(found.fire, found.items), *[Outcome.COMPLETED] * 3)
     return found.fire
 
 
@@ -275,25 +275,25 @@ def test_a_planned_request_waits_for_its_moment_and_an_expired_one_is_not_begun(
     ],
 )
 def test_only_open_requests_for_free_items_are_run(keys: dict[str, object], runs: bool) -> None:
-    desk = asked(ONCE)
-    desk.write(Set(PATH, changed(encode(ONCE), **keys), -1))
-    assert (next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is not None) is runs
-    assert next_run(desk.view(), FireSource.TRIGGER, frozenset(), NOW) is None
+    job = asked(ONCE)
+    job.write(Set(PATH, changed(encode(ONCE), **keys), -1))
+    assert (next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW) is not None) is runs
+    assert next_run(job.view(), FireSource.TRIGGER, frozenset(), NOW) is None
 
 
 def test_a_job_whose_execution_is_not_monitored_answers_no_requests() -> None:
-    desk = asked(ONCE)
-    config = desk.config.changed(monitor_execution=False)
-    desk.write(Set(LAYOUT.config, config.to_json(), -1))
-    assert next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+    job = asked(ONCE)
+    config = job.config.changed(monitor_execution=False)
+    job.write(Set(LAYOUT.config, config.to_json(), -1))
+    assert next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW) is None
 
 
 def test_nonsense_below_a_request_ends_its_item_and_no_other() -> None:
-    desk = asked(ONCE)
-    desk.write(
+    job = asked(ONCE)
+    job.write(
         Create(LAYOUT.request_item("r", 1), b"nonsense"), Create(f"{PATH}/x"), Create(LAYOUT.request("a b"), b"{")
     )
-    found = next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW)
+    found = next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW)
     assert found is not None
     assert found.items == {0, 2}
-    assert ME.encode() in desk.registry.nodes[LAYOUT.item(0).instance].data
+    assert ME.encode() in job.registry.nodes[LAYOUT.item(0).instance].data

@@ -45,10 +45,10 @@ def test_items_take_part_in_what_is_asked_for_as_long_as_it_is() -> None:
 
 @pytest.mark.parametrize("request_", [ONCE, BACKFILL])
 def test_an_earlier_run_for_a_request_has_the_same_moment_and_name_when_its_after_is_called(request_: Request) -> None:
-    desk = asked(request_)
-    found = next_run(desk.view(), request_.source, ITEMS, NOW)
+    job = asked(request_)
+    found = next_run(job.view(), request_.source, ITEMS, NOW)
     assert found is not None
-    again = fire_of(run_of(found.fire), desk.view(), NOW + 60_000)
+    again = fire_of(run_of(found.fire), job.view(), NOW + 60_000)
     assert (again.slot, again.source, again.run) == (found.fire.slot, request_.source, found.fire.run)
     assert again.parameter == request_.parameter
 

@@ -11,6 +11,6 @@ from tests.support.worker_processes import WorkerProcesses
 
 
 @pytest.fixture
-def staff(worker_processes: Workers, registry_address: str, tmp_path: Path) -> WorkerProcesses:
+def start_processes(worker_processes: Workers, registry_address: str, tmp_path: Path) -> WorkerProcesses:
     """Nobody yet; ``start`` makes worker processes that share one registry and one journal."""
     return WorkerProcesses(worker_processes, registry_address, tmp_path / "journal")

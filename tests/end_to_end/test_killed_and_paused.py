@@ -31,82 +31,84 @@ async def taken_over(registry: RegistryObserver, victim: str, since: float) -> N
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["in the loop", "in a thread"])
-def test_a_killed_leader_is_replaced_and_its_items_run_on(staff: WorkerProcesses, thread: bool) -> None:
+def test_a_killed_leader_is_replaced_and_its_items_run_on(start_processes: WorkerProcesses, thread: bool) -> None:
     async def main() -> None:
-        staff.job = {"sharding_total_count": 6}
+        start_processes.job = {"sharding_total_count": 6}
         for _ in range(3):
-            staff.start(work=0.6, thread=thread)
-        async with registry_observer(staff.address) as registry:
+            start_processes.start(work=0.6, thread=thread)
+        async with registry_observer(start_processes.address) as registry:
             await registry.spread_over(3)
-            await staff.every_item_ends(1, 6)
-            victim = leading(registry, staff)
+            await start_processes.every_item_ends(1, 6)
+            victim = leading(registry, start_processes)
             name = of(registry.view, victim)
-            await staff.in_the_midst(name)
-            await taken_over(registry, name, staff.kill(victim))
-            await staff.every_item_ends(1, 6)
-            staff.start(work=0.6, thread=thread)
+            await start_processes.in_the_midst(name)
+            await taken_over(registry, name, start_processes.kill(victim))
+            await start_processes.every_item_ends(1, 6)
+            start_processes.start(work=0.6, thread=thread)
             await registry.spread_over(3)
-            await staff.every_item_ends(1, 6)
-        await staff.end()
+            await start_processes.every_item_ends(1, 6)
+        await start_processes.end()
 
     run_async("asyncio", main)
 
 
-def test_only_one_of_three_survives(staff: WorkerProcesses) -> None:
+def test_only_one_of_three_survives(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        staff.job = {"sharding_total_count": 4}
-        first, second, last = (staff.start(work=0.2) for _ in range(3))
-        async with registry_observer(staff.address) as registry:
+        start_processes.job = {"sharding_total_count": 4}
+        first, second, last = (start_processes.start(work=0.2) for _ in range(3))
+        async with registry_observer(start_processes.address) as registry:
             await registry.spread_over(3)
-            await staff.every_item_ends(1, 4)
+            await start_processes.every_item_ends(1, 4)
             survivor = of(registry.view, last)
-            staff.kill(first)
-            since = staff.kill(second)
+            start_processes.kill(first)
+            since = start_processes.kill(second)
             await registry.until(lambda view: view.settled and set(view.assignment.values()) == {survivor})
             assert time.monotonic() - since <= SESSION_TIMEOUT + OUR_SHARE
-            await staff.every_item_ends(2, 4)
-        await staff.end()
+            await start_processes.every_item_ends(2, 4)
+        await start_processes.end()
 
     run_async("asyncio", main)
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(staff: WorkerProcesses, leads: bool) -> None:
+def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(
+    start_processes: WorkerProcesses, leads: bool
+) -> None:
     async def main() -> None:
-        staff.job = {"sharding_total_count": 4}
+        start_processes.job = {"sharding_total_count": 4}
         for _ in range(3):
-            staff.start(work=0.6)
-        async with registry_observer(staff.address) as registry:
+            start_processes.start(work=0.6)
+        async with registry_observer(start_processes.address) as registry:
             await registry.spread_over(3)
-            await staff.every_item_ends(1, 4)
-            leader = leading(registry, staff)
-            victim = leader if leads else next(child for child in staff.alive if child is not leader)
+            await start_processes.every_item_ends(1, 4)
+            leader = leading(registry, start_processes)
+            victim = leader if leads else next(child for child in start_processes.alive if child is not leader)
             old = of(registry.view, victim)
-            await staff.in_the_midst(old)
-            async with staff.stopped(victim) as since:
+            await start_processes.in_the_midst(old)
+            async with start_processes.stopped(victim) as since:
                 await taken_over(registry, old, since)
-                await staff.every_item_ends(2, 4)
+                await start_processes.every_item_ends(2, 4)
             new = of(await registry.spread_over(3), victim)
             assert new != old
-            await staff.in_the_midst(new)
-            await staff.every_item_ends(1, 4)
-        await staff.end()
+            await start_processes.in_the_midst(new)
+            await start_processes.every_item_ends(1, 4)
+        await start_processes.end()
 
     run_async("asyncio", main)
 
 
-def test_a_process_stopped_for_a_moment_goes_on_under_its_session(staff: WorkerProcesses) -> None:
+def test_a_process_stopped_for_a_moment_goes_on_under_its_session(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        staff.job = {"sharding_total_count": 2}
-        one, _ = staff.start(work=0.2), staff.start(work=0.2)
-        async with registry_observer(staff.address) as registry:
+        start_processes.job = {"sharding_total_count": 2}
+        one, _ = start_processes.start(work=0.2), start_processes.start(work=0.2)
+        async with registry_observer(start_processes.address) as registry:
             names = (await registry.spread_over(2)).instances.keys()
-            await staff.every_item_ends(1, 2)
+            await start_processes.every_item_ends(1, 2)
             one.pause()
             await anyio.sleep(SESSION_TIMEOUT / 4)  # a pause is made of time
             one.resume()
-            await staff.every_item_ends(2, 2)
+            await start_processes.every_item_ends(2, 2)
             assert registry.view.instances.keys() == names
-        await staff.end()
+        await start_processes.end()
 
     run_async("asyncio", main)

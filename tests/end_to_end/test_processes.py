@@ -27,8 +27,8 @@ def children_of(pid: int) -> list[str]:
     return [name for task in Path(f"/proc/{pid}/task").iterdir() for name in (task / "children").read_text().split()]
 
 
-def runs_of(staff: WorkerProcesses) -> list[Line]:
-    return [line for line in staff.lines() if line.what != "misfire"]
+def runs_of(start_processes: WorkerProcesses) -> list[Line]:
+    return [line for line in start_processes.lines() if line.what != "misfire"]
 
 
 async def record(registry: RegistryObserver) -> Record:
@@ -37,43 +37,43 @@ async def record(registry: RegistryObserver) -> Record:
     return found
 
 
-async def begun(staff: WorkerProcesses) -> Line:
-    lines = await staff.until(lambda lines: any(line.what == "begin" for line in lines))
+async def begun(start_processes: WorkerProcesses) -> Line:
+    lines = await start_processes.until(lambda lines: any(line.what == "begin" for line in lines))
     return next(line for line in lines if line.what == "begin")
 
 
-def test_processes_share_the_items_and_hand_them_over_when_one_leaves(staff: WorkerProcesses) -> None:
+def test_processes_share_the_items_and_hand_them_over_when_one_leaves(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        staff.job = {"sharding_total_count": 6}
-        first, second, _ = (staff.start() for _ in range(3))
-        async with registry_observer(staff.address) as registry:
+        start_processes.job = {"sharding_total_count": 6}
+        first, second, _ = (start_processes.start() for _ in range(3))
+        async with registry_observer(start_processes.address) as registry:
             view = await registry.spread_over(3)
-            assert {one.pid for one in view.instances.values()} == {child.pid for child in staff.alive}
-            await staff.every_item_ends(2, 6)
+            assert {one.pid for one in view.instances.values()} == {child.pid for child in start_processes.alive}
+            await start_processes.every_item_ends(2, 6)
             os.kill(first.pid, signal.SIGTERM)
             assert await ended(first) == 0
             await registry.spread_over(2)
-            await staff.every_item_ends(1, 6)
+            await start_processes.every_item_ends(1, 6)
             os.kill(second.pid, signal.SIGINT)
             assert await ended(second) == 0
             view = await registry.spread_over(1)
-            lines = await staff.every_item_ends(1, 6)
+            lines = await start_processes.every_item_ends(1, 6)
             assert lines[-1].instance in view.instances
-            await staff.end()
+            await start_processes.end()
             await registry.until(lambda view: not view.instances and view.leader is None)
 
     run_async("asyncio", main)
 
 
-def test_a_signal_lets_the_running_item_finish(staff: WorkerProcesses) -> None:
+def test_a_signal_lets_the_running_item_finish(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        child = staff.start(work=1.5)
-        async with registry_observer(staff.address) as registry:
-            await begun(staff)
+        child = start_processes.start(work=1.5)
+        async with registry_observer(start_processes.address) as registry:
+            await begun(start_processes)
             asked = time.monotonic()
             os.kill(child.pid, signal.SIGTERM)
             assert await ended(child) == 0
-            began, finished = runs_of(staff)
+            began, finished = runs_of(start_processes)
             assert (began.what, finished.what) == ("begin", "end")
             assert finished.at > asked
             stored = await record(registry)
@@ -84,15 +84,15 @@ def test_a_signal_lets_the_running_item_finish(staff: WorkerProcesses) -> None:
     run_async("asyncio", main)
 
 
-def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: WorkerProcesses) -> None:
+def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        staff.job = {"shutdown_timeout": 0.5}
-        child = staff.start(work=600)
-        async with registry_observer(staff.address) as registry:
-            await begun(staff)
+        start_processes.job = {"shutdown_timeout": 0.5}
+        child = start_processes.start(work=600)
+        async with registry_observer(start_processes.address) as registry:
+            await begun(start_processes)
             os.kill(child.pid, signal.SIGTERM)
             assert await ended(child) == 0
-            assert runs_of(staff)[-1].what == "cut"
+            assert runs_of(start_processes)[-1].what == "cut"
             stored = await record(registry)
             assert (stored.completed, stored.outcome) == (False, Outcome.CANCELLED)
             assert LAYOUT.item(0).running not in await registry.session.subtree([LAYOUT.execution])
@@ -100,11 +100,11 @@ def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Worke
     run_async("asyncio", main)
 
 
-def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: WorkerProcesses) -> None:
+def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        child = staff.start(work=600)
-        async with registry_observer(staff.address) as registry:
-            await begun(staff)
+        child = start_processes.start(work=600)
+        async with registry_observer(start_processes.address) as registry:
+            await begun(start_processes)
             os.kill(child.pid, signal.SIGTERM)
             with pytest.raises(TimeoutError):
                 await ended(child, 0.5)
@@ -118,24 +118,26 @@ def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: Work
     run_async("asyncio", main)
 
 
-def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(staff: WorkerProcesses) -> None:
+def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        child = staff.start(work=1.5, thread=True)
-        async with registry_observer(staff.address) as registry:
-            await begun(staff)
+        child = start_processes.start(work=1.5, thread=True)
+        async with registry_observer(start_processes.address) as registry:
+            await begun(start_processes)
             os.kill(child.pid, signal.SIGTERM)
             assert await ended(child) == 0
-            assert runs_of(staff)[-1].what == "end"
+            assert runs_of(start_processes)[-1].what == "end"
             assert (await record(registry)).completed
 
     run_async("asyncio", main)
 
 
-def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_ends(staff: WorkerProcesses) -> None:
+def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_ends(
+    start_processes: WorkerProcesses,
+) -> None:
     async def main() -> None:
-        staff.job = {"shutdown_timeout": 0.5}
-        child = staff.start(work=600, thread=True)
-        await begun(staff)
+        start_processes.job = {"shutdown_timeout": 0.5}
+        child = start_processes.start(work=600, thread=True)
+        await begun(start_processes)
         os.kill(child.pid, signal.SIGTERM)
         with pytest.raises(TimeoutError):
             await ended(child, 0.5)
@@ -146,17 +148,17 @@ def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_e
     run_async("asyncio", main)
 
 
-def test_a_process_runs_on_uvloop_and_starts_no_other_process(staff: WorkerProcesses) -> None:
+def test_a_process_runs_on_uvloop_and_starts_no_other_process(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
-        child = staff.start()
-        async with registry_observer(staff.address) as registry:
+        child = start_processes.start()
+        async with registry_observer(start_processes.address) as registry:
             view = await registry.spread_over(1)
             assert of(view, child) == view.leader
-            await staff.every_item_ends(1, 1)
+            await start_processes.every_item_ends(1, 1)
             mapped = Path(f"/proc/{child.pid}/maps").read_text()
             assert "uvloop" in mapped
             assert children_of(child.pid) == []
-            await staff.end()
+            await start_processes.end()
 
     run_async("asyncio", main)
 

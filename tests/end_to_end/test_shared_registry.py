@@ -28,23 +28,23 @@ def test_five_workers_need_nothing_but_an_address(
     registry: SharedRegistry, worker_processes: Workers, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        staff = WorkerProcesses(worker_processes, registry.address, tmp_path / "journal", session_timeout=6)
-        staff.job = {"sharding_total_count": 5, "failover": True}
+        start_processes = WorkerProcesses(worker_processes, registry.address, tmp_path / "journal", session_timeout=6)
+        start_processes.job = {"sharding_total_count": 5, "failover": True}
         for _ in range(5):
-            staff.start()  # at the same instant, as a web server starts its workers
+            start_processes.start()  # at the same instant, as a web server starts its workers
         await ensure_server(registry.server)
         async with registry_observer(f"zk://127.0.0.1:{registry.port}/test") as watched:
             before = await watched.spread_over(5)
-            await staff.every_item_ends(1, 5)
+            await start_processes.every_item_ends(1, 5)
             assert registry.starts == 1
             registry.kill()
-            await staff.every_item_ends(2, 5)
+            await start_processes.every_item_ends(2, 5)
             assert registry.starts == 2
             after = await watched.spread_over(5)
             assert after.instances == before.instances  # the same sessions, not new ones
-            staff.kill(staff.alive[0])
+            start_processes.kill(start_processes.alive[0])
             await watched.spread_over(4)
-            await staff.every_item_ends(1, 5)
-        await staff.end()
+            await start_processes.every_item_ends(1, 5)
+        await start_processes.end()
 
     anyio.run(main)

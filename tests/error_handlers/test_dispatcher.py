@@ -23,7 +23,7 @@ from tests.error_handlers.failures import delivered_by, failure
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
-class Desk:
+class RecordedDispatcher:
     """An error dispatcher in a virtual loop, and which failures were handled, and when."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -54,8 +54,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(monkeypatch)
+def recorded(monkeypatch: pytest.MonkeyPatch) -> RecordedDispatcher:
+    return RecordedDispatcher(monkeypatch)
 
 
 def failed(text: str, job: str = "billing") -> str:
@@ -69,10 +69,10 @@ def stacks(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_what_is_for_the_log_is_there_at_once_and_what_is_to_be_ignored_is_not(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             mine.put("ignore", {}, failure("unheard"))
             mine.put("log", {}, failure("heard"))
             assert stacks(caplog) == [f"{failed('heard')}: heard"]
@@ -80,17 +80,17 @@ def test_what_is_for_the_log_is_there_at_once_and_what_is_to_be_ignored_is_not(
 
     run(main)
     assert len(caplog.records) == 1
-    assert not desk.alerts()
+    assert not recorded.alerts()
 
 
 @pytest.mark.parametrize(
     "explaining", [ScriptFailed("the script ended with exit code 3", 3), RequestFailed("500", 500)]
 )
 def test_an_error_whose_text_says_all_is_logged_without_a_stack(
-    explaining: Exception, desk: Desk, caplog: pytest.LogCaptureFixture
+    explaining: Exception, recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             mine.put("log", {}, replace(failure(), error=explaining))
 
     run(main)
@@ -101,9 +101,9 @@ def test_an_error_whose_text_says_all_is_logged_without_a_stack(
     assert "Traceback" not in caplog.text
 
 
-def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_target_that_hangs_holds_up_no_other(recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for n in range(3):
                 mine.put("hanging", {}, failure(f"hung {n}"))
                 mine.put("quick", {"to": "a"}, failure(f"a{n}"))
@@ -115,33 +115,33 @@ def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCap
             await anyio.sleep(89)
             assert [one.split(": ")[-1] for one in stacks(caplog)] == ["hung 0", "hung 1"]
             await mine.wait_until_delivered()
-            assert anyio.current_time() - desk.start == pytest.approx(90)
+            assert anyio.current_time() - recorded.start == pytest.approx(90)
 
     run(main)
-    assert sorted(desk.handled) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
+    assert sorted(recorded.handled) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
     assert "error handler hanging failed, so the failure is only in the log: was not done within 30 s" in caplog.text
-    assert desk.alerts() == {"failed": 3, "delivered": 6}
+    assert recorded.alerts() == {"failed": 3, "delivered": 6}
 
 
-def test_jobs_take_turns_at_one_target(desk: Desk) -> None:
+def test_jobs_take_turns_at_one_target(recorded: RecordedDispatcher) -> None:
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for n in range(3):
                 mine.put("quick", {}, failure(f"a{n}", job="a"))
             mine.put("quick", {}, failure("b0", job="b"))
             await mine.wait_until_delivered()
 
     run(main)
-    assert desk.handled == [(1, "a0"), (2, "b0"), (3, "a1"), (4, "a2")]
+    assert recorded.handled == [(1, "a0"), (2, "b0"), (3, "a1"), (4, "a2")]
 
 
 def test_only_so_many_targets_are_called_at_once_and_those_that_hang_give_way(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "MAX_TARGETS_AT_ONCE", 1)
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for _ in range(3):
                 mine.put("hanging", {}, failure())
             await anyio.sleep(0.5)
@@ -149,24 +149,24 @@ def test_only_so_many_targets_are_called_at_once_and_those_that_hang_give_way(
             await mine.wait_until_delivered()
 
     run(main)
-    assert desk.handled == [(31, "quick")]
+    assert recorded.handled == [(31, "quick")]
 
 
 def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
-    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "MAX_WAITING_FAILURES", 3)
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             mine.put("quick", {}, failure("b", job="b"))
             for n in range(5):
                 mine.put("quick", {}, failure(f"a{n}", job="a"))
             await mine.wait_until_delivered()
 
     run(main)
-    assert [text for _, text in desk.handled] == ["b", "a3", "a4"]
-    assert (desk.alerts("a"), desk.alerts("b")) == ({"dropped": 3, "delivered": 2}, {"delivered": 1})
+    assert [text for _, text in recorded.handled] == ["b", "a3", "a4"]
+    assert (recorded.alerts("a"), recorded.alerts("b")) == ({"dropped": 3, "delivered": 2}, {"delivered": 1})
     assert stacks(caplog)[0] == (
         f"{failed('a0', 'a')}; the failure was not delivered: 3 failures wait already, and this is the oldest of the "
         "longest queue (1 dropped so far): a0"
@@ -175,13 +175,13 @@ def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
 
 
 def test_a_lane_whose_failures_have_been_dropped_while_it_waited_ends(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "MAX_WAITING_FAILURES", 1)
     monkeypatch.setattr(dispatcher, "MAX_TARGETS_AT_ONCE", 1)
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             mine.put("hanging", {}, failure())
             await anyio.sleep(1)
             mine.put("quick", {"to": "a"}, failure("a"))
@@ -190,12 +190,14 @@ def test_a_lane_whose_failures_have_been_dropped_while_it_waited_ends(
             await mine.wait_until_delivered()
 
     run(main)
-    assert [text for _, text in desk.handled] == ["b"]
+    assert [text for _, text in recorded.handled] == ["b"]
 
 
-def test_what_is_left_at_the_end_is_logged_with_its_number(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_at_the_end_is_logged_with_its_number(
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for n in range(3):
                 mine.put("hanging", {}, failure(f"hung {n}"))
             await anyio.sleep(1)
@@ -212,14 +214,14 @@ def test_what_is_left_at_the_end_is_logged_with_its_number(desk: Desk, caplog: p
     assert (
         "the application ended before error handlers had delivered all failures: 3 are only in the log" in caplog.text
     )
-    assert desk.alerts() == {"dropped": 4}
+    assert recorded.alerts() == {"dropped": 4}
 
 
 def test_a_handler_that_fails_itself_leaves_both_errors_in_the_log(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             mine.put("broken", {}, failure())
             mine.put("no-such", {}, failure())
             await mine.wait_until_delivered()
@@ -234,11 +236,11 @@ def test_a_handler_that_fails_itself_leaves_both_errors_in_the_log(
         in caplog.text
     )
     assert stacks(caplog) == [f"{failed('no luck')}: no luck"] * 2
-    assert desk.alerts() == {"failed": 2}
+    assert recorded.alerts() == {"failed": 2}
 
 
 def test_a_handler_that_awaits_what_was_cancelled_fails_like_any_other(
-    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cancelled(failed: Failure, options: Options) -> None:
         raise asyncio.CancelledError
@@ -246,7 +248,7 @@ def test_a_handler_that_awaits_what_was_cancelled_fails_like_any_other(
     delivered_by(monkeypatch, cancelled=cancelled)
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for _ in range(2):
                 mine.put("cancelled", {}, failure())
             await mine.wait_until_delivered()
@@ -260,14 +262,14 @@ def test_a_handler_that_awaits_what_was_cancelled_fails_like_any_other(
     )
 
 
-def test_raise_waits_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raise_waits_for_nobody(recorded: RecordedDispatcher, monkeypatch: pytest.MonkeyPatch) -> None:
     async def delegating(failed: Failure, options: Options) -> None:
         await escalate(failed, options)
 
     delivered_by(monkeypatch, delegating=delegating)
 
     async def main(handler: str) -> float:
-        start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), desk.counts)
+        start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), recorded.counts)
         mine.put("hanging", {}, failure())
         mine.put(handler, {}, failure("enough"))
         mine.put(handler, {}, failure("more than enough"))
@@ -280,7 +282,7 @@ def test_raise_waits_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_failures_of_one_job_are_in_the_log_while_anothers_target_hangs(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
@@ -339,13 +341,15 @@ def test_raise_ends_the_application_with_the_error() -> None:
     simulate(scene)
 
 
-def test_a_job_is_heard_of_for_what_its_alert_on_names(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_is_heard_of_for_what_its_alert_on_names(
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
     settings: dict[str, object] = {"job_name": "billing", "error_handler": "quick"}
     hears = JobConfig.build(**settings, alert_on=("missed", "nobody-there"))
     silent = JobConfig.build(**settings)
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for config in (silent, hears):
                 mine.report(config, replace(failure("failed"), what="failed"))
                 mine.report(config, replace(failure("given up"), what="given-up"))
@@ -354,15 +358,17 @@ def test_a_job_is_heard_of_for_what_its_alert_on_names(desk: Desk, caplog: pytes
             await mine.wait_until_delivered()
 
     run(main)
-    assert [text for _, text in desk.handled] == ["failed", "given up", "missed", "alone"]
+    assert [text for _, text in recorded.handled] == ["failed", "given up", "missed", "alone"]
     assert stacks(caplog) == [f"{failed('failed')}: failed", f"{failed('given up')}: given up"]
 
 
-def test_the_handler_log_does_not_repeat_missed_moments(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_handler_log_does_not_repeat_missed_moments(
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
     config = JobConfig.build(job_name="billing", alert_on="missed,nobody-there")
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             mine.report(config, replace(failure("missed"), what="missed"))
             mine.report(config, replace(failure("alone"), what="nobody-there"))
 
@@ -371,16 +377,16 @@ def test_the_handler_log_does_not_repeat_missed_moments(desk: Desk, caplog: pyte
 
 
 def test_alerts_that_are_too_many_are_counted_and_the_log_is_not_filled(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = JobConfig.build(job_name="billing", error_handler="quick", alert_on="missed")
 
     async def main() -> None:
-        async with desk.open() as mine:
+        async with recorded.open() as mine:
             for _ in range(1000):
                 mine.report(config, replace(failure("missed"), what="missed"))
             await mine.wait_until_delivered()
 
     run(main)
-    assert desk.alerts() == {"delivered": 1, "dropped": 999}
+    assert recorded.alerts() == {"delivered": 1, "dropped": 999}
     assert len(caplog.records) == 1

@@ -16,7 +16,7 @@ from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.results import commit
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op
-from tests.running.test_settings_changes import SOON, staff
+from tests.running.test_settings_changes import SOON, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300, "zookeeper", "nosuch")
@@ -24,7 +24,7 @@ HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300
 
 def test_one_instance_is_triggered_with_a_parameter_for_that_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         b = await them.id_of("b")
         done = await operations.trigger(here.observer, "job", instance=b, parameter="now")
         assert done.summary == f"job: asked {b} to run its items now with the parameter 'now'"
@@ -38,7 +38,7 @@ def test_one_instance_is_triggered_with_a_parameter_for_that_run() -> None:
 
 def test_all_are_triggered_in_one_transaction_but_those_switched_off() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc", job_parameter="daily")
+        them = await start_processes(here, "abc", job_parameter="daily")
         await operations.disable(here.observer, "job", server="10.0.0.2")
         await anyio.sleep(1)
         done = await operations.trigger(here.observer, "job")
@@ -53,7 +53,7 @@ def test_all_are_triggered_in_one_transaction_but_those_switched_off() -> None:
 
 def test_a_trigger_that_waits_is_not_asked_for_twice_nor_overwritten() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=3)
+        them = await start_processes(here, "a", work=3)
         await operations.trigger(here.observer, "job", parameter="first")
         await anyio.sleep(SOON)
         for changed in (True, False):
@@ -70,7 +70,7 @@ def test_a_trigger_that_waits_is_not_asked_for_twice_nor_overwritten() -> None:
 
 def test_a_run_of_nothing_is_not_asked_for() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", sharding_total_count=1)
+        them = await start_processes(here, "ab", sharding_total_count=1)
         (holder,) = set((await them.holders()).values())
         idle = await them.id_of("b" if holder == "a" else "a")
         with pytest.raises(NotPossible, match="holds no item"):
@@ -87,7 +87,7 @@ def test_a_run_of_nothing_is_not_asked_for() -> None:
 
 def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "ab", work=5)
+        await start_processes(here, "ab", work=5)
         await here.until(11)
         for _ in range(2):
             await operations.shut_down(here.observer, "job")
@@ -102,7 +102,7 @@ def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> 
 
 def test_an_instance_leaves_and_then_all_do() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         a = await them.id_of("a")
         done = await operations.shut_down(here.observer, "job", instance=a)
         assert done.summary == f"job: asked {a} to leave"
@@ -121,7 +121,7 @@ def test_an_instance_leaves_and_then_all_do() -> None:
 
 def test_nobody_is_asked_to_run_what_he_may_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         await operations.disable(here.observer, "job", server="10.0.0.1")
         with pytest.raises(NotPossible, match="is switched off: resume or enable first"):
             await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
@@ -135,7 +135,7 @@ def test_nobody_is_asked_to_run_what_he_may_not() -> None:
 
 def test_names_that_are_not_there_are_answered_with_those_that_are_and_write_nothing() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         before = await here.observer.subtree(["/"])
         for name in HOSTILE:
             for of_a_job in (operations.trigger, operations.pause, operations.disable, operations.shut_down):
@@ -178,7 +178,7 @@ class Meddled(Session):
 
 def test_what_somebody_else_did_meanwhile_is_named_and_nothing_is_written() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         a, observer, paused = await them.id_of("a"), here.observer, LAYOUT.paused
         with pytest.raises(ChangedMeanwhile, match=f"{paused} was made meanwhile: nothing was written") as made:
             await operations.pause(Meddled(observer, Create(paused)), "job")
@@ -197,7 +197,7 @@ def test_what_somebody_else_did_meanwhile_is_named_and_nothing_is_written() -> N
 
 def test_of_two_operators_who_pause_at_once_one_does_it_and_the_other_is_told() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         answers = await asyncio.gather(
             *(operations.pause(here.observer, "job") for _ in range(2)), return_exceptions=True
         )
@@ -251,7 +251,7 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
 
 def test_a_registry_that_disappears_is_a_typed_error_within_a_bounded_time_and_one_that_returns_is_used() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         network = here.faults.network
         network.unpowered.add(REGISTRY)
         network.links_changed()
@@ -276,7 +276,7 @@ def test_a_registry_that_disappears_is_a_typed_error_within_a_bounded_time_and_o
 
 def test_an_answer_that_is_lost_leaves_an_action_that_can_be_asked_for_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
 
         class Lost(Session):
             def __init__(self, session: Session) -> None:

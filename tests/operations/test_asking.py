@@ -13,7 +13,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Set
 from tests.operations.test_actions import HOSTILE
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -52,7 +52,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(given: dict[str, Any], setting: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=NEVER)
+        await start_processes(here, "a", cron=NEVER)
         with pytest.raises(InvalidSetting) as refused:
             await operations.ask(here.observer, "job", **given)
         assert refused.value.setting == setting
@@ -64,7 +64,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(given: dict[str, 
 @pytest.mark.parametrize("given", [{"items": [0]}, {"delay": 5}, {"id": "r"}, {"expires": 5}, {"followed": True}])
 def test_a_job_whose_execution_is_not_monitored_can_only_be_triggered_as_a_whole(given: dict[str, Any]) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", cron=NEVER, monitor_execution=False)
+        them = await start_processes(here, "ab", cron=NEVER, monitor_execution=False)
         with pytest.raises(InvalidSetting, match="monitor_execution") as refused:
             await operations.ask(here.observer, "job", **given)
         assert refused.value.setting == "monitor_execution"
@@ -79,10 +79,10 @@ def test_a_job_whose_execution_is_not_monitored_can_only_be_triggered_as_a_whole
 
 def test_while_an_older_worker_shares_the_job_a_trigger_is_written_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         with monkeypatch.context() as older:
             older.setattr("aioelasticjob.config.FEATURES", frozenset())
-            await them.hire("b")
+            await them.start_processes("b")
         await here.until(8)
         asked = await operations.ask(here.observer, "job", parameter="P")
         assert asked.request == ""
@@ -104,11 +104,11 @@ def test_an_older_worker_that_comes_later_holds_no_items_and_says_what_it_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=20, id="r")
         with monkeypatch.context() as older:
             older.setattr("aioelasticjob.config.FEATURES", frozenset())
-            await them.hire("b")
+            await them.start_processes("b")
         await here.until(40)
         assert {run.host for run in them.runs} == {"a"}
         assert len(them.runs) == 4
@@ -120,7 +120,7 @@ def test_an_older_worker_that_comes_later_holds_no_items_and_says_what_it_lacks(
 
 def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await here.flag(LAYOUT.item(1).disabled)
         with pytest.raises(NotPossible, match="items 1 are disabled"):
             await operations.ask(here.observer, "job", items=[0, 1])
@@ -140,7 +140,7 @@ def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
 
 def test_requests_are_paused_resumed_and_cancelled_each_once() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=10, id="r")
         for act, changed in (
             *((operations.pause_request, True), (operations.pause_request, False)),
@@ -164,7 +164,7 @@ def test_requests_are_paused_resumed_and_cancelled_each_once() -> None:
 
 def test_a_broken_configuration_is_not_replaced_by_a_request() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=NEVER)
+        await start_processes(here, "a", cron=NEVER)
         await here.write(Set(LAYOUT.config, b"nonsense", -1))
         with pytest.raises(NotPossible, match="import a whole configuration"):
             await operations.ask(here.observer, "job", items=[0])
@@ -175,7 +175,7 @@ def test_a_broken_configuration_is_not_replaced_by_a_request() -> None:
 
 def test_a_request_that_makes_no_sense_keeps_its_id_and_harms_nothing() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await here.write(Create(LAYOUT.requests), Create(LAYOUT.request("r"), b'{"kind": "RUN"}'))
         with pytest.raises(NotPossible, match="belongs to another request"):
             await operations.ask(here.observer, "job", id="r")

@@ -10,7 +10,7 @@ import pytest
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
 from aioelasticjob.operations import NotPossible
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 HOURLY = "0 0 * * * ?"
@@ -35,7 +35,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
     first: float, last: float, given: dict[str, Any], setting: str
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=HOURLY)
+        await start_processes(here, "a", cron=HOURLY)
         begin = moment(here.start)
         with pytest.raises(InvalidSetting) as refused:
             await operations.backfill(here.observer, "job", begin + first * HOUR, begin + last * HOUR, **given)
@@ -50,7 +50,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
 )
 def test_a_job_without_schedule_or_records_has_nothing_to_run_again(settings: dict[str, Any], setting: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", **{"cron": HOURLY, **settings})
+        await start_processes(here, "a", **{"cron": HOURLY, **settings})
         with pytest.raises(InvalidSetting) as refused:
             await operations.rerun(here.observer, "job", moment(here.start) - HOUR)
         assert refused.value.setting == setting
@@ -60,7 +60,7 @@ def test_a_job_without_schedule_or_records_has_nothing_to_run_again(settings: di
 
 def test_times_need_a_zone() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=HOURLY)
+        await start_processes(here, "a", cron=HOURLY)
         naive = moment(here.start).replace(tzinfo=None)
         for ask in (
             operations.backfill(here.observer, "job", naive - HOUR, naive),
@@ -74,7 +74,7 @@ def test_times_need_a_zone() -> None:
 
 def test_a_plan_says_what_would_run_in_the_jobs_zone_and_writes_nothing() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=HOURLY, time_zone="Asia/Shanghai")
+        await start_processes(here, "a", cron=HOURLY, time_zone="Asia/Shanghai")
         begin = moment(here.start)
         plan = await operations.plan_backfill(here.observer, "job", begin - 3 * HOUR, begin, items=[1, 3])
         assert (plan.first, plan.last, plan.moments, plan.items) == (begin - 3 * HOUR, begin - HOUR, 3, 2)
@@ -87,7 +87,7 @@ def test_a_plan_says_what_would_run_in_the_jobs_zone_and_writes_nothing() -> Non
 
 def test_one_moment_is_run_again_if_it_is_one_of_the_schedule() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=HOURLY)
+        them = await start_processes(here, "a", cron=HOURLY)
         wrong = moment(here.start) - 1.5 * HOUR
         with pytest.raises(InvalidSetting, match="near it are 2025-12-31T22:00:00"):
             await operations.rerun(here.observer, "job", wrong)
@@ -101,7 +101,7 @@ def test_one_moment_is_run_again_if_it_is_one_of_the_schedule() -> None:
 
 def test_the_number_of_items_is_not_changed_while_moments_are_run_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=HOURLY, work=30)
+        await start_processes(here, "a", cron=HOURLY, work=30)
         await operations.backfill(here.observer, "job", moment(here.start) - 3 * HOUR, moment(here.start), id="r")
         with pytest.raises(NotPossible, match=r"while moments are run again \(r\)"):
             await operations.configure(here.observer, "job", {"sharding_total_count": 7})

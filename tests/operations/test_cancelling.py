@@ -8,7 +8,7 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, operations
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.testing import VirtualClock
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -16,7 +16,7 @@ NEVER = "0 0 0 1 1 ? 2090"
 
 def test_the_run_of_one_item_is_stopped_and_the_others_and_the_next_run_go_on() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=40, cron="0 * * * * ?", failover=True)
+        them = await start_processes(here, "ab", work=40, cron="0 * * * * ?", failover=True)
         await here.until(65)
         done = await operations.cancel(here.observer, "job", item=1)
         assert "asked to stop the run of item 1" in done.summary
@@ -40,7 +40,7 @@ def test_the_run_of_one_item_is_stopped_and_the_others_and_the_next_run_go_on() 
 
 def test_all_runs_of_a_job_are_stopped_on_all_instances() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=40, cron=NEVER)
+        them = await start_processes(here, "ab", work=40, cron=NEVER)
         await operations.ask(here.observer, "job", id="r")
         await anyio.sleep(2)
         await operations.cancel(here.observer, "job")
@@ -89,7 +89,7 @@ def test_one_call_for_all_items_and_a_dataflow_are_stopped_as_a_whole() -> None:
 
 def test_the_wish_to_stop_runs_is_forgotten_and_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", work=40, cron=NEVER)
+        await start_processes(here, "a", work=40, cron=NEVER)
         await operations.ask(here.observer, "job")
         await anyio.sleep(2)
         await operations.cancel(here.observer, "job")

@@ -11,13 +11,13 @@ from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.results import MAX_FILLED_PART
 from aioelasticjob.registry.transaction import Create
 from tests.operations.test_actions import HOSTILE, Meddled
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
 def test_a_job_is_removed_once_nobody_is_there() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         with pytest.raises(NotPossible, match=r"2 of its instances are there .*shut it down first"):
             await operations.remove(here.observer, "job")
         await operations.shut_down(here.observer, "job")
@@ -36,7 +36,7 @@ def test_a_job_is_removed_once_nobody_is_there() -> None:
 @pytest.mark.parametrize("second", [7.0, 10.1, 12.5])
 def test_a_job_is_removed_by_force_while_it_runs(second: float) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc", work=2, cron="* * * * * ?", failover=True)
+        them = await start_processes(here, "abc", work=2, cron="* * * * * ?", failover=True)
         await here.until(second)
         assert (await operations.remove(here.observer, "job", force=True)).changed
         assert await here.observer.exists(LAYOUT.root) is None
@@ -79,7 +79,7 @@ def test_what_is_too_large_for_a_transaction_is_removed_in_parts() -> None:
 
 def test_a_server_is_forgotten_with_its_flags_once_nobody_is_there() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         await operations.pause_server(here.observer, "10.0.0.1")
         with pytest.raises(NotPossible, match="instances of job, other are there"):
             await operations.remove_server(here.observer, "10.0.0.1")

@@ -8,7 +8,7 @@ import pytest
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.testing import VirtualClock
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -16,7 +16,7 @@ NEVER = "0 0 0 1 1 ? 2090"
 
 def test_a_request_is_waited_for_running_and_done() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", work=5, cron=NEVER)
+        await start_processes(here, "a", work=5, cron=NEVER)
         await operations.pause(here.observer, "job")
         await operations.ask(here.observer, "job", delay=0, parameter="fail", items=[1], id="r")
         assert (await operations.request(here.observer, "job", "r")).waiting == (1,)
@@ -34,7 +34,7 @@ def test_a_request_is_waited_for_running_and_done() -> None:
 @pytest.mark.parametrize("failover", [True, False])
 def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=5, cron=NEVER, failover=failover)
+        them = await start_processes(here, "ab", work=5, cron=NEVER, failover=failover)
         await operations.ask(here.observer, "job", id="r")
         found = list[RequestStatus]()
 
@@ -52,7 +52,7 @@ def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover:
 
 def test_the_job_of_a_request_is_found_by_the_id() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a", cron=NEVER)
+        await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", id="r", delay=60)
         assert await operations.job_of_request(here.observer, "r") == "job"
         await operations.ask(here.observer, "other", id="r", delay=60)
@@ -65,7 +65,7 @@ def test_the_job_of_a_request_is_found_by_the_id() -> None:
 
 def test_what_has_expired_is_shown_so_though_no_instance_is_there_to_note_it() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=60, expires=60, id="r")
         here.faults.crash(them.people["a"])
         request = (await operations.request(here.observer, "job", "r")).request

@@ -7,7 +7,7 @@ import pytest
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
 from tests.console.samples import INSTANCES, item, status
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 A, B = "10.0.0.1", "10.0.0.2"
@@ -15,7 +15,7 @@ A, B = "10.0.0.1", "10.0.0.2"
 
 def test_a_server_shows_its_jobs_with_what_they_hold_and_run_there() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, work=3.0)
+        them = await start_processes(here, work=3.0)
         await here.until(11)
         held = tuple(number for number, host in sorted((await them.holders()).items()) if host == "a")
         found = await operations.server(here.observer, A, now=0)
@@ -34,7 +34,7 @@ def test_a_server_shows_its_jobs_with_what_they_hold_and_run_there() -> None:
 
 def test_each_flag_of_a_server_tells_since_when_it_holds() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         before = here.now()
         await operations.disable(here.observer, "job", server=A)
         await here.until(20)
@@ -54,7 +54,7 @@ def test_each_flag_of_a_server_tells_since_when_it_holds() -> None:
 
 def test_a_server_that_no_job_knows_is_answered_with_those_that_are_there() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         with pytest.raises(InvalidSetting, match=r"no job knows such a server; there are: 10\.0\.0\.1, 10\.0\.0\.2"):
             await operations.server(here.observer, "10.0.0.9", now=0)
 

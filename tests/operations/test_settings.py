@@ -13,7 +13,7 @@ from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.settings import UNCHANGEABLE, settings_from
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.operations.test_actions import HOSTILE
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
@@ -32,7 +32,7 @@ async def holders(here: SimulatedJobs) -> dict[int, str | None]:
 )
 def test_items_go_where_the_preview_says(settings: dict[str, object]) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "abc")
+        await start_processes(here, "abc")
         before = await holders(here)
         preview = await operations.preview(here.observer, "job", settings)
         assert await holders(here) == before
@@ -48,7 +48,7 @@ def test_items_go_where_the_preview_says(settings: dict[str, object]) -> None:
 
 def test_the_next_moments_are_those_the_job_then_runs_at() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", sharding_total_count=1)
+        them = await start_processes(here, "a", sharding_total_count=1)
         preview = await operations.preview(here.observer, "job", {"cron": "0/4 * * * * ?"}, now=here.start + here.now())
         assert [fire.timestamp() - here.start for fire in preview.next_fires] == [8, 12, 16, 20, 24]
         assert preview.changed == {"cron": ("0/10 * * * * ?", "0/4 * * * * ?")}
@@ -68,7 +68,7 @@ def test_the_next_moments_are_those_the_job_then_runs_at() -> None:
 
 def test_two_operators_change_one_job_and_neither_loses_what_he_did_not_see() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         seen = await operations.preview(here.observer, "job", {"job_parameter": "mine"})
         await operations.configure(here.observer, "job", {"job_parameter": "yours"}, version=seen.version)
         with pytest.raises(ChangedMeanwhile, match=r"at version 1, 0 was seen.*nothing was written"):
@@ -86,7 +86,7 @@ def test_two_operators_change_one_job_and_neither_loses_what_he_did_not_see() ->
 
 def test_a_preview_warns_of_what_one_might_not_expect() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "ab", work=8, failover=True)
+        await start_processes(here, "ab", work=8, failover=True)
         await here.until(11)
 
         async def warned(**settings: object) -> str:
@@ -159,7 +159,7 @@ def test_the_settings_of_a_kind_are_changed_by_their_own_names() -> None:
 
 def test_wrong_settings_are_named_and_nothing_is_written() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         wrong: list[tuple[dict[str, object], str]] = [
             ({"cron": "every day"}, "cron"),
             ({"shardingTotalCount": "0"}, "sharding"),

@@ -8,7 +8,7 @@ from aioelasticjob import JobConfig, operations
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Delete
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 A, B = "10.0.0.1", "10.0.0.2"
@@ -18,7 +18,7 @@ SAME = " (for a whole job disabling is the same as pausing)"
 @pytest.mark.parametrize(("on", "off", "same"), [("pause", "resume", ""), ("disable", "enable", SAME)])
 def test_a_job_is_switched_off_by_one_node_whichever_word_is_used(on: str, off: str, same: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         first = await getattr(operations, on)(here.observer, "job")
         assert (first.summary, first.paths) == (f"job: paused{same}", (LAYOUT.paused,))
         again = await getattr(operations, on)(here.observer, "job")
@@ -40,7 +40,7 @@ def test_a_job_is_switched_off_on_a_server_and_on_again_and_asked_twice_it_says_
     on: str, off: str, said: str
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         first = await getattr(operations, on)(here.observer, "job", server=A)
         assert (first.summary, first.changed) == (f"job: {said} on {A}", True)
         again = await getattr(operations, on)(here.observer, "job", server=A)
@@ -59,7 +59,7 @@ def test_a_job_is_switched_off_on_a_server_and_on_again_and_asked_twice_it_says_
 
 def test_a_server_is_switched_off_in_all_jobs_by_one_node() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them, observer = await staff(here), here.observer
+        them, observer = await start_processes(here), here.observer
         done = await operations.pause_server(observer, A)
         assert done.summary == f"server {A}: paused in all jobs (it is known to job, other)"
         assert done.paths == (SWITCHES, server_switch(A), server_switch(A, "paused"))
@@ -83,7 +83,7 @@ def test_a_server_is_switched_off_in_all_jobs_by_one_node() -> None:
 
 def test_what_was_off_for_another_reason_stays_off_and_is_named() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         observer = here.observer
         await operations.disable(observer, "job", server=A)
         await operations.pause(observer, "job", server=B)
@@ -138,7 +138,7 @@ def test_for_an_older_worker_the_pause_of_a_job_is_written_to_its_server_and_rem
 
 def test_for_older_workers_what_is_said_about_a_server_is_written_to_their_jobs_and_removed_with_it() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         config, old = JobConfig(job_name="old", sharding_total_count=2), Layout("old")
         nodes = [*map(Create, old.skeleton), Create(old.config, config.to_json()), Create(old.server(A))]
         await here.write(*nodes, Create(old.instance(f"{B}@-@1"), b"{}", ephemeral=True))
@@ -159,7 +159,7 @@ def test_for_older_workers_what_is_said_about_a_server_is_written_to_their_jobs_
 
 def test_one_item_is_switched_off_and_on_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         assert (await operations.disable(here.observer, "job", item=2)).summary == "job: item 2 is disabled"
         assert not (await operations.disable(here.observer, "job", item=2)).changed
         await here.until(15)
@@ -177,7 +177,7 @@ def test_an_item_can_be_switched_off_before_anybody_has_run_the_job() -> None:
         config = JobConfig(job_name="job", cron="0/10 * * * * ?", sharding_total_count=4)
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
         assert (await operations.disable(here.observer, "job", item=1)).changed
-        them = await staff(here, "a")
+        them = await start_processes(here, "a")
         await here.until(15)
         assert {item for run in them.runs for item in run.items} == {0, 2, 3}
 
@@ -189,7 +189,7 @@ def test_a_job_can_be_paused_before_anybody_has_run_it() -> None:
         config = JobConfig(job_name="job", cron="0/10 * * * * ?", sharding_total_count=4)
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
         assert (await operations.pause(here.observer, "job")).changed
-        them = await staff(here, "a")
+        them = await start_processes(here, "a")
         await here.until(25)
         assert (them.runs, them.others["a"] > 0) == ([], True)
 
@@ -201,7 +201,7 @@ def test_a_server_that_nobody_knows_any_more_can_be_enabled() -> None:
         await here.write(
             Create(SWITCHES), Create(server_switch("10.0.0.9")), Create(server_switch("10.0.0.9", "paused"))
         )
-        await staff(here)
+        await start_processes(here)
         assert (await operations.resume_server(here.observer, "10.0.0.9")).changed
         assert await here.names(SWITCHES) == ()
 
@@ -210,7 +210,7 @@ def test_a_server_that_nobody_knows_any_more_can_be_enabled() -> None:
 
 def test_a_flag_with_nodes_below_it_is_said_to_be_in_the_way() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a")
+        await start_processes(here, "a")
         await operations.pause(here.observer, "job")
         await operations.pause(here.observer, "job", server=A)
         await operations.pause_server(here.observer, A)

@@ -1,4 +1,4 @@
-"""Whoever watches has the newest state soon after it is so, reads only what has changed, and never polls."""
+"""A watcher gets the newest state soon after a change, reads only what has changed, and never polls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
 from tests.operations.test_actions import HOSTILE
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 
@@ -55,7 +55,7 @@ def test_what_is_watched_is_what_is_read_whatever_happens() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with screen(here.observer) as shown:
             assert shown.jobs == {}
-            them = await staff(here, "ab", work=3, failover=True)
+            them = await start_processes(here, "ab", work=3, failover=True)
             acts: list[Callable[[], object]] = [
                 lambda: operations.configure(here.observer, "job", {"sharding_total_count": 7}),
                 lambda: operations.pause_server(here.observer, "10.0.0.1"),
@@ -84,7 +84,7 @@ def test_what_is_watched_is_what_is_read_whatever_happens() -> None:
 
 def test_a_change_is_seen_within_a_tenth_of_a_second_and_many_at_once_are_one() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         async with screen(here.observer) as shown:
             drawn, begun = shown.drawn, here.now()
             for n in range(30):
@@ -128,7 +128,7 @@ def test_at_rest_nothing_is_asked_and_the_next_fire_moves_on_all_the_same() -> N
 
 def test_one_job_is_followed_with_its_offsets_until_it_is_removed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         seen: list[JobStatus] = []
         watched = operations.watch(here.observer, "job", clock=VirtualClock())
         async with watched as statuses, anyio.create_task_group() as tasks:
@@ -189,7 +189,7 @@ def test_jobs_that_are_not_there_are_not_watched() -> None:
 
 def test_a_reader_who_is_slow_has_the_newest_and_holds_nobody_up() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         async with operations.watch_all(here.observer, clock=VirtualClock()) as lists:
             first = await anext(lists)
             await here.until(47)
@@ -202,7 +202,7 @@ def test_a_reader_who_is_slow_has_the_newest_and_holds_nobody_up() -> None:
 
 def test_servers_are_jobs_seen_from_the_other_side() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await staff(here)
+        await start_processes(here)
         await operations.disable(here.observer, "job", server="10.0.0.2")
         await anyio.sleep(1)
         one, two = by_server(await operations.jobs(here.observer, now=0))

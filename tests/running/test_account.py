@@ -137,7 +137,7 @@ class Life:
         self.state.items.ran(items, slot)
         view, misfire = self.case.view(), self.case.config.misfire
         self.excuse(self.off())
-        self.case.tell(self.state, lambda: self.state.collapse(view, rerun=misfire))
+        self.case.tell(self.state, lambda: self.state.collapse(view, run_late=misfire))
 
     def claim_ahead(self) -> None:
         """Claim the next moment before it comes; an item may come free meanwhile."""

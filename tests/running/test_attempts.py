@@ -22,7 +22,7 @@ STEADY = Retry(3, 10.0, longest=10.0)
 
 
 @dataclass
-class Trials:
+class FailingHandler:
     """A handler that fails so many times in each run, and what it saw."""
 
     here: SimulatedJobs
@@ -56,9 +56,9 @@ class Trials:
         await self.run(context)
 
 
-async def lived(here: SimulatedJobs, trials: Trials, until: float, **settings: Any) -> None:
+async def lived(here: SimulatedJobs, failing_handler: FailingHandler, until: float, **settings: Any) -> None:
     """Let one instance run the job for so many seconds, and collect its events."""
-    app = here.app(trials.all_of if settings.get("per") == "instance" else trials, **settings)
+    app = here.app(failing_handler.all_of if settings.get("per") == "instance" else failing_handler, **settings)
     async with listening(here, app), app.running():
         await here.until(until)
 
@@ -76,14 +76,14 @@ def test_a_run_is_tried_again_under_one_lock_and_with_no_write_for_an_attempt(
         async def note() -> None:
             versions.append((await here.observer.get(LAYOUT.item(0).execution)).stat.version)
 
-        app = here.app(trials := Trials(here), cron=EVERY_MINUTE, retry=STEADY)
+        app = here.app(failing_handler := FailingHandler(here), cron=EVERY_MINUTE, retry=STEADY)
         async with listening(here, app), app.running():
             await here.until(61)
             await note()
             await here.until(100)
             await note()
-        (first, _, _, fence), (second, *_), (third, *_) = trials.seen
-        assert [(number, one) for _, _, number, one in trials.seen] == [(1, fence), (2, fence), (3, fence)]
+        (first, _, _, fence), (second, *_), (third, *_) = failing_handler.seen
+        assert [(number, one) for _, _, number, one in failing_handler.seen] == [(1, fence), (2, fence), (3, fence)]
         assert all(6 <= later - earlier <= 11.1 for earlier, later in ((first, second), (second, third)))
         assert (await here.record(0)).outcome == "completed"
 
@@ -106,7 +106,7 @@ def test_a_run_is_tried_again_under_one_lock_and_with_no_write_for_an_attempt(
 
 def test_the_error_handler_is_called_once_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await lived(here, Trials(here, failing=9), 100, cron=EVERY_MINUTE, retry=STEADY)
+        await lived(here, FailingHandler(here, failing=9), 100, cron=EVERY_MINUTE, retry=STEADY)
         assert (await here.record(0)).outcome == "failed"
         assert here.apps[0].counts["job"].failed_attempts == 3
 
@@ -122,9 +122,9 @@ def test_the_error_handler_is_called_once_at_the_end(caplog: pytest.LogCaptureFi
 
 def test_an_error_of_another_kind_has_no_further_attempt() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, error=lambda: ValueError("for good"))
-        await lived(here, trials, 100, cron=EVERY_MINUTE, retry=Retry(3, 1.0, on=OSError))
-        assert trials.numbers == [1]
+        failing_handler = FailingHandler(here, error=lambda: ValueError("for good"))
+        await lived(here, failing_handler, 100, cron=EVERY_MINUTE, retry=Retry(3, 1.0, on=OSError))
+        assert failing_handler.numbers == [1]
         assert (await here.record(0)).outcome == "failed"
 
     simulate(scene)
@@ -132,9 +132,9 @@ def test_an_error_of_another_kind_has_no_further_attempt() -> None:
 
 def test_one_call_for_all_items_is_tried_again_as_a_whole() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, failing=1)
-        await lived(here, trials, 100, cron=EVERY_MINUTE, retry=STEADY, per="instance", sharding_total_count=3)
-        assert [(items, number) for _, items, number, _ in trials.seen] == [((0, 1, 2), 1), ((0, 1, 2), 2)]
+        failing_handler = FailingHandler(here, failing=1)
+        await lived(here, failing_handler, 100, cron=EVERY_MINUTE, retry=STEADY, per="instance", sharding_total_count=3)
+        assert [(items, number) for _, items, number, _ in failing_handler.seen] == [((0, 1, 2), 1), ((0, 1, 2), 2)]
 
     here = simulate(scene)
     ended = [event for event in here.events if isinstance(event, Ended)]
@@ -143,9 +143,9 @@ def test_one_call_for_all_items_is_tried_again_as_a_whole() -> None:
 
 def test_the_timeout_bounds_the_run_with_its_waits(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, failing=9)
-        await lived(here, trials, 100, cron=EVERY_MINUTE, retry=STEADY, timeout=4)
-        assert trials.numbers == [1]
+        failing_handler = FailingHandler(here, failing=9)
+        await lived(here, failing_handler, 100, cron=EVERY_MINUTE, retry=STEADY, timeout=4)
+        assert failing_handler.numbers == [1]
         assert (await here.record(0)).outcome == "timed out"
 
     here = simulate(scene)
@@ -168,11 +168,14 @@ def test_the_timeout_bounds_the_run_with_its_waits(caplog: pytest.LogCaptureFixt
 )
 def test_an_attempt_that_takes_too_long_has_failed(settings: Any, numbers: list[int], outcome: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, work=30)
-        await lived(here, trials, 100, cron=EVERY_MINUTE, attempt_timeout="2s", **settings)
-        assert trials.numbers == numbers
+        failing_handler = FailingHandler(here, work=30)
+        await lived(here, failing_handler, 100, cron=EVERY_MINUTE, attempt_timeout="2s", **settings)
+        assert failing_handler.numbers == numbers
         assert (await here.record(0)).outcome == outcome
-        assert all(later[0] - earlier[0] < 4 for earlier, later in zip(trials.seen, trials.seen[1:], strict=False))
+        assert all(
+            later[0] - earlier[0] < 4
+            for earlier, later in zip(failing_handler.seen, failing_handler.seen[1:], strict=False)
+        )
 
     here = simulate(scene)
     (ended,) = [event for event in here.events if isinstance(event, Ended)]
@@ -213,14 +216,14 @@ def test_no_attempt_begins_once_the_instance_may_not_go_on(
     act: Callable[[SimulatedJobs], Awaitable[None]], because: str, waiting: bool
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, failing=9, work=10)
-        app = here.app(trials, cron=EVERY_MINUTE, retry=Retry(3, 20.0, longest=20.0))
+        failing_handler = FailingHandler(here, failing=9, work=10)
+        app = here.app(failing_handler, cron=EVERY_MINUTE, retry=Retry(3, 20.0, longest=20.0))
         async with listening(here, app), app.running():
             await here.until(75 if waiting else 65)
             await act(here)
             await here.until(75.5)
             assert (await here.record(0)).outcome == "failed"
-            assert trials.numbers == [1]
+            assert failing_handler.numbers == [1]
 
     here = simulate(scene)
     (ended,) = [event for event in here.events if isinstance(event, Ended) and event.slot % 3_600_000 == 60_000]
@@ -231,14 +234,14 @@ def test_no_attempt_begins_once_the_instance_may_not_go_on(
 
 def test_a_run_that_is_cancelled_in_a_wait_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here)
-        app = here.app(trials, cron=EVERY_MINUTE, retry=STEADY)
+        failing_handler = FailingHandler(here)
+        app = here.app(failing_handler, cron=EVERY_MINUTE, retry=STEADY)
         async with app.running():
             await here.until(63)
             await operations.cancel(here.observer, "job")
             await here.until(64)
             assert (await here.record(0)).outcome == "stopped"
-            assert trials.numbers == [1]
+            assert failing_handler.numbers == [1]
 
     simulate(scene)
     assert failures(caplog) == []
@@ -246,25 +249,25 @@ def test_a_run_that_is_cancelled_in_a_wait_is_stopped(caplog: pytest.LogCaptureF
 
 def test_a_rescue_begins_at_the_first_attempt() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = {name: Trials(here, failing=1) for name in "ab"}
+        failing_handler = {name: FailingHandler(here, failing=1) for name in "ab"}
         settings = {"cron": EVERY_MINUTE, "retry": STEADY, "failover": True}
 
         def process(name: str) -> Callable[[], Awaitable[None]]:
             async def main() -> None:
-                async with here.app(trials[name], **settings).running():
+                async with here.app(failing_handler[name], **settings).running():
                     await anyio.sleep_forever()
 
             return main
 
         people = {name: here.faults.start(name, f"10.0.0.{n}", process(name)) for n, name in enumerate("ab")}  # type: ignore[arg-type]
         await here.until(63)
-        (holder,) = [name for name in "ab" if trials[name].seen]
+        (holder,) = [name for name in "ab" if failing_handler[name].seen]
         (rescuer,) = {"a", "b"} - {holder}
-        assert trials[holder].numbers == [1]  # it waits
+        assert failing_handler[holder].numbers == [1]  # it waits
         here.faults.crash(people[holder])
         await here.until(110)
-        assert trials[rescuer].numbers == [1, 2]
-        assert trials[rescuer].seen[0][3] > trials[holder].seen[0][3]
+        assert failing_handler[rescuer].numbers == [1, 2]
+        assert failing_handler[rescuer].seen[0][3] > failing_handler[holder].seen[0][3]
         assert ((await here.record(0)).outcome, (await here.record(0)).source) == ("completed", "FAILOVER")
 
     simulate(scene)
@@ -272,17 +275,19 @@ def test_a_rescue_begins_at_the_first_attempt() -> None:
 
 def test_the_settings_may_be_changed_and_hold_from_the_next_run_on() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        app = here.app(trials := Trials(here, failing=1, work=3), cron=EVERY_MINUTE, sharding_total_count=2)
+        app = here.app(
+            failing_handler := FailingHandler(here, failing=1, work=3), cron=EVERY_MINUTE, sharding_total_count=2
+        )
         async with app.running():
             await here.until(90)
-            assert (trials.numbers, trials.most) == ([1, 1], 2)
-            trials.most = 0
+            assert (failing_handler.numbers, failing_handler.most) == ([1, 1], 2)
+            failing_handler.most = 0
             await operations.configure(here.observer, "job", {"retry": '{"attempts": 2}', "itemsAtOnce": 1})
             await here.until(150)
-            assert (trials.numbers[2:], trials.most) == ([1, 2, 1, 2], 1)
+            assert (failing_handler.numbers[2:], failing_handler.most) == ([1, 2, 1, 2], 1)
             await operations.configure(here.observer, "job", {"attempt_timeout": "1s", "retry": "none"})
             await here.until(210)
-            assert trials.numbers[6:] == [1, 1]
+            assert failing_handler.numbers[6:] == [1, 1]
             assert {(await here.record(item)).outcome for item in range(2)} == {"timed out"}
 
     simulate(scene)
@@ -291,10 +296,12 @@ def test_the_settings_may_be_changed_and_hold_from_the_next_run_on() -> None:
 @pytest.mark.parametrize(("at_once", "most"), [(None, 5), (2, 2), (1, 1), (9, 5)])
 def test_so_many_items_run_side_by_side(at_once: int | None, most: int) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, failing=0)
-        await lived(here, trials, 70, cron=EVERY_MINUTE, sharding_total_count=5, items_at_once=at_once, timeout=1.5)
-        assert trials.most == most
-        assert Counter(items for _, items, _, _ in trials.seen) == {(item,): 1 for item in range(5)}
+        failing_handler = FailingHandler(here, failing=0)
+        await lived(
+            here, failing_handler, 70, cron=EVERY_MINUTE, sharding_total_count=5, items_at_once=at_once, timeout=1.5
+        )
+        assert failing_handler.most == most
+        assert Counter(items for _, items, _, _ in failing_handler.seen) == {(item,): 1 for item in range(5)}
         assert {(await here.record(item)).outcome for item in range(5)} == {"completed"}
 
     simulate(scene)
@@ -302,9 +309,11 @@ def test_so_many_items_run_side_by_side(at_once: int | None, most: int) -> None:
 
 def test_the_wait_between_attempts_keeps_the_items_turn() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        trials = Trials(here, failing=1)
-        await lived(here, trials, 119, cron=EVERY_MINUTE, sharding_total_count=3, items_at_once=1, retry=STEADY)
-        order = [(items, number) for _, items, number, _ in trials.seen]
+        failing_handler = FailingHandler(here, failing=1)
+        await lived(
+            here, failing_handler, 119, cron=EVERY_MINUTE, sharding_total_count=3, items_at_once=1, retry=STEADY
+        )
+        order = [(items, number) for _, items, number, _ in failing_handler.seen]
         assert order == [(items, number) for items in dict.fromkeys(items for items, _ in order) for number in (1, 2)]
         assert len(order) == 6
 

@@ -274,7 +274,7 @@ def test_who_refuses_to_run_by_a_registry_clock_soon_hears_that_it_was_put_right
     test()
 
 
-def test_moments_reported_while_the_clock_was_ahead_are_run_as_reruns_if_at_all() -> None:
+def test_moments_reported_while_the_clock_was_ahead_are_run_late_if_at_all() -> None:
     @simulated
     async def test() -> None:
         here = Setting(

@@ -55,7 +55,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 @dataclass
-class Plant:
+class ThreeInstances:
     """Three instances on hosts of their own that run the job in question and one that it must not disturb."""
 
     here: SimulatedJobs
@@ -122,8 +122,8 @@ class Plant:
 async def _nothing(context: InstanceContext) -> None: ...
 
 
-async def plant(here: SimulatedJobs, **settings: object) -> Plant:
-    made = Plant(here, {**SETTINGS, **settings})
+async def start_three(here: SimulatedJobs, **settings: object) -> ThreeInstances:
+    made = ThreeInstances(here, {**SETTINGS, **settings})
     await made.open()
     await here.until(22.5)
     await made.is_right(9)
@@ -222,7 +222,7 @@ def test_nodes_where_none_belong_stop_nobody_and_are_nobodys_prey(
     nodes: tuple[str, ...], requests: Counter[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
+        there = await start_three(here)
         assert await place(here, *nodes, data=b"garbage")
         await here.until(61)
         left = await there.tree()
@@ -246,7 +246,7 @@ def test_nodes_where_none_belong_stop_nobody_and_are_nobodys_prey(
 )
 def test_parents_removed_by_hand_come_back(path: str, requests: Counter[int], caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here, listeners=[OnceListener(before=_nothing)])
+        there = await start_three(here, listeners=[OnceListener(before=_nothing)])
         await uproot(here, path)
         await here.until(62)
         await there.is_right(39)
@@ -275,7 +275,7 @@ def test_garbage_in_our_own_nodes_is_replaced_or_ignored(
     path: str, data: bytes, requests: Counter[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
+        there = await start_three(here)
         assert await place(here, path, data=data)
         await here.until(62)
         await there.is_right(39)
@@ -305,7 +305,7 @@ def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
+        there = await start_three(here)
         good = (await here.observer.get(LAYOUT.config)).data
         await here.write(Set(LAYOUT.config, data, -1))
         here.faults.drop("10.0.0.1", "10.0.9.9")  # one of them has to join again meanwhile
@@ -328,7 +328,7 @@ def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one(
 
 def test_children_of_ephemeral_nodes_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
+        there = await start_three(here)
         await uproot(here, IDLE.execution)
         await here.write(Create(IDLE.execution, b"", ephemeral=True))
         await here.until(42)
@@ -342,7 +342,7 @@ def test_children_of_ephemeral_nodes_cannot_be(caplog: pytest.LogCaptureFixture)
 
 
 @dataclass
-class Vandal:
+class RandomDamage:
     """Breaks something at random and knows how to mend it."""
 
     here: SimulatedJobs
@@ -386,19 +386,19 @@ def test_whatever_is_broken_is_whole_again_once_it_is_mended(
     caplog.set_level(logging.WARNING)
 
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
-        vandal = Vandal(here, Random(seed), await there.tree())
+        there = await start_three(here)
+        damage = RandomDamage(here, Random(seed), await there.tree())
         print(f"seed {seed}:")
-        for _ in range(vandal.dice.randint(1, 8)):
-            await vandal.strike()
-            print(f"  {here.now():.3f} {vandal.did[-1]}")
-            await anyio.sleep(vandal.dice.choice([0, 0.001, 0.05, 1, 7]))
+        for _ in range(damage.dice.randint(1, 8)):
+            await damage.strike()
+            print(f"  {here.now():.3f}", damage.did[-1])
+            await anyio.sleep(damage.dice.choice([0, 0.001, 0.05, 1, 7]))
         await here.until(here.now() + 30)
         there.nobody_else_noticed(22)
         before = requests.total()
         await here.until(here.now() + 20)
         assert requests.total() - before < 3 * 100
-        await vandal.mend()
+        await damage.mend()
         mended = here.now()
         await here.until(mended - mended % PERIOD + 52)
         await there.is_right(here.now() - 23)

@@ -45,7 +45,7 @@ class Store:
 
 
 @dataclass
-class Plant:
+class DataflowProcesses:
     """Instances of one dataflow, each a process on a host of its own, over sources of numbered records."""
 
     here: SimulatedJobs
@@ -64,7 +64,7 @@ class Plant:
     through: list[tuple[str, int, int]] = field(default_factory=list)
     fetched: list[tuple[str, int, int]] = field(default_factory=list)
 
-    async def hire(self, name: str) -> Process:
+    async def start_process(self, name: str) -> Process:
         known = await self.here.names(LAYOUT.instances)
         process = self.here.faults.start(name, f"10.0.0.{ord(name) - 96}", lambda: self._main(name))
         while len(await self.here.names(LAYOUT.instances)) == len(known):
@@ -117,22 +117,22 @@ async def offset(here: SimulatedJobs, item: int) -> int:
 
 def test_a_graceful_stop_lets_what_was_fetched_be_processed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here)
-        one = await plant.hire("a")
+        cluster = DataflowProcesses(here)
+        one = await cluster.start_process("a")
         await here.until(15)
         one.terminate()
         await one.wait()
         assert here.now() < 17
-        assert sorted(plant.through) == sorted(plant.fetched)
-        assert await offset(here, 0) == sum(item == 0 for _, item, _ in plant.through)
+        assert sorted(cluster.through) == sorted(cluster.fetched)
+        assert await offset(here, 0) == sum(item == 0 for _, item, _ in cluster.through)
 
     simulate(scene)
 
 
 def test_counts_of_a_dataflow_are_of_records() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1, size=100, settings={"statistics_interval": 30.0})
-        await plant.hire("a")
+        cluster = DataflowProcesses(here, items=1, size=100, settings={"statistics_interval": 30.0})
+        await cluster.start_process("a")
         await here.until(32)
         success = LAYOUT.success_count(SERVER)
         assert await number(here, success) == 100
@@ -142,21 +142,23 @@ def test_counts_of_a_dataflow_are_of_records() -> None:
 
 def test_a_rescuer_starts_from_the_last_offset_and_gives_the_item_back_at_its_next_moment() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, settings={"failover": True, "cron": "0/30 * * * * ?", "sharding_strategy": "sticky"})
-        people = {name: await plant.hire(name) for name in "ab"}
+        cluster = DataflowProcesses(
+            here, settings={"failover": True, "cron": "0/30 * * * * ?", "sharding_strategy": "sticky"}
+        )
+        processes = {name: await cluster.start_process(name) for name in "ab"}
         await here.until(35)
-        (owner,) = plant.holders(30)[0]
-        here.faults.crash(people[owner])
+        (owner,) = cluster.holders(30)[0]
+        here.faults.crash(processes[owner])
         crashed_at, saved = here.now(), await offset(here, 0)
         await here.until(43)
-        rescues = [(name, item) for _, name, item, source in plant.runs if source == "FAILOVER"]
+        rescues = [(name, item) for _, name, item, source in cluster.runs if source == "FAILOVER"]
         (other,) = {"a", "b"} - {owner}
         assert rescues == [(other, 0)]
-        again = [record for at, name, item, record in plant.seen if (name, item) == (other, 0) and at > crashed_at]
+        again = [record for at, name, item, record in cluster.seen if (name, item) == (other, 0) and at > crashed_at]
         assert min(again) >= saved
         await here.until(70)
-        assert plant.holders(61) == {0: {other}, 1: {other}}
-        assert {source for at, _, _, source in plant.runs if at >= 60} <= {"CRON", "MISFIRE"}
+        assert cluster.holders(61) == {0: {other}, 1: {other}}
+        assert {source for at, _, _, source in cluster.runs if at >= 60} <= {"CRON", "MISFIRE"}
 
     simulate(scene)
 
@@ -168,24 +170,26 @@ def test_ten_kills_lose_no_record_and_give_each_one_effect(seed: int) -> None:
 
     async def scene(here: SimulatedJobs) -> None:
         dice = Random(seed)
-        plant = Plant(here, items=3, size=900, batch=15, work=0.3, settings={"failover": True, "concurrency": 4})
-        people = {name: await plant.hire(name) for name in "abc"}
+        cluster = DataflowProcesses(
+            here, items=3, size=900, batch=15, work=0.3, settings={"failover": True, "concurrency": 4}
+        )
+        processes = {name: await cluster.start_process(name) for name in "abc"}
         kills = 0
         while kills < 10:
             await anyio.sleep(dice.uniform(2, 9))
-            name = dice.choice(sorted(people))
-            here.faults.crash(people[name], dice.choice(["fin", "reset", "silent"]))
+            name = dice.choice(sorted(processes))
+            here.faults.crash(processes[name], dice.choice(["fin", "reset", "silent"]))
             kills += 1
             await anyio.sleep(dice.uniform(0, 3))
-            people[name] = await plant.hire(name)
-        assert plant.store.rows < plant.all_of_it()  # killed while at work, not afterwards
+            processes[name] = await cluster.start_process(name)
+        assert cluster.store.rows < cluster.all_of_it()  # killed while at work, not afterwards
         with anyio.fail_after(600):
             while {item: await _offset_or_0(here, item) for item in range(3)} != dict.fromkeys(range(3), 900):
                 await anyio.sleep(1)
-        assert plant.store.rows == plant.all_of_it()
-        assert set(plant.store.effects.values()) == {1}
-        assert plant.errors == []
-        seen = Counter((item, record) for *_, item, record in plant.seen)
+        assert cluster.store.rows == cluster.all_of_it()
+        assert set(cluster.store.effects.values()) == {1}
+        assert cluster.errors == []
+        seen = Counter((item, record) for *_, item, record in cluster.seen)
         repeated = sum(seen.values()) - len(seen)
         assert 0 < repeated <= 10 * 3 * 2 * 15  # what a kill repeats: two batches of each item at most
 
@@ -202,43 +206,43 @@ def test_a_zombie_moves_no_offset_and_has_no_effect() -> None:
     """An instance that cannot reach the registry is cut off; what it had noted is not saved under the next session."""
 
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1, settings={"failover": True})
-        await plant.hire("a")
+        cluster = DataflowProcesses(here, items=1, settings={"failover": True})
+        await cluster.start_process("a")
         await here.until(9.5)
-        await plant.hire("b")
+        await cluster.start_process("b")
         await here.until(13)
-        (owner,) = plant.holders(10)[0]
+        (owner,) = cluster.holders(10)[0]
         (other,) = {"a", "b"} - {owner}
         address = f"10.0.0.{ord(owner) - 96}"
         here.faults.drop(address, "10.0.9.9")
         await here.until(30)
-        lost = max(at for at, name, *_ in plant.seen if name == owner)
-        taken = min(at for at, name, *_ in plant.seen if name == other)
+        lost = max(at for at, name, *_ in cluster.seen if name == owner)
+        taken = min(at for at, name, *_ in cluster.seen if name == other)
         assert lost < taken  # cut off before another could begin
         here.faults.heal()
         before = await offset(here, 0)
         await here.until(40)
         assert await offset(here, 0) > before
-        assert plant.store.refused == 0
+        assert cluster.store.refused == 0
 
     simulate(scene)
 
 
 def test_a_process_that_was_paused_and_wakes_up_late_is_refused_by_fence_and_store() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1, settings={"failover": True})
-        people = {name: await plant.hire(name) for name in "ab"}
+        cluster = DataflowProcesses(here, items=1, settings={"failover": True})
+        processes = {name: await cluster.start_process(name) for name in "ab"}
         await here.until(13)
-        (owner,) = plant.holders(10)[0]
+        (owner,) = cluster.holders(10)[0]
         (other,) = {"a", "b"} - {owner}
-        here.faults.pause(people[owner])
+        here.faults.pause(processes[owner])
         await here.until(30)
-        assert plant.holders(20) == {0: {other}}
+        assert cluster.holders(20) == {0: {other}}
         before = await offset(here, 0)
-        here.faults.resume(people[owner])
+        here.faults.resume(processes[owner])
         await here.until(35)
         assert await offset(here, 0) >= before
-        assert set(plant.store.effects.values()) == {1}
+        assert set(cluster.store.effects.values()) == {1}
 
     simulate(scene)
 

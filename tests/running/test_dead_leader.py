@@ -1,4 +1,4 @@
-"""A dead leader's session may last for long: whoever comes or goes meanwhile stops nobody's work."""
+"""A dead leader's session may last for long: instances that come or go meanwhile stop nobody's work."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import Items
-from tests.coordination.test_claims import CONFIG, LAYOUT, ME, Desk, done
+from tests.coordination.test_claims import CONFIG, LAYOUT, ME, ClaimedJob, done
 
 OTHER = b"10.0.0.2@-@1"
 SLOT = 1010
@@ -36,25 +36,25 @@ class Clock:
 @pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize("away", [False, True])
 def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrupted: bool) -> None:
-    desk, clock = Desk(1), Clock(SLOT - 5)
+    job, clock = ClaimedJob(1), Clock(SLOT - 5)
     on = CONFIG.changed(sharding_total_count=1, cron="0/10 * * * * ?")
     paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
-    desk.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
-    view = read(desk.registry.tree(), LAYOUT, on)
+    job.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
+    view = read(job.registry.tree(), LAYOUT, on)
     events = Events()
     shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
-    state = StateDriver(desk.member, view, clock, shared.missed_reports(desk.member.id), clock.now(), Items())
+    state = StateDriver(job.member, view, clock, shared.missed_reports(job.member.id), clock.now(), Items())
     done(state.look(view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came
         done(state.look(view))
     record = Record(slot=SLOT * 1000, instance=OTHER.decode(), begun=SLOT * 1000 - 500)
-    desk.write(Create(paths.execution, records.encode(record)))
-    desk.write(Set(paths.instance, ME.encode(), -1), Set(LAYOUT.config, off.to_json(), -1))
+    job.write(Create(paths.execution, records.encode(record)))
+    job.write(Set(paths.instance, ME.encode(), -1), Set(LAYOUT.config, off.to_json(), -1))
     clock.time = SLOT + 0.5
-    view = read(desk.registry.tree(), LAYOUT, on)
+    view = read(job.registry.tree(), LAYOUT, on)
     if interrupted:
-        desk.line.reads.append("suspended")
+        job.session.reads.append("suspended")
         with pytest.raises(Suspended):
             done(state.look(view))
     done(state.look(view))

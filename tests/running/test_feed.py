@@ -27,7 +27,7 @@ from tests.running.dataflow_runs import SIZES, DataflowRun, SavedOffsets, Source
 def test_an_offset_is_saved_only_when_all_before_it_has_been_seen(
     sizes: list[int], prefetch: bool | None, before: bool, bad: set[int], crash: float
 ) -> None:
-    """Whenever it is cut off: whoever goes on from the offset meets every record that process had not ended."""
+    """Whenever it is cut off: the run that goes on from the offset gets every record that was not processed."""
     source, saved = Source(sizes), SavedOffsets()
 
     class Watched(SavedOffsets):

@@ -15,7 +15,7 @@ from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import Items
 from aioelasticjob.testing import simulated
-from tests.coordination.test_claims import Desk, done
+from tests.coordination.test_claims import ClaimedJob, done
 from tests.running.test_clock_skew import Setting
 
 
@@ -40,16 +40,16 @@ def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_
 
 
 def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_that_was_ahead() -> None:
-    desk, now = Desk(1), 1_010_500
+    job, now = ClaimedJob(1), 1_010_500
     items = Items()
     items[0].reported = now - 1000
-    cache = RecordCache(desk.member, lambda: inf, items)
-    desk.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    cache = RecordCache(job.member, lambda: inf, items)
+    job.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     done(cache.learn([0]))
     reports = list[AnyReport]()
     ahead = FutureRecords(MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, reports), items, reports)
     ahead.find([0], now, now - 9000)
-    assert ahead.lower(desk.view(), [0]) == {0}
+    assert ahead.lower(job.view(), [0]) == {0}
     assert reports == [SayLowered(0, now + 3_600_000, now - 1000)]
     assert cache.record(0).slot == items[0].reported == now - 1000
 

@@ -11,7 +11,7 @@ from aioelasticjob import operations
 from aioelasticjob.coordination.diagnostics import diagnose
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.running.test_damaged_nodes import plant
+from tests.running.test_damaged_nodes import start_three
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NONSENSE = (
@@ -34,7 +34,7 @@ NONSENSE = (
 @pytest.mark.parametrize("data", NONSENSE, ids=lambda data: repr(data[:24]))
 def test_an_instance_does_what_it_does_whatever_its_node_says(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
+        there = await start_three(here)
         for name in await here.names(LAYOUT.instances):
             path = LAYOUT.instance(name)
             good = (await here.observer.get(path)).data
@@ -62,7 +62,7 @@ def test_an_instance_does_what_it_does_whatever_its_node_says(data: bytes, caplo
 
 def test_who_is_disabled_is_found_though_its_node_says_that_it_is_elsewhere() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        there = await plant(here)
+        there = await start_three(here)
         (first,) = [name for name in await here.names(LAYOUT.instances) if name.startswith("10.0.0.1@")]
         await here.write(Set(LAYOUT.instance(first), b'{"ip": "10.0.0.77"}', -1))
         await here.write(Create(LAYOUT.server_disabled("10.0.0.1")))

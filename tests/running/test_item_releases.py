@@ -52,9 +52,9 @@ def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
 
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
-        await them.hire("a")
+        await them.start_process("a")
         await here.until(5.5)
-        await them.hire("b")
+        await them.start_process("b")
         await here.until(30)
         moved = [(at, source) for at, name, _, source in them.runs if name == "b"]
         assert moved[:2] == expected
@@ -78,7 +78,7 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
 
     async def scene(here: SimulatedJobs) -> None:
         workers = Workers(here, settings, 20, here.faults)
-        people = {name: await workers.hire(name) for name in "abcde"}
+        people = {name: await workers.start_process(name) for name in "abcde"}
         for second in (61, 72):
             await here.until(second)
             here.faults.crash(people[workers.runs[-1][1]])

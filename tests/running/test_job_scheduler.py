@@ -56,7 +56,7 @@ def test_without_monitoring_a_fire_writes_nothing() -> None:
     simulate(scene)
 
 
-def test_moments_that_come_during_a_run_collapse_into_one_rerun() -> None:
+def test_moments_that_come_during_a_run_collapse_into_one_late_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?", work=25)
         async with listening(here, app), app.running():
@@ -474,7 +474,7 @@ def test_a_misfire_names_the_items_that_missed_a_moment_and_no_others() -> None:
             await here.until(29)
 
     first, after_it = misfired(simulate(scene))
-    assert (first, after_it) == (((0, 1), 1, 20), ((0, 1), 2, 40))  # the rerun had its grace
+    assert (first, after_it) == (((0, 1), 1, 20), ((0, 1), 2, 40))  # the late run had its grace
 
 
 def test_a_standstill_costs_each_item_all_moments_but_the_newest() -> None:

@@ -1,4 +1,4 @@
-"""Listeners around a run: on every instance, and once in the whole cluster, whoever dies meanwhile."""
+"""Listeners around a run: on every instance, and once in the whole cluster, whichever instance dies meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Say = tuple[object, ...]
 
 
 @dataclass
-class Troupe:
+class RecordedInstances:
     """Instances of one job whose listeners and handlers note what they do, each with the minute it is for."""
 
     cluster: VirtualCluster
@@ -70,14 +70,14 @@ class Troupe:
         session = self.cluster._session
         await session.commit(written, incarnation=session.incarnation)
 
-    async def hire(self, number: int) -> list[Instance]:
-        people = [await self.cluster.start(self.app) for _ in range(number)]
+    async def start_instances(self, number: int) -> list[Instance]:
+        all_instances = [await self.cluster.start(self.app) for _ in range(number)]
         await self.cluster.settled()
-        return people
+        return all_instances
 
-    def on(self, what: object, people: list[Instance]) -> Instance:
+    def on(self, what: object, all_instances: list[Instance]) -> Instance:
         """Return the instance that did something."""
-        (one,) = (one for one in people if one.host == self.hosts[what])
+        (one,) = (one for one in all_instances if one.host == self.hosts[what])
         return one
 
     def ends(self) -> list[tuple[int, str, str]]:
@@ -94,31 +94,31 @@ class Troupe:
 
 
 def play(
-    scene: Callable[[Troupe], Awaitable[None]],
+    scene: Callable[[RecordedInstances], Awaitable[None]],
     *,
     listeners: list[OnceListener | JobListener] | None = None,
     **settings: Any,
-) -> Troupe:
-    """Play a scene in virtual time; by default with one listener called once, whose parts are the troupe's."""
+) -> RecordedInstances:
+    """Play a scene in virtual time; by default with one listener, which is called once and notes its calls."""
 
-    async def main() -> Troupe:
+    async def main() -> RecordedInstances:
         cluster = VirtualCluster()
         app = ElasticJob("embedded://", session_timeout=10)
-        troupe = Troupe(cluster, app, cluster.now.timestamp())
-        once = OnceListener(before=troupe.before, after=troupe.after)
+        recorded = RecordedInstances(cluster, app, cluster.now.timestamp())
+        once = OnceListener(before=recorded.before, after=recorded.after)
         given = {"cron": "0 * * * * ?", "failover": True, **settings}
-        app.add(troupe.handler, name="job", listeners=[once, *(listeners or ())], **given)
-        await scene(troupe)
+        app.add(recorded.handler, name="job", listeners=[once, *(listeners or ())], **given)
+        await scene(recorded)
         await cluster.close()
-        return troupe
+        return recorded
 
     return run(main)
 
 
 def test_once_in_the_cluster_before_the_first_and_after_the_last() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.lead, here.work = 2, lambda context: context.item
-        await here.hire(3)
+        await here.start_instances(3)
         await here.until(130)
         assert await here.marks() == ()
 
@@ -140,8 +140,8 @@ def test_all_listeners_that_are_called_once_are_and_those_of_each_instance_are_c
 
         return say
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(2)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(2)
         await here.until(65)
 
     own = JobListener(before=saying("each before"), after=saying("each after"))
@@ -151,8 +151,8 @@ def test_all_listeners_that_are_called_once_are_and_those_of_each_instance_are_c
 
 
 def test_nobody_waits_for_an_item_that_cannot_be_claimed() -> None:
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         await here.write(Create(LAYOUT.item(1).execution), Create(LAYOUT.item(1).running))  # a claim nobody answers
         await here.until(90)
         assert here.said == [(60, "before", 1.0), (60, "item", 0, 1.0)]
@@ -164,11 +164,11 @@ def test_nobody_waits_for_an_item_that_cannot_be_claimed() -> None:
 
 
 def test_a_survivor_whose_rescue_lasts_over_the_next_moment_does_not_wait_for_itself() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.work = lambda context: 40 if here.now < 200 else 1
-        people = await here.hire(2)
+        all_instances = await here.start_instances(2)
         await here.until(65)
-        here.on(("item", 1, 1.0), people).kill()
+        here.on(("item", 1, 1.0), all_instances).kill()
         await here.until(245)
         assert await here.marks() == ()
 
@@ -187,11 +187,11 @@ def test_a_survivor_whose_rescue_lasts_over_the_next_moment_does_not_wait_for_it
 
 
 def test_if_the_caller_dies_in_before_the_next_one_calls_it_and_nothing_fails() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.lead = 5
-        people = await here.hire(2)
+        all_instances = await here.start_instances(2)
         await here.until(62)
-        here.on(("before", 1.0), people).kill()
+        here.on(("before", 1.0), all_instances).kill()
         await here.until(110)
 
     here = play(scene, sharding_total_count=2)
@@ -204,11 +204,11 @@ def test_if_the_caller_dies_in_before_the_next_one_calls_it_and_nothing_fails() 
 
 
 def test_if_the_caller_dies_in_after_whoever_rescues_its_item_calls_it() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.tail, here.work = 5, lambda context: context.item
-        people = await here.hire(2)
+        all_instances = await here.start_instances(2)
         await here.until(63)
-        here.on(("after", 1.0), people).kill()
+        here.on(("after", 1.0), all_instances).kill()
         await here.until(110)
         assert await here.marks() == ()
 
@@ -217,13 +217,13 @@ def test_if_the_caller_dies_in_after_whoever_rescues_its_item_calls_it() -> None
 
 
 def test_if_the_caller_dies_in_after_nobody_calls_it_before_its_item_is_rescued() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.tail, here.work = 5, lambda context: 12 if context.source is FireSource.TRIGGER else context.item
-        people = await here.hire(2)
+        all_instances = await here.start_instances(2)
         await here.until(62)
-        here.on(("after", 1.0), people).kill()
+        here.on(("after", 1.0), all_instances).kill()
         await here.until(65)
-        (other,) = (one for one in people if one.alive)
+        (other,) = (one for one in all_instances if one.alive)
         ids = [one.id for one in (await here.cluster.status()).instances if one.ip == other.host]
         await operations.trigger(here.cluster._session, "job", instance=ids[0])  # which begins and ends a run meanwhile
         await here.until(110)
@@ -236,9 +236,9 @@ def test_if_the_caller_dies_in_after_nobody_calls_it_before_its_item_is_rescued(
 @pytest.mark.parametrize("seconds", [2.5, 9.4])
 @pytest.mark.parametrize("lead", [0, 3])
 def test_a_connection_that_comes_back_calls_nothing_twice_and_forgets_nothing(lead: float, seconds: float) -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.lead, here.work = lead, lambda context: 2
-        (one,) = await here.hire(1)
+        (one,) = await here.start_instances(1)
         await here.until(61)
         here.cluster.faults.drop(one.host, "10.0.0.1")
         await here.until(61 + seconds)
@@ -253,12 +253,12 @@ def test_a_connection_that_comes_back_calls_nothing_twice_and_forgets_nothing(le
 
 
 def test_a_caller_that_leaves_makes_room() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.lead = 30
-        people = await here.hire(2)
+        all_instances = await here.start_instances(2)
         await here.until(62)
         here.lead = 1
-        await here.on(("before", 1.0), people).stop()
+        await here.on(("before", 1.0), all_instances).stop()
         await here.until(80)
 
     here = play(scene, sharding_total_count=2, shutdown_timeout=1)
@@ -266,9 +266,9 @@ def test_a_caller_that_leaves_makes_room() -> None:
 
 
 def test_a_trigger_of_all_is_one_run_and_after_waits_for_the_item_rescued() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.work = lambda context: 0.0 if here.now < 10 else 5.0
-        people = await here.hire(3)
+        all_instances = await here.start_instances(3)
         await operations.trigger(here.cluster._session, "job")
         await here.until(5)
         assert [one[1] for one in here.said] == ["before", "item", "item", "item", "after"]
@@ -277,7 +277,10 @@ def test_a_trigger_of_all_is_one_run_and_after_waits_for_the_item_rescued() -> N
         await operations.trigger(here.cluster._session, "job")
         await here.until(22)
         victim = next(
-            one for (what, *more), host in here.hosts.items() for one in people if more[0] == 1 and one.host == host
+            one
+            for (what, *more), host in here.hosts.items()
+            for one in all_instances
+            if more[0] == 1 and one.host == host
         )
         victim.kill()
         await here.until(50)
@@ -289,14 +292,14 @@ def test_a_trigger_of_all_is_one_run_and_after_waits_for_the_item_rescued() -> N
 
 
 def test_a_rescue_is_of_the_moment_claimed_though_who_died_had_not_come_to_mark_it() -> None:
-    async def scene(here: Troupe) -> None:
-        (one,) = await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        (one,) = await here.start_instances(1)
         await here.until(65)
         begun = {"slot": round((here.start + 120) * 1000), "source": "CRON", "lastBeginTime": 1, "completed": False}
         record, old = LAYOUT.item(0).execution, str(round((here.start + 30) * 1000)).encode()
         await here.write(Set(record, json.dumps(begun).encode(), -1), Create(f"{LAYOUT.started}/0", old))
         one.kill()
-        await here.hire(1)
+        await here.start_instances(1)
         await here.until(100)
         assert await here.marks() == ()
 
@@ -305,12 +308,12 @@ def test_a_rescue_is_of_the_moment_claimed_though_who_died_had_not_come_to_mark_
 
 
 def test_a_trigger_of_one_instance_is_a_run_of_its_items() -> None:
-    async def scene(here: Troupe) -> None:
-        people = await here.hire(2)
+    async def scene(here: RecordedInstances) -> None:
+        all_instances = await here.start_instances(2)
         one = (await here.cluster.status()).instances[0].id
         await operations.trigger(here.cluster._session, "job", instance=one)
         await here.until(20)
-        assert len(people) == 2
+        assert len(all_instances) == 2
 
     here = play(scene, sharding_total_count=2, cron="0 0 0 * * ?")
     assert [one[1] for one in here.said] == ["before", "item", "after"]
@@ -319,8 +322,8 @@ def test_a_trigger_of_one_instance_is_a_run_of_its_items() -> None:
 def test_more_items_than_a_transaction_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_barrier, "MAX_OPERATIONS", 4)
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         await operations.trigger(here.cluster._session, "job")
         await here.until(65)
         assert await here.marks() == ()
@@ -337,8 +340,8 @@ def test_a_listener_that_fails_on_one_instance_fails_its_items_and_after_comes_a
             refusing[:] = [context.instance]
             raise ValueError("not today")
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(2)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(2)
         await here.until(70)
         assert await here.marks() == ()
 
@@ -352,8 +355,8 @@ def test_if_what_is_called_once_before_fails_the_run_fails_everywhere_and_at_onc
         await anyio.sleep(1)
         raise ValueError("not today")
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(2)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(2)
         await here.until(62)
         assert len(here.ends()) == 2
         await here.until(65)
@@ -371,8 +374,8 @@ def test_before_that_takes_too_long_fails_and_says_what_setting() -> None:
     async def for_ever(context: InstanceContext) -> None:
         await anyio.sleep_forever()
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         await here.until(65)
 
     here = play(scene, listeners=[OnceListener(before=for_ever, started_timeout=3)])
@@ -380,8 +383,8 @@ def test_before_that_takes_too_long_fails_and_says_what_setting() -> None:
 
 
 def test_nobody_waits_for_ever_for_a_caller() -> None:
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         nobody = LAYOUT.calling(str(round((here.start + 60) * 1000)))
         await here.write(Create(nobody, b"somebody"))
         await here.until(135)
@@ -393,9 +396,9 @@ def test_nobody_waits_for_ever_for_a_caller() -> None:
 
 
 def test_an_item_disabled_while_it_runs_is_waited_for_but_not_if_its_instance_died() -> None:
-    async def scene(here: Troupe) -> None:
+    async def scene(here: RecordedInstances) -> None:
         here.work = lambda context: 20 if context.item else 1
-        people = await here.hire(2)
+        all_instances = await here.start_instances(2)
         await here.until(65)
         await operations.disable(here.cluster._session, "job", item=1)
         await here.until(95)
@@ -403,7 +406,7 @@ def test_an_item_disabled_while_it_runs_is_waited_for_but_not_if_its_instance_di
         await operations.enable(here.cluster._session, "job", item=1)
         await here.until(121)
         await operations.disable(here.cluster._session, "job", item=1)
-        here.on(("item", 1, 2.0), people).kill()
+        here.on(("item", 1, 2.0), all_instances).kill()
         await here.until(190)
         assert await here.marks() == ()
 
@@ -413,8 +416,8 @@ def test_an_item_disabled_while_it_runs_is_waited_for_but_not_if_its_instance_di
 
 
 def test_nonsense_in_the_marks_costs_no_more_than_a_call() -> None:
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         await here.until(65)
         mark = f"{LAYOUT.started}/0"
         await here.write(Create(mark, b"\xff"), Create(f"{mark}/below"), Create(f"{LAYOUT.completed}/0", b"[]"))
@@ -432,8 +435,8 @@ def test_a_failure_after_the_run_is_reported_and_changes_no_outcome(caplog: pyte
     async def fail(context: InstanceContext) -> None:
         raise ValueError("too late")
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         await here.until(62)
 
     here = play(scene, listeners=[JobListener(after=fail), OnceListener(after=fail)])
@@ -446,8 +449,8 @@ def test_a_listener_cancelled_from_within_has_failed_and_stops_no_schedule() -> 
     async def cancelled(context: InstanceContext) -> None:
         raise anyio.get_cancelled_exc_class()
 
-    async def scene(here: Troupe) -> None:
-        await here.hire(1)
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
         await here.until(125)
 
     here = play(scene, listeners=[JobListener(before=cancelled)])

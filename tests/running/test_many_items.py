@@ -12,7 +12,7 @@ from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.coordination.record_cache import ITEMS_PER_READ, RecordCache
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.testing import run
-from tests.coordination.test_claims import Desk
+from tests.coordination.test_claims import ClaimedJob
 from tests.support.loops import run_async
 
 ITEMS = 3_000
@@ -45,16 +45,16 @@ def test_an_assignment_in_many_transactions_is_read_a_few_times_and_not_anew_wit
 
 
 def test_records_of_many_items_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk()
+    claimed = ClaimedJob()
     parts = list[int]()
-    read = desk.member.session.get_many
+    read = claimed.member.session.get_many
 
     async def noted(paths: Any) -> Any:
         parts.append(len(paths))
         return await read(paths)
 
-    monkeypatch.setattr(desk.member.session, "get_many", noted)
-    cache = RecordCache(desk.member, lambda: 0)
+    monkeypatch.setattr(claimed.member.session, "get_many", noted)
+    cache = RecordCache(claimed.member, lambda: 0)
     run(lambda: cache.learn(range(2 * ITEMS_PER_READ + 1)), seed=0)
     assert parts == [3 * ITEMS_PER_READ, 3 * ITEMS_PER_READ, 3]
 

@@ -21,7 +21,7 @@ from aioelasticjob.testing import Process
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 
-async def hire(
+async def start_process(
     here: SimulatedJobs, name: str, *, work: float = 0.1, leaving: anyio.Event | None = None, **settings: object
 ) -> Process:
     """Start a process of the job on a host of its own, and wait until it has joined; it leaves when it is asked to."""
@@ -47,9 +47,9 @@ def misfires(here: SimulatedJobs, item: int) -> list[Misfired]:
 
 def test_a_run_that_dies_after_its_item_has_moved_is_reported_once_like_any_other() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        first = await hire(here, "a", work=100, cron="0/10 * * * * ?")
+        first = await start_process(here, "a", work=100, cron="0/10 * * * * ?")
         await here.until(11)
-        await hire(here, "b", cron="0/10 * * * * ?")
+        await start_process(here, "b", cron="0/10 * * * * ?")
         await here.until(15)
         holders = {(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)}
         assert holders == {b"10.0.0.1", b"10.0.0.2"}  # one has moved while it ran
@@ -64,14 +64,14 @@ def test_a_run_that_dies_after_its_item_has_moved_is_reported_once_like_any_othe
 
 def test_moments_missed_by_instances_that_are_gone_are_reported_by_the_remaining_ones() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        first = await hire(here, "a", cron="0/5 * * * * ?")
-        second = await hire(here, "b", cron="0/5 * * * * ?")
+        first = await start_process(here, "a", cron="0/5 * * * * ?")
+        second = await start_process(here, "b", cron="0/5 * * * * ?")
         await here.until(31)
         here.faults.crash(second)
         await here.until(37)
         ran = (await here.record(1)).instance
         assert ran in await here.names(LAYOUT.instances)
-        await hire(here, "c", cron="0/5 * * * * ?")
+        await start_process(here, "c", cron="0/5 * * * * ?")
         here.faults.crash(first)
         here.events.clear()
         await here.until(60)
@@ -86,10 +86,10 @@ def test_who_is_left_knows_since_when_somebody_was_there_also_under_its_next_ses
     async def scene(here: SimulatedJobs) -> None:
         asked_to_leave = anyio.Event()
         first = {"work": 12, "shutdown_timeout": 20}
-        await hire(here, "a", cron="0/5 * * * * ?", leaving=asked_to_leave, **first)
+        await start_process(here, "a", cron="0/5 * * * * ?", leaving=asked_to_leave, **first)
         began = await first_run(here)
         await here.until(began + 25.5)  # it runs for the third time
-        await hire(here, "b", cron="0/5 * * * * ?")
+        await start_process(here, "b", cron="0/5 * * * * ?")
         await here.until(began + 26.5)  # one item has been given to the other one
         here.faults.partition(["10.0.0.2"], [REGISTRY])
         asked_to_leave.set()
@@ -110,7 +110,7 @@ def spans(here: SimulatedJobs, item: int) -> list[tuple[int, int, int]]:
 
 def test_a_report_names_the_first_and_the_last_moment_however_many_there_are() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=100.5, cron="* * * * * ?")
+        await start_process(here, "a", work=100.5, cron="* * * * * ?")
         began = await first_run(here)
         await here.until(began + 101)
         assert spans(here, 0) == spans(here, 1) == [(began + 1, began + 100, 16)]  # of which 16 are counted
@@ -120,7 +120,7 @@ def test_a_report_names_the_first_and_the_last_moment_however_many_there_are() -
 
 def test_reports_follow_each_other_without_a_gap_and_without_a_moment_reported_twice() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=3.5, cron="* * * * * ?")
+        await start_process(here, "a", work=3.5, cron="* * * * * ?")
         began = await first_run(here)
         await here.until(began + 40)
         reports = spans(here, 0)
@@ -132,7 +132,7 @@ def test_reports_follow_each_other_without_a_gap_and_without_a_moment_reported_t
 
 def test_a_report_ends_with_the_schedule_that_it_is_about() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=15, cron="0/2 * * * * ?")
+        await start_process(here, "a", work=15, cron="0/2 * * * * ?")
         began = await first_run(here)
         await here.until(began + 7)
         stored = json.loads((await here.observer.get(LAYOUT.config)).data)
@@ -151,17 +151,17 @@ def test_a_report_ends_with_the_schedule_that_it_is_about() -> None:
 @pytest.mark.parametrize("given_away", ["before", "after"])
 def test_moments_of_a_schedule_that_ends_are_reported_though_their_item_was_given_away(given_away: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=22.5, cron="0/2 * * * * ?", misfire=False)
+        await start_process(here, "a", work=22.5, cron="0/2 * * * * ?", misfire=False)
         began = await first_run(here)  # of both items
         await here.until(began + 7)
         if given_away == "before":
-            await hire(here, "b", cron="0/2 * * * * ?", misfire=False)
+            await start_process(here, "b", cron="0/2 * * * * ?", misfire=False)
             await here.until(began + 11)
         stored = json.loads((await here.observer.get(LAYOUT.config)).data)
         changed = here.now()
         await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "1/20 * * * * ?"}).encode(), -1))
         if given_away == "after":
-            await hire(here, "b", cron="1/20 * * * * ?", misfire=False)
+            await start_process(here, "b", cron="1/20 * * * * ?", misfire=False)
         await here.until(began + 35)
         holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
         reports = spans(here, holders.index(b"10.0.0.2"))
@@ -173,7 +173,7 @@ def test_moments_of_a_schedule_that_ends_are_reported_though_their_item_was_give
 
 def test_moments_of_a_schedule_that_came_during_a_run_are_reported_though_records_were_switched_off_after_it() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=32, cron="0/10 * * * * ?")
+        await start_process(here, "a", work=32, cron="0/10 * * * * ?")
         for second, changed in ((15, {"cron": "0/2 * * * * ?"}), (25, {"monitorExecution": False})):
             await here.until(second)
             stored = json.loads((await here.observer.get(LAYOUT.config)).data)
@@ -187,10 +187,10 @@ def test_moments_of_a_schedule_that_came_during_a_run_are_reported_though_record
 
 def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_reported_when_it_comes_back() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=15, cron="0/2 * * * * ?")
+        await start_process(here, "a", work=15, cron="0/2 * * * * ?")
         began = await first_run(here)  # of both items
         await here.until(began + 7)
-        await hire(here, "b", cron="0/2 * * * * ?")
+        await start_process(here, "b", cron="0/2 * * * * ?")
         await here.until(began + 7.5)
         here.faults.partition([REGISTRY], ["10.0.0.2"])  # it has reported what had passed, and reports nothing more
         await here.until(began + 11)
@@ -207,7 +207,7 @@ def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_reporte
 
 def test_moments_of_a_new_schedule_are_reported_though_a_later_one_was_run_before_it_was_known() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", cron="0/10 * * * * ?")
+        await start_process(here, "a", cron="0/10 * * * * ?")
         began = await first_run(here)
         await here.until(began + 7)
         here.faults.delay(REGISTRY, "10.0.0.1", 2)
@@ -226,7 +226,7 @@ def test_moments_of_a_new_schedule_are_reported_though_a_later_one_was_run_befor
 
 def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_reported_when_records_end() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=600, cron="* * * * * ?", failover=True)
+        await start_process(here, "a", work=600, cron="* * * * * ?", failover=True)
         began = await first_run(here)
         here.faults.partition([REGISTRY], ["10.0.0.1"])
         stored = json.loads((await here.observer.get(LAYOUT.config)).data)
@@ -245,8 +245,8 @@ def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_reported_when_r
 def test_moments_that_came_before_a_rescue_are_reported_though_it_was_over_before_it_was_seen() -> None:
     async def scene(here: SimulatedJobs) -> None:
         settings = {"cron": "0/3 * * * * ?", "failover": True}
-        await hire(here, "b", work=0.2, **settings)
-        await hire(here, "a", work=600, **settings)
+        await start_process(here, "b", work=0.2, **settings)
+        await start_process(here, "a", work=600, **settings)
         await here.until(7)
         holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
         item = holders.index(b"10.0.0.1")
@@ -270,12 +270,12 @@ def test_moments_that_came_before_a_rescue_are_reported_though_it_was_over_befor
 def test_a_moment_whose_claim_was_given_back_after_a_sleep_is_reported_by_the_next_holder(failover: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
         settings, asked_to_leave = {"cron": "* * * * * ?", "failover": failover}, anyio.Event()
-        await hire(here, "b", **settings)
-        sleeper = await hire(here, "c", leaving=asked_to_leave, **settings)
+        await start_process(here, "b", **settings)
+        sleeper = await start_process(here, "c", leaving=asked_to_leave, **settings)
         await here.until(11.95)
         here.faults.pause(sleeper)  # the claim for the next second has left
         await here.until(14.2)
-        await hire(here, "a", **settings)
+        await start_process(here, "a", **settings)
         await here.until(17.5)
         asked_to_leave.set()  # or it might tell of the moment itself, before it hears that the item has moved
         here.faults.resume(sleeper)
@@ -296,8 +296,8 @@ def test_moments_of_an_item_given_to_somebody_busy_are_reported_though_records_e
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         asked_to_leave, cron = anyio.Event(), "0/10 * * * * ?"
-        await hire(here, "a", work=32, cron=cron)
-        await hire(here, "b", cron=cron, leaving=asked_to_leave)
+        await start_process(here, "a", work=32, cron=cron)
+        await start_process(here, "b", cron=cron, leaving=asked_to_leave)
         await here.until(11)
         holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
         item = holders.index(b"10.0.0.2")
@@ -321,8 +321,8 @@ def test_moments_of_an_item_given_to_somebody_busy_are_reported_though_records_e
 def test_without_records_too_who_was_busy_when_given_an_item_tells_of_a_schedule_changed_meanwhile() -> None:
     async def scene(here: SimulatedJobs) -> None:
         asked_to_leave, cron = anyio.Event(), "0/10 * * * * ?"
-        await hire(here, "a", work=32, cron=cron, monitor_execution=False)
-        await hire(here, "b", cron=cron, leaving=asked_to_leave, monitor_execution=False)
+        await start_process(here, "a", work=32, cron=cron, monitor_execution=False)
+        await start_process(here, "b", cron=cron, leaving=asked_to_leave, monitor_execution=False)
         await here.until(11)
         holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
         asked_to_leave.set()  # its item is given to the other one, who runs until 42
@@ -339,7 +339,7 @@ def test_without_records_too_who_was_busy_when_given_an_item_tells_of_a_schedule
 @pytest.mark.parametrize("cron", ["0/10 * * * * ?", "1/10 * * * * ?"])
 def test_a_moment_that_came_during_a_run_is_run_after_it_though_records_ended_meanwhile(cron: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, "a", work=15, cron="0/10 * * * * ?")
+        await start_process(here, "a", work=15, cron="0/10 * * * * ?")
         await here.until(12)
         stored = json.loads((await here.observer.get(LAYOUT.config)).data)
         changed = {**stored, "monitorExecution": False, "cron": cron}

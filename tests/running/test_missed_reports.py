@@ -129,7 +129,7 @@ def test_moments_are_written_in_the_zone_of_the_job() -> None:
     ("newest", "one", "several"),
     [
         (Newest.MISSED, "it is not run", "they are not run"),
-        (Newest.RERUN, "the newest missed moment is run late", "the newest missed moment is run late"),
+        (Newest.MISSED_AND_LATE, "the newest missed moment is run late", "the newest missed moment is run late"),
         (Newest.RUN, "it is not run, but a later moment is", "they are not run, but a later moment is"),
         (Newest.LATE, "it is not run, but a later moment is", "they are not run, but a later moment is"),
     ],

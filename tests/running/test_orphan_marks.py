@@ -8,13 +8,13 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
 def test_a_run_cut_off_whose_item_goes_with_a_lower_count_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=300, cron="0 * * * * ?", sharding_total_count=4, failover=True)
+        them = await start_processes(here, "ab", work=300, cron="0 * * * * ?", sharding_total_count=4, failover=True)
         await here.until(61)
         dead, slot = await them.id_of("b"), (await here.record(3)).slot
         them.people["b"].kill()
@@ -33,7 +33,7 @@ def test_a_run_cut_off_whose_item_goes_with_a_lower_count_is_named(caplog: pytes
 
 def test_an_item_that_goes_with_a_lower_count_in_peace_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", sharding_total_count=4, failover=True)
+        them = await start_processes(here, "ab", sharding_total_count=4, failover=True)
         await here.until(15)
         await them.change(shardingTotalCount=2)
         await anyio.sleep(5)
@@ -45,7 +45,7 @@ def test_an_item_that_goes_with_a_lower_count_in_peace_is_not_named(caplog: pyte
 
 def test_what_hands_an_item_over_says_whose_it_was() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=300, cron="0 * * * * ?", sharding_total_count=4, failover=True)
+        them = await start_processes(here, "ab", work=300, cron="0 * * * * ?", sharding_total_count=4, failover=True)
         await here.until(61)
         leaver, slot = await them.id_of("b"), (await here.record(3)).slot
         await here.write(Create(LAYOUT.shutdown(leaver)))

@@ -251,12 +251,12 @@ def test_a_listener_that_fails_before_the_run_fails_the_run() -> None:
 def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_twice() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=1, cron="0/5 * * * * ?", sharding_total_count=6)
-        people = {name: await them.hire(name) for name in "abc"}
+        people = {name: await them.start_process(name) for name in "abc"}
         await here.until(9.7)
         for name in "abc" * 2:
             people[name].terminate()
             await people[name].wait()
-            people[name] = await them.hire(name)
+            people[name] = await them.start_process(name)
             await anyio.sleep(3.9)
         await here.until(61)
         begun = sorted((fired, item) for fired, item in them.slots)

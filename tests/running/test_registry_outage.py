@@ -1,4 +1,4 @@
-"""After an outage of the registry, what passed meanwhile is reported as that, once; the newest moment is run again."""
+"""After an outage of the registry, what passed meanwhile is reported as that, once; the newest moment is run late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Span = tuple[int, int, str]
 HOST = "10.0.0.1"
 
 
-async def hire(here: SimulatedJobs, *, work: float = 0.1, **settings: object) -> None:
+async def start_process(here: SimulatedJobs, *, work: float = 0.1, **settings: object) -> None:
     """Start the job's only process; its session timeout is 10 s."""
 
     async def main() -> None:
@@ -49,61 +49,61 @@ def on_time(here: SimulatedJobs) -> list[int]:
     return [round(fired) for _, source, fired in here.starts() if source == "CRON"]
 
 
-def reruns(here: SimulatedJobs) -> list[float]:
+def late_runs(here: SimulatedJobs) -> list[float]:
     return [fired for _, source, fired in here.starts() if source == "MISFIRE"]
 
 
 def test_moments_after_which_a_session_has_ended_name_the_outage() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here)
+        await start_process(here)
         await out_of_reach(here, 35, 82)
         await here.until(105)
         assert reported(here) == [(40, 70, AWAY)]
-        assert (on_time(here), reruns(here)) == ([10, 20, 30, 90, 100], [80])
+        assert (on_time(here), late_runs(here)) == ([10, 20, 30, 90, 100], [80])
 
     simulate(scene)
 
 
 def test_moments_of_an_outage_that_the_session_survives_name_the_outage() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, cron="0/2 * * * * ?")
+        await start_process(here, cron="0/2 * * * * ?")
         await out_of_reach(here, 38.5, 44.8)
         await here.until(50.5)
         assert reported(here) == [(42, 46, AWAY)]  # the claim for 40 was under way
-        assert (on_time(here)[-4:], reruns(here)) == ([38, 40, 48, 50], [46])
+        assert (on_time(here)[-4:], late_runs(here)) == ([38, 40, 48, 50], [46])
 
     simulate(scene)
 
 
 def test_without_misfire_the_newest_moment_of_an_outage_is_reported_and_not_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, misfire=False)
+        await start_process(here, misfire=False)
         await out_of_reach(here, 35, 82)
         await here.until(105)
         assert [span[:2] for span in reported(here)] == [(40, 70), (80, 80)]
         assert {why for _, _, why in reported(here)} == {AWAY}
-        assert (on_time(here), reruns(here)) == ([10, 20, 30, 90, 100], [])
+        assert (on_time(here), late_runs(here)) == ([10, 20, 30, 90, 100], [])
 
     simulate(scene)
 
 
-@pytest.mark.parametrize(("misfire", "rerun"), [(True, ["MISFIRE"]), (False, [])])
-def test_a_run_that_the_outage_cut_off_does_not_hide_what_came_after_it(misfire: bool, rerun: list[str]) -> None:
+@pytest.mark.parametrize(("misfire", "late"), [(True, ["MISFIRE"]), (False, [])])
+def test_a_run_that_the_outage_cut_off_does_not_hide_what_came_after_it(misfire: bool, late: list[str]) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, work=12, misfire=misfire)
+        await start_process(here, work=12, misfire=misfire)
         await out_of_reach(here, 13, 75)
         await here.until(79)
         reports = [one for one in reported(here) if one[:2] != (10, 10)]  # which was cut off
         assert {why for _, _, why in reports} == {AWAY}
         assert (reports[0][0], reports[-1][1]) == (20, 60 if misfire else 70)
-        assert [source for at, source, _ in here.starts() if at > 75] == rerun
+        assert [source for at, source, _ in here.starts() if at > 75] == late
 
     simulate(scene)
 
 
 def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, work=40, cron="0/2 * * * * ?")
+        await start_process(here, work=40, cron="0/2 * * * * ?")
         await here.until(2)
         (before,) = await here.names(LAYOUT.instances)
         await out_of_reach(here, 20.5, 32.5)
@@ -119,7 +119,7 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
 @pytest.mark.parametrize("work", [0.1, 3])  # at rest, or waiting to settle a run, when the connection comes back
 def test_of_a_schedule_that_was_changed_during_an_outage_nothing_is_reported_after_the_change(work: float) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, work=work, cron="0/8 * * * * ?", misfire=False)
+        await start_process(here, work=work, cron="0/8 * * * * ?", misfire=False)
         await here.until(9.5)
         here.faults.partition([HOST], [REGISTRY])
         await here.until(13.5)
@@ -137,7 +137,7 @@ def test_of_a_schedule_that_was_changed_during_an_outage_nothing_is_reported_aft
 
 def test_without_records_moments_of_an_outage_are_reported_and_not_taken_for_runs() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, monitor_execution=False)
+        await start_process(here, monitor_execution=False)
         await out_of_reach(here, 35, 82)
         await here.until(105)
         moments = [moment for first, last, _ in reported(here) for moment in range(first, last + 1, 10)]
@@ -149,11 +149,11 @@ def test_without_records_moments_of_an_outage_are_reported_and_not_taken_for_run
 
 def test_without_records_moments_of_an_outage_that_the_session_survives_are_run_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, cron="0/2 * * * * ?", monitor_execution=False)
+        await start_process(here, cron="0/2 * * * * ?", monitor_execution=False)
         await out_of_reach(here, 38.5, 46.3)
         await here.until(54.5)
         assert reported(here) == [(44, 44, AWAY)]
-        assert (on_time(here)[-6:], reruns(here)) == ([40, 42, 48, 50, 52, 54], [46])
+        assert (on_time(here)[-6:], late_runs(here)) == ([40, 42, 48, 50, 52, 54], [46])
 
     simulate(scene)
 
@@ -163,7 +163,7 @@ def test_without_records_a_run_that_the_outage_cut_off_is_reported_by_who_ran_it
     ends: float, cut_off: list[Span]
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await hire(here, work=12, monitor_execution=False, misfire=False)
+        await start_process(here, work=12, monitor_execution=False, misfire=False)
         await out_of_reach(here, 13, ends)
         await here.until(79)
         assert [one for one in reported(here) if one[2] == NOT_RECORDED] == cut_off

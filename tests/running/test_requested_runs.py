@@ -14,7 +14,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
-from tests.running.test_settings_changes import Staff, staff
+from tests.running.test_settings_changes import JobProcesses, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -28,20 +28,20 @@ async def status(here: SimulatedJobs, id: str = "r") -> RequestStatus:
     return await operations.request(here.observer, "job", id)
 
 
-async def far(here: SimulatedJobs, **settings: object) -> Staff:
-    them = await staff(here, "a", work=0.05, **{"sharding_total_count": 2, "cron": NEVER, **settings})
+async def far(here: SimulatedJobs, **settings: object) -> JobProcesses:
+    them = await start_processes(here, "a", work=0.05, **{"sharding_total_count": 2, "cron": NEVER, **settings})
     here.faults.delay("10.0.0.1", REGISTRY, AWAY)
     await anyio.sleep(1)
     return them
 
 
-def runs(them: Staff) -> Counter[tuple[tuple[int, ...], str, str]]:
+def runs(them: JobProcesses) -> Counter[tuple[tuple[int, ...], str, str]]:
     return Counter((run.items, run.source, run.parameter) for run in them.runs)
 
 
 def test_items_of_all_instances_run_once_for_one_moment() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", cron=NEVER)
+        them = await start_processes(here, "ab", cron=NEVER)
         asked = await operations.ask(here.observer, "job", parameter="P", items=[3, 0], id="r")
         assert (asked.changed, asked.request) == (True, "r")
         await anyio.sleep(1)
@@ -97,9 +97,27 @@ def test_a_request_that_is_cancelled_meanwhile_runs_or_does_not_and_ends(after: 
     simulate(scene)
 
 
+def test_a_run_that_is_cut_off_and_whose_item_is_removed_ends_its_request_even_if_the_item_comes_back() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "ab", work=60, cron=NEVER)
+        await operations.ask(here.observer, "job", items=[0, 3], id="r")
+        await anyio.sleep(1)
+        them.people["b"].kill()
+        await here.until(here.now() + 15)
+        await them.change(shardingTotalCount=2)
+        await anyio.sleep(5)
+        assert await here.names(LAYOUT.sharding) == ("0", "1")
+        await them.change(shardingTotalCount=4)
+        await anyio.sleep(60)
+        found = await status(here)
+        assert (found.state, found.outcomes) == ("done", {"completed": 1, "cut off": 1})
+
+    simulate(scene)
+
+
 def test_a_run_that_is_cut_off_is_rescued_and_noted_as_completed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=3, cron=NEVER, failover=True)
+        them = await start_processes(here, "ab", work=3, cron=NEVER, failover=True)
         await operations.ask(here.observer, "job", parameter="P", id="r")
         await anyio.sleep(1)
         here.faults.crash(them.people["a"])
@@ -114,9 +132,9 @@ def test_a_run_that_is_cut_off_is_rescued_and_noted_as_completed() -> None:
 
 def test_items_that_still_run_elsewhere_run_for_the_request_afterwards() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=20, cron="0 * * * * ?")
+        them = await start_processes(here, "a", work=20, cron="0 * * * * ?")
         await here.until(61)
-        await them.hire("b")
+        await them.start_processes("b")
         await here.until(63)
         them.work = 1
         await operations.ask(here.observer, "job", parameter="P", id="r")
@@ -130,7 +148,7 @@ def test_items_that_still_run_elsewhere_run_for_the_request_afterwards() -> None
 
 def test_a_planned_run_begins_at_its_time_and_later_if_nobody_is_up_then() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=30, id="soon")
         await operations.ask(here.observer, "job", at=moment(here.start + 60), id="at")
         assert (await status(here, "soon")).state == "planned"
@@ -138,7 +156,7 @@ def test_a_planned_run_begins_at_its_time_and_later_if_nobody_is_up_then() -> No
         assert {round(run.at, 1) for run in them.runs} == {35.0}
         here.faults.crash(them.people["a"])
         await here.until(200)
-        await them.hire("b")
+        await them.start_processes("b")
         await here.until(210)
         late = [run for run in them.runs if run.host == "b"]
         assert sorted(run.items for run in late) == [(0,), (1,), (2,), (3,)]
@@ -149,7 +167,7 @@ def test_a_planned_run_begins_at_its_time_and_later_if_nobody_is_up_then() -> No
 
 def test_a_request_that_expires_before_anybody_is_up_is_reported_and_not_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER, reconcile_interval=5)
+        them = await start_processes(here, "a", cron=NEVER, reconcile_interval=5)
         here.faults.crash(them.people["a"])
         await operations.ask(here.observer, "job", delay=10, expires=timedelta(seconds=20), id="r")
         await here.until(60)
@@ -169,7 +187,7 @@ def test_a_request_that_expires_before_anybody_is_up_is_reported_and_not_run() -
 
 def test_a_request_goes_before_the_moments_that_are_due() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=15, cron="0/10 * * * * ?", sharding_total_count=1)
+        them = await start_processes(here, "a", work=15, cron="0/10 * * * * ?", sharding_total_count=1)
         await here.until(12)  # a run that began at 10 goes on until 25; the moment of 20 comes meanwhile
         await operations.ask(here.observer, "job", id="r")
         await here.until(45)
@@ -180,7 +198,7 @@ def test_a_request_goes_before_the_moments_that_are_due() -> None:
 
 def test_the_first_request_lets_the_job_require_workers_that_answer_requests() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         assert (await operations.job(here.observer, "job", now=0)).config.requires == ()
         await operations.ask(here.observer, "job", id="r")
         assert (await operations.job(here.observer, "job", now=0)).config.requires == ("requests",)
@@ -192,7 +210,7 @@ def test_the_first_request_lets_the_job_require_workers_that_answer_requests() -
 
 def test_an_item_in_whose_way_a_node_stands_is_tried_again_later() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER, sharding_total_count=2)
+        them = await start_processes(here, "a", cron=NEVER, sharding_total_count=2)
         stands = LAYOUT.item(1).execution
         await here.observer.commit([Create(stands, ephemeral=True)], incarnation=here.observer.incarnation)
         await operations.ask(here.observer, "job", id="r")
@@ -208,7 +226,7 @@ def test_an_item_in_whose_way_a_node_stands_is_tried_again_later() -> None:
 @pytest.mark.parametrize("what", ["job", "server", "server in all jobs"])
 def test_a_pause_keeps_a_request_waiting(what: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=NEVER)
+        them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=10, id="r")
         if what == "server in all jobs":
             await operations.pause_server(here.observer, "10.0.0.1")
@@ -280,7 +298,7 @@ def test_a_trigger_goes_before_a_backfill() -> None:
 
 def test_a_backfill_goes_on_elsewhere_when_its_process_dies() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=2, cron="0 * * * * ?", failover=True)
+        them = await start_processes(here, "ab", work=2, cron="0 * * * * ?", failover=True)
         await operations.backfill(here.observer, "job", at(here, -300), at(here, 0), id="r")
         await anyio.sleep(3)
         here.faults.crash(them.people["a"])
@@ -295,7 +313,7 @@ def test_a_backfill_goes_on_elsewhere_when_its_process_dies() -> None:
 
 def test_a_backfill_of_one_item_at_a_time_never_runs_two() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=2, cron="0 * * * * ?", failover=True)
+        them = await start_processes(here, "ab", work=2, cron="0 * * * * ?", failover=True)
         await operations.backfill(here.observer, "job", at(here, -120), at(here, 0), items_at_once=1, id="r")
         await here.until(59)
         begun = sorted(run.at for run in them.runs)
@@ -307,7 +325,7 @@ def test_a_backfill_of_one_item_at_a_time_never_runs_two() -> None:
 
 def test_a_backfill_keeps_its_schedule_and_can_be_paused_and_cancelled() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=1, cron="0 * * * * ?", sharding_total_count=1)
+        them = await start_processes(here, "a", work=1, cron="0 * * * * ?", sharding_total_count=1)
         await operations.backfill(here.observer, "job", at(here, -3600), at(here, 0), id="r")
         await operations.configure(here.observer, "job", {"cron": NEVER})
         await here.until(15)

@@ -88,12 +88,12 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> Callable[[SimulatedJobs], Mixed]:
     return lambda here: Mixed(here, monkeypatch)
 
 
-Mix = Callable[[SimulatedJobs], Mixed]
+MakeMixed = Callable[[SimulatedJobs], Mixed]
 ALL = {0, 1, 2, 3}
 
 
 def test_workers_that_lack_what_is_required_stand_aside_while_it_is(
-    mixed: Mix, caplog: pytest.LogCaptureFixture
+    mixed: MakeMixed, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
@@ -119,7 +119,7 @@ def test_workers_that_lack_what_is_required_stand_aside_while_it_is(
     simulate(scene)
 
 
-def test_nobody_runs_what_nobody_knows_and_operators_see_why(mixed: Mix) -> None:
+def test_nobody_runs_what_nobody_knows_and_operators_see_why(mixed: MakeMixed) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
         await them.start("old", sharding_total_count=2)
@@ -144,7 +144,7 @@ def test_nobody_runs_what_nobody_knows_and_operators_see_why(mixed: Mix) -> None
 
 
 def test_keys_that_are_not_known_are_ignored_said_once_and_kept_by_whoever_writes(
-    mixed: Mix, caplog: pytest.LogCaptureFixture
+    mixed: MakeMixed, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
@@ -171,7 +171,9 @@ def test_keys_that_are_not_known_are_ignored_said_once_and_kept_by_whoever_write
     simulate(scene)
 
 
-def test_an_instance_says_what_it_knows_and_keeps_what_it_does_not_when_it_says_that_it_leaves(mixed: Mix) -> None:
+def test_an_instance_says_what_it_knows_and_keeps_what_it_does_not_when_it_says_that_it_leaves(
+    mixed: MakeMixed,
+) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
         them.work = 4

@@ -41,7 +41,7 @@ class Workers:
     """Scheduled second, item."""
     ends: list[tuple[float, str, int]] = field(default_factory=list)
 
-    async def hire(self, name: str) -> Process:
+    async def start_process(self, name: str) -> Process:
         known = await self.here.names(LAYOUT.instances)
         process = self.faults.start(name, f"10.0.0.{ord(name) - 96}", lambda: self._main(name))
         while len(await self.here.names(LAYOUT.instances)) == len(known):
@@ -72,7 +72,7 @@ def workers_of(here: SimulatedJobs, *, work: float = 8, **settings: object) -> W
 def test_every_orphan_is_rescued_by_the_others_side_by_side() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, sharding_total_count=6)
-        victim, *_ = [await them.hire(name) for name in "abc"]
+        victim, *_ = [await them.start_process(name) for name in "abc"]
         await here.until(32)
         lost = {item for _, name, item, _ in them.runs if name == "a"}
         assert len(lost) == 2
@@ -92,7 +92,7 @@ def test_every_orphan_is_rescued_by_the_others_side_by_side() -> None:
 def test_a_run_that_was_cancelled_is_not_rescued_when_its_process_dies_before_it_has_ended() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=8, sharding_total_count=2)
-        victim, _ = [await them.hire(name) for name in "ab"]
+        victim, _ = [await them.start_process(name) for name in "ab"]
         await here.until(31)
         (item,) = [item for _, name, item, _ in them.runs if name == "a"]
         them.faults.pause(victim)  # it does not see the wish any more
@@ -113,13 +113,13 @@ def test_a_run_that_was_cancelled_is_not_rescued_when_its_process_dies_before_it
 def test_a_rescuer_that_dies_is_itself_replaced() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
-        people = {name: await them.hire(name) for name in "abc"}
+        processes = {name: await them.start_process(name) for name in "abc"}
         await here.until(62)
         (owner,) = {name for _, name, _, _ in them.runs}
-        them.faults.crash(people[owner])
+        them.faults.crash(processes[owner])
         await here.until(72)
         ((_, rescuer, _),) = them.rescues()
-        them.faults.crash(people[rescuer])
+        them.faults.crash(processes[rescuer])
         await here.until(110)
         (last,) = set("abc") - {owner, rescuer}
         assert [name for _, name, _ in them.rescues()] == [rescuer, last]
@@ -131,9 +131,9 @@ def test_a_rescuer_that_dies_is_itself_replaced() -> None:
 def test_when_everybody_is_busy_orphans_wait_until_somebody_is_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=4, cron="0 * * * * ?")
-        people = {name: await them.hire(name) for name in "ab"}
+        processes = {name: await them.start_process(name) for name in "ab"}
         await here.until(61)
-        them.faults.crash(people["a"])
+        them.faults.crash(processes["a"])
         await here.until(78)
         assert them.rescues() == []
         assert len(await here.names(LAYOUT.orphans)) == 2
@@ -146,13 +146,13 @@ def test_when_everybody_is_busy_orphans_wait_until_somebody_is_not() -> None:
 def test_the_owner_returns_while_its_item_is_being_rescued() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=25, sharding_total_count=1, cron="0/20 * * * * ?", sharding_strategy="sticky")
-        people = {name: await them.hire(name) for name in "ab"}
+        processes = {name: await them.start_process(name) for name in "ab"}
         await here.until(21)
         (owner,) = {name for _, name, _, _ in them.runs}
-        them.faults.crash(people[owner])
+        them.faults.crash(processes[owner])
         while not them.rescues():
             await anyio.sleep(0.1)
-        await them.hire(owner)
+        await them.start_process(owner)
         await here.until(140)
         spans = sorted((at, at + 25) for at, name, _, source in them.runs if at > 22)
         assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
@@ -165,12 +165,12 @@ def test_the_owner_returns_while_its_item_is_being_rescued() -> None:
 def test_it_does_not_matter_whether_the_leader_died(how: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, sharding_total_count=3)
-        people = {name: await them.hire(name) for name in "abc"}
+        processes = {name: await them.start_process(name) for name in "abc"}
         await here.until(31)
         leader = (await here.observer.get(LAYOUT.host)).data.decode().partition("@")[0]
         name = next(one for one in "abc" if (f"10.0.0.{ord(one) - 96}" == leader) == (how == "leader"))
         (lost,) = {item for _, runner, item, _ in them.runs if runner == name}
-        them.faults.crash(people[name])
+        them.faults.crash(processes[name])
         await here.until(59)
         assert [item for _, _, item in them.rescues()] == [lost]
 
@@ -183,10 +183,10 @@ def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_o
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=work, sharding_total_count=2, cron=cron)
-        people = {name: await them.hire(name) for name in "ab"}
+        processes = {name: await them.start_process(name) for name in "ab"}
         await here.until(moment)
         lost = [item for _, name, item, _ in them.runs if name == "a"][-1]
-        them.faults.crash(people["a"])
+        them.faults.crash(processes["a"])
         await here.observer.wait_deleted(LAYOUT.item(lost).running)
         noticed = here.now()
         while not them.rescues():
@@ -199,9 +199,9 @@ def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_o
 def test_a_graceful_leaver_hands_over_what_it_could_not_finish() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=2, shutdown_timeout=2)
-        people = {name: await them.hire(name) for name in "ab"}
+        processes = {name: await them.start_process(name) for name in "ab"}
         await here.until(31)
-        people["a"].terminate()
+        processes["a"].terminate()
         await here.until(75)
         assert [(at, name) for at, name, _ in them.rescues()] == [(50.0, "b")]
 
@@ -211,9 +211,9 @@ def test_a_graceful_leaver_hands_over_what_it_could_not_finish() -> None:
 def test_without_failover_an_orphan_waits_for_its_next_moment() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, sharding_total_count=2, failover=False)
-        people = {name: await them.hire(name) for name in "ab"}
+        processes = {name: await them.start_process(name) for name in "ab"}
         await here.until(31)
-        them.faults.crash(people["a"])
+        them.faults.crash(processes["a"])
         await here.until(75)
         assert them.rescues() == []
         assert await here.names(LAYOUT.orphans) == ()
@@ -225,7 +225,7 @@ def test_without_failover_an_orphan_waits_for_its_next_moment() -> None:
 def test_marks_are_cleared_when_failover_is_switched_off_and_when_the_item_goes() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=25, sharding_total_count=3, cron="0 * * * * ?")
-        await them.hire("a")
+        await them.start_process("a")
         await here.until(61)
         for item in (1, 2):
             await here.write(Create(LAYOUT.item(item).orphan))
@@ -244,7 +244,7 @@ def test_marks_are_cleared_when_failover_is_switched_off_and_when_the_item_goes(
 def test_an_orphans_mark_by_mistake_is_removed() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=1, sharding_total_count=1)
-        await them.hire("a")
+        await them.start_process("a")
         await here.until(35)
         await here.write(Create(LAYOUT.item(0).orphan))
         await here.until(36)
@@ -257,11 +257,11 @@ def test_an_orphans_mark_by_mistake_is_removed() -> None:
 def test_a_disabled_item_is_not_rescued_until_it_is_enabled() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
-        people = {name: await them.hire(name) for name in "ab"}
+        processes = {name: await them.start_process(name) for name in "ab"}
         await here.until(61)
         (owner,) = {name for _, name, _, _ in them.runs}
         await here.flag(LAYOUT.item(0).disabled)
-        them.faults.crash(people[owner])
+        them.faults.crash(processes[owner])
         await here.until(75)
         assert them.rescues() == []
         await here.write(Delete(LAYOUT.item(0).disabled))

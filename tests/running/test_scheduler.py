@@ -14,7 +14,7 @@ from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskSc
 from aioelasticjob.testing import run
 
 
-class Desk:
+class RecordedScheduler:
     """A scheduler that runs, and what its activities have done."""
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -36,17 +36,17 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk() -> AsyncIterator[Desk]:
+async def recorded_scheduler() -> AsyncIterator[RecordedScheduler]:
     async with create_task_group() as tasks:
         scheduler = Scheduler(tasks, Semaphore(1))
         tasks.start_soon(scheduler.run)
-        yield Desk(scheduler)
+        yield RecordedScheduler(scheduler)
         tasks.cancel_scope.cancel()
 
 
 def test_an_activity_gets_a_turn_when_it_is_woken_and_when_its_time_has_come() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             activity = here.noting("a", 10.0)
             activity.wake()
             await sleep(25)
@@ -59,7 +59,7 @@ def test_an_activity_gets_a_turn_when_it_is_woken_and_when_its_time_has_come() -
 
 def test_an_earlier_time_that_was_asked_for_is_forgotten_when_a_later_one_is() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             waits = iter([5.0, 20.0, inf])
             activity = here.noting("a", lambda: next(waits))
             activity.wake()
@@ -73,7 +73,7 @@ def test_an_earlier_time_that_was_asked_for_is_forgotten_when_a_later_one_is() -
 
 def test_times_that_were_asked_for_and_are_of_no_use_any_more_do_not_pile_up() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             waits = cycle([60.2, 0.5])
             activity = here.noting("a", lambda: next(waits))
             for _ in range(500):  # each time it asks for half a second, and then for a minute, which never comes
@@ -87,7 +87,7 @@ def test_times_that_were_asked_for_and_are_of_no_use_any_more_do_not_pile_up() -
 
 def test_at_rest_there_is_no_task_and_one_timer_for_all() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             for number in range(100):
                 here.noting(str(number), 1000.0 + number).wake()
             await sleep(1)
@@ -100,7 +100,7 @@ def test_at_rest_there_is_no_task_and_one_timer_for_all() -> None:
 
 def test_news_that_come_during_work_are_good_for_one_turn_after_it() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             done = Event()
 
             async def work() -> float:
@@ -123,7 +123,7 @@ def test_news_that_come_during_work_are_good_for_one_turn_after_it() -> None:
 
 def test_news_that_a_turn_has_for_itself_are_not_lost_in_the_work_that_it_begins() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             first = iter([True])
 
             async def work() -> float:
@@ -147,7 +147,7 @@ def test_news_and_times_outlast_the_cancellation_of_work_and_of_the_scheduler() 
 
     async def main() -> None:
         async with create_task_group() as tasks:
-            here = Desk(Scheduler(tasks, Semaphore(1)))
+            here = RecordedScheduler(Scheduler(tasks, Semaphore(1)))
             tasks.start_soon(here.scheduler.run)
 
             async def work() -> float:
@@ -182,7 +182,7 @@ def test_news_and_times_outlast_the_cancellation_of_work_and_of_the_scheduler() 
 
 def test_what_is_urgent_goes_first_and_the_others_in_the_order_in_which_they_were_woken() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             patient = [here.noting(str(number), is_urgent=False) for number in range(2 * AT_ONCE + 10)]
             for activity in patient:
                 activity.wake()
@@ -202,7 +202,7 @@ def test_what_is_urgent_goes_first_and_the_others_in_the_order_in_which_they_wer
 
 def test_an_error_of_a_turn_or_of_its_work_is_that_job_s() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
 
             def fails() -> float:
                 raise ValueError("turn")
@@ -222,7 +222,7 @@ def test_an_error_of_a_turn_or_of_its_work_is_that_job_s() -> None:
 
 def test_tasks_are_cancelled_together_and_nothing_begins_afterwards() -> None:
     async def main() -> None:
-        async with desk() as here:
+        async with recorded_scheduler() as here:
             ended = list[str]()
 
             async def work() -> float:
@@ -263,7 +263,7 @@ def test_tasks_end_with_the_call_of_run_in_which_they_were_started() -> None:
                 ended.append(name)
 
         async with create_task_group() as tasks:
-            here = Desk(Scheduler(tasks, Semaphore(1)))
+            here = RecordedScheduler(Scheduler(tasks, Semaphore(1)))
             tasks.start_soon(here.scheduler.run)
             await sleep(1)
             here.tasks.start_soon(work, "before")

@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass
-class Staff:
+class JobProcesses:
     """Instances of one job on hosts 10.0.0.1, 10.0.0.2, …; each also runs a job that nobody touches."""
 
     here: SimulatedJobs
@@ -51,7 +51,7 @@ class Staff:
     cancelled: list[float] = field(default_factory=list)
     people: dict[str, Process] = field(default_factory=dict)
 
-    async def hire(self, *names: str) -> None:
+    async def start_processes(self, *names: str) -> None:
         for name in names:
             known = len(await self.here.names(LAYOUT.instances))
             self.people[name] = self.here.faults.start(name, f"10.0.0.{ord(name) - 96}", self._main(name))
@@ -103,9 +103,11 @@ class Staff:
         return [run for run in self.runs if run.at >= second]
 
 
-async def staff(here: SimulatedJobs, names: str = "ab", work: float = 0.2, **settings: object) -> Staff:
-    made = Staff(here, {"cron": EVERY_TEN, "sharding_total_count": 4, **settings}, work)
-    await made.hire(*names)
+async def start_processes(
+    here: SimulatedJobs, names: str = "ab", work: float = 0.2, **settings: object
+) -> JobProcesses:
+    made = JobProcesses(here, {"cron": EVERY_TEN, "sharding_total_count": 4, **settings}, work)
+    await made.start_processes(*names)
     await here.until(5)
     return made
 
@@ -123,7 +125,7 @@ async def remove(here: SimulatedJobs, order: str) -> None:
 
 def test_one_instance_is_triggered_and_once_for_however_many_requests() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         path = LAYOUT.trigger(await them.id_of("b"))
         await here.write(Create(path, b"now"))
         await anyio.sleep(SOON)
@@ -140,7 +142,7 @@ def test_one_instance_is_triggered_and_once_for_however_many_requests() -> None:
 
 def test_all_instances_are_triggered_with_a_parameter_for_that_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc", job_parameter="daily")
+        them = await start_processes(here, "abc", job_parameter="daily")
         for name in "abc":
             await here.write(Create(LAYOUT.trigger(await them.id_of(name)), b"special"))
         await anyio.sleep(SOON)
@@ -154,7 +156,7 @@ def test_all_instances_are_triggered_with_a_parameter_for_that_run() -> None:
 
 def test_a_server_is_disabled_at_once_and_enabled_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them, flag = await staff(here), LAYOUT.server_disabled("10.0.0.1")
+        them, flag = await start_processes(here), LAYOUT.server_disabled("10.0.0.1")
         await here.until(10 - SOON)
         await here.write(Create(flag))
         await here.until(19)
@@ -172,7 +174,7 @@ def test_a_server_is_disabled_at_once_and_enabled_again() -> None:
 
 def test_a_running_item_ends_in_peace_when_its_server_is_paused() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, work=5)
+        them = await start_processes(here, work=5)
         await here.until(11)
         await here.flag(LAYOUT.server_paused("10.0.0.1"))
         await here.until(25)
@@ -184,7 +186,7 @@ def test_a_running_item_ends_in_peace_when_its_server_is_paused() -> None:
 
 def test_an_item_is_switched_off_at_once_and_on_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         await here.until(10 - SOON)
         await here.flag(LAYOUT.item(2).disabled)
         await here.until(25)
@@ -200,7 +202,7 @@ def test_an_item_is_switched_off_at_once_and_on_again() -> None:
 @pytest.mark.parametrize("how", ["shutdown", "delete"])
 def test_an_instance_leaves_the_job_and_the_other_job_goes_on(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, work=3)
+        them = await start_processes(here, work=3)
         await here.until(11)
         me = await them.id_of("a")
         await here.write(Create(LAYOUT.shutdown(me)) if how == "shutdown" else Delete(LAYOUT.instance(me)))
@@ -225,7 +227,7 @@ def test_a_job_is_removed_while_it_runs_and_a_later_start_makes_it_anew(
     order: str, second: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc", work=4, failover=True, reconcile_interval=5.0)
+        them = await start_processes(here, "abc", work=4, failover=True, reconcile_interval=5.0)
         await here.until(second)
         await remove(here, order)
         assert await here.observer.exists(LAYOUT.root) is None
@@ -238,7 +240,7 @@ def test_a_job_is_removed_while_it_runs_and_a_later_start_makes_it_anew(
         assert Counter(one for one in said if "this instance leaves" in one).total() == 3
         assert len(said) == 3
         them.settings["sharding_total_count"] = 2
-        await them.hire("d")
+        await them.start_processes("d")
         await here.until(75)
         assert sorted(item for run in them.since(69) for item in run.items) == [0, 1]
 
@@ -248,7 +250,7 @@ def test_a_job_is_removed_while_it_runs_and_a_later_start_makes_it_anew(
 
 def test_all_instances_removed_by_hand_leave_and_the_job_stays() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc")
+        them = await start_processes(here, "abc")
         for name in await here.names(LAYOUT.instances):
             with suppress(Conflict):
                 await here.write(Delete(LAYOUT.instance(name)))
@@ -256,7 +258,7 @@ def test_all_instances_removed_by_hand_leave_and_the_job_stays() -> None:
         assert await here.names(LAYOUT.instances) == ()
         assert them.runs == []
         assert await here.observer.exists(LAYOUT.config)
-        await them.hire("d")
+        await them.start_processes("d")
         await here.until(41)
         assert {run.host for run in them.since(39)} == {"d"}
 
@@ -298,7 +300,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
 @changes("cron", "time_zone", "dst")
 def test_the_schedule_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, cron="0 0 0 1 1 ? 2090")
+        them = await start_processes(here, cron="0 0 0 1 1 ? 2090")
         await them.change(cron="0/3 * * * * ?")
         await anyio.sleep(4)
         assert {round(run.at) for run in them.runs} == {6, 9}
@@ -321,7 +323,7 @@ def test_the_schedule_is_changed() -> None:
 @changes("sharding_total_count", "sharding_item_parameters", "job_parameter", "per")
 def test_count_parameters_and_what_is_called_are_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         for count in (6, 2):
             await them.change(shardingTotalCount=count)
             await anyio.sleep(SOON)
@@ -342,7 +344,7 @@ def test_count_parameters_and_what_is_called_are_changed() -> None:
 @changes("sharding_strategy")
 def test_the_strategy_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         assert await them.holders() == {0: "a", 1: "a", 2: "b", 3: "b"}
         await them.change(jobShardingStrategyType="single-balance")
         await anyio.sleep(SOON)
@@ -354,7 +356,7 @@ def test_the_strategy_is_changed() -> None:
 @changes("misfire", "timeout", "error_handler")
 def test_what_becomes_of_late_long_and_failed_runs_is_changed(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=12, sharding_total_count=1)
+        them = await start_processes(here, "a", work=12, sharding_total_count=1)
         await here.until(23)
         assert [run.source for run in them.runs] == ["CRON", "MISFIRE"]
         await them.change(misfire=False)
@@ -383,7 +385,7 @@ def test_what_becomes_of_late_long_and_failed_runs_is_changed(caplog: pytest.Log
 @changes("alert_on")
 def test_what_the_error_handler_is_called_for_is_changed(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", job_parameter="fail", error_handler="ignore", sharding_total_count=1)
+        them = await start_processes(here, "a", job_parameter="fail", error_handler="ignore", sharding_total_count=1)
         await here.until(19)
         assert failures() == 0
         await them.change(alertOn=["missed"])
@@ -404,7 +406,7 @@ def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) 
     caplog.set_level("INFO", "aioelasticjob.running.stats")
 
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=2, sharding_total_count=2)
+        them = await start_processes(here, "a", work=2, sharding_total_count=2)
         await here.until(19)
         assert lines() == []
         await them.change(logRuns="ends")
@@ -438,7 +440,7 @@ def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) 
 @changes("failover")
 def test_failover_is_switched_on_and_off() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=8, cron="0 * * * * ?")
+        them = await start_processes(here, "ab", work=8, cron="0 * * * * ?")
         await here.until(61)
         here.faults.crash(them.people["a"])
         await here.until(70)
@@ -460,7 +462,7 @@ def test_failover_is_switched_on_and_off() -> None:
 @changes("max_rescues")
 def test_fewer_rescues_are_allowed_from_now_on() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc", work=20, cron="0 * * * * ?", failover=True, sharding_total_count=1)
+        them = await start_processes(here, "abc", work=20, cron="0 * * * * ?", failover=True, sharding_total_count=1)
         await here.until(61)
         here.faults.crash(them.people[them.runs[-1].host])
         await here.until(72)
@@ -476,7 +478,7 @@ def test_fewer_rescues_are_allowed_from_now_on() -> None:
 @changes("monitor_execution")
 def test_monitoring_is_switched_off_and_on_and_no_moment_is_run_twice() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         await here.until(12)
         assert len(await here.names(LAYOUT.execution)) == 4
         await them.change(monitorExecution=False)
@@ -496,7 +498,7 @@ def test_monitoring_is_switched_off_and_on_and_no_moment_is_run_twice() -> None:
 
 def test_records_stay_until_nothing_runs_any_more() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, work=4, cron="0 * * * * ?", reconcile_interval=10.0)
+        them = await start_processes(here, work=4, cron="0 * * * * ?", reconcile_interval=10.0)
         await here.until(61)
         await them.change(monitorExecution=False)
         await here.until(63)
@@ -511,7 +513,7 @@ def test_records_stay_until_nothing_runs_any_more() -> None:
 @changes("max_time_diff_seconds")
 def test_how_far_clocks_may_differ_is_changed(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = Staff(here, {"cron": EVERY_TEN})
+        them = JobProcesses(here, {"cron": EVERY_TEN})
         them.people["a"] = here.faults.start("a", "10.0.0.1", them._main("a"), skew=-4.0)
         await here.until(21)
         assert len(them.runs) == 2
@@ -529,7 +531,7 @@ def test_how_far_clocks_may_differ_is_changed(caplog: pytest.LogCaptureFixture) 
 @changes("shutdown_timeout")
 def test_the_grace_of_those_who_leave_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=8)
+        them = await start_processes(here, "a", work=8)
         await them.change(shutdownTimeout=1)
         await here.until(11)
         await here.flag(LAYOUT.shutdown(await them.id_of("a")))
@@ -542,7 +544,7 @@ def test_the_grace_of_those_who_leave_is_changed() -> None:
 @changes("reconcile_interval")
 def test_the_interval_of_the_tick_is_made_shorter() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, reconcile_interval=3600.0)
+        them = await start_processes(here, reconcile_interval=3600.0)
         await here.flag(LAYOUT.trigger("nobody"))
         await here.until(30)
         assert await here.names(LAYOUT.triggers) == ("nobody",)
@@ -556,7 +558,7 @@ def test_the_interval_of_the_tick_is_made_shorter() -> None:
 @changes("statistics_interval")
 def test_the_interval_of_counts_is_made_shorter() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", statistics_interval=3600.0)
+        them = await start_processes(here, "a", statistics_interval=3600.0)
         await here.until(30)
         (ip,) = await here.names(LAYOUT.servers)
 
@@ -575,7 +577,7 @@ def test_the_interval_of_counts_is_made_shorter() -> None:
 @changes("sharding_quiet")
 def test_how_long_membership_must_rest_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         await them.change(shardingQuiet=4)
         await here.until(10)
         await here.flag(LAYOUT.server_disabled("10.0.0.1"))
@@ -590,7 +592,7 @@ def test_how_long_membership_must_rest_is_changed() -> None:
 @changes("server_retention")
 def test_servers_nobody_uses_are_forgotten_and_those_in_use_and_those_switched_off_are_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abcd", reconcile_interval=60.0)
+        them = await start_processes(here, "abcd", reconcile_interval=60.0)
         for name in "bcd":
             await here.flag(LAYOUT.shutdown(await them.id_of(name)))
         await here.flag(LAYOUT.server_paused("10.0.0.2"))
@@ -604,7 +606,7 @@ def test_servers_nobody_uses_are_forgotten_and_those_in_use_and_those_switched_o
         stat = await here.observer.exists(LAYOUT.server("10.0.0.1"))
         assert stat is not None
         assert stat.version <= 5  # kept young, but not by a write on every tick
-        await them.hire("e")
+        await them.start_processes("e")
         here.faults.crash(them.people["a"])
         await here.until(800)
         assert "10.0.0.1" in await here.names(LAYOUT.servers)
@@ -614,7 +616,7 @@ def test_servers_nobody_uses_are_forgotten_and_those_in_use_and_those_switched_o
 
 def test_a_setting_takes_effect_within_one_watch_event() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         written = here.now()
         await them.change(cron="0/1 * * * * ?")
         await anyio.sleep(1 + SOON)

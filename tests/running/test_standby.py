@@ -9,7 +9,7 @@ from aioelasticjob import operations
 from aioelasticjob.registry.codec import MULTI, SYNC
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.running.test_required_features import ALL, JOB, Mix
+from tests.running.test_required_features import ALL, JOB, MakeMixed
 from tests.running.test_required_features import mixed as mixed
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
@@ -24,7 +24,7 @@ NONSENSE = [
 
 
 def test_a_worker_that_lacks_what_is_required_at_its_start_is_up_and_takes_part_when_it_can(
-    mixed: Mix, caplog: pytest.LogCaptureFixture
+    mixed: MakeMixed, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
@@ -46,7 +46,7 @@ def test_a_worker_that_lacks_what_is_required_at_its_start_is_up_and_takes_part_
 
 
 @pytest.mark.parametrize("how", ["shut down", "removed by hand", "stopped", "cut off"])
-def test_a_worker_that_waits_for_its_turn_can_leave(mixed: Mix, how: str) -> None:
+def test_a_worker_that_waits_for_its_turn_can_leave(mixed: MakeMixed, how: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
         await them.start("new", "x")
@@ -78,7 +78,7 @@ def test_a_worker_that_waits_for_its_turn_can_leave(mixed: Mix, how: str) -> Non
 
 @pytest.mark.parametrize("data", NONSENSE)
 def test_a_job_whose_configuration_makes_no_sense_at_the_start_waits_until_it_is_mended(
-    data: bytes, mixed: Mix, caplog: pytest.LogCaptureFixture
+    data: bytes, mixed: MakeMixed, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
         caplog.set_level("INFO", "aioelasticjob.running.life")
@@ -111,7 +111,7 @@ def test_a_job_whose_configuration_makes_no_sense_at_the_start_waits_until_it_is
 
 
 def test_while_a_job_waits_the_registry_is_not_asked_again_and_again(
-    mixed: Mix, monkeypatch: pytest.MonkeyPatch
+    mixed: MakeMixed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     call = Connection.call
@@ -134,7 +134,7 @@ def test_while_a_job_waits_the_registry_is_not_asked_again_and_again(
     simulate(scene)
 
 
-def test_a_job_that_waits_stays_out_of_the_way_of_those_who_know_better(mixed: Mix) -> None:
+def test_a_job_that_waits_stays_out_of_the_way_of_those_who_know_better(mixed: MakeMixed) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
         await them.start("a")
@@ -151,7 +151,7 @@ def test_a_job_that_waits_stays_out_of_the_way_of_those_who_know_better(mixed: M
     simulate(scene)
 
 
-def test_a_job_that_turns_out_to_be_of_another_kind_after_it_has_waited_goes_on_waiting(mixed: Mix) -> None:
+def test_a_job_that_turns_out_to_be_of_another_kind_after_it_has_waited_goes_on_waiting(mixed: MakeMixed) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, b"nonsense"))
@@ -188,7 +188,7 @@ def test_an_application_whose_job_waits_stops_at_once(waits_for: str) -> None:
     simulate(scene)
 
 
-def test_a_job_that_cannot_register_waits_until_what_stands_in_its_way_is_gone(mixed: Mix) -> None:
+def test_a_job_that_cannot_register_waits_until_what_stands_in_its_way_is_gone(mixed: MakeMixed) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
         await here.write(Create(LAYOUT.root), Create(LAYOUT.instances, ephemeral=True))

@@ -21,7 +21,7 @@ from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import VirtualClock, run
-from tests.coordination.test_claims import ME, Desk
+from tests.coordination.test_claims import ME, ClaimedJob
 from tests.running.dataflow_runs import DataflowRun, SavedOffsets, dataflow, ignore, three
 
 CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
@@ -39,13 +39,13 @@ class Inbox:
         self.taken.append((config.error_handler, failure))
 
 
-class Books:
+class RecordedStats:
     """The books of one job, and all events that observers got."""
 
     def __init__(self) -> None:
         self.events, self.failures, self.published = Events(), Inbox(), list[JobEvent]()
         self.events.attach(self)
-        given = Desk().member, VirtualClock(), self.events, self.failures, LimitedLog()
+        given = ClaimedJob().member, VirtualClock(), self.events, self.failures, LimitedLog()
         self.stats = ExecutionStats(*given)  # type: ignore[arg-type]
 
     def put(self, event: JobEvent) -> None:
@@ -65,81 +65,81 @@ def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource 
 
 
 def test_an_execution_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
-    books, execution = Books(), execution_of(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
-    books.stats.began(execution, catch_up=False)
-    during = books.stats.under_way
-    books.stats.ended(execution, 3.0)
-    assert (during, books.stats.under_way) == (execution.claim, None)
-    counts = books.events.counts["job"]
+    recorded, execution = RecordedStats(), execution_of(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
+    recorded.stats.began(execution, catch_up=False)
+    during = recorded.stats.under_way
+    recorded.stats.ended(execution, 3.0)
+    assert (during, recorded.stats.under_way) == (execution.claim, None)
+    counts = recorded.events.counts["job"]
     assert counts.fires == {FireSource.CRON: 1}
     assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}
-    assert books.stats.run_counts == RunCounts(succeeded=1, failed=1)
-    assert books.published == []
+    assert recorded.stats.run_counts == RunCounts(succeeded=1, failed=1)
+    assert recorded.published == []
 
 
 def test_a_dataflow_counts_its_records_itself() -> None:
-    books = Books()
-    books.stats.ended(execution_of(*EVERY, job=DataflowRun(dataflow(), three, ignore)._job), 3.0)
-    assert books.stats.run_counts == RunCounts()
-    assert books.events.counts["job"].runs == dict.fromkeys(EVERY, 1)
+    recorded = RecordedStats()
+    recorded.stats.ended(execution_of(*EVERY, job=DataflowRun(dataflow(), three, ignore)._job), 3.0)
+    assert recorded.stats.run_counts == RunCounts()
+    assert recorded.events.counts["job"].runs == dict.fromkeys(EVERY, 1)
 
 
 def test_a_moment_that_nobody_was_up_for_is_reported_as_caught_up() -> None:
-    books = Books()
-    books.stats.began(execution_of(source=FireSource.MISFIRE), catch_up=True)
-    assert books.published == [CaughtUp("job", ME, 60_000, (0, 1, 2))]
-    assert books.events.counts["job"].caught_up == 1
+    recorded = RecordedStats()
+    recorded.stats.began(execution_of(source=FireSource.MISFIRE), catch_up=True)
+    assert recorded.published == [CaughtUp("job", ME, 60_000, (0, 1, 2))]
+    assert recorded.events.counts["job"].caught_up == 1
 
 
 def test_a_failure_goes_to_the_error_handler_now_configured() -> None:
-    books, context = Books(), item_context(CONFIG, claim(1), 1, SavedOffsets())
+    recorded, context = RecordedStats(), item_context(CONFIG, claim(1), 1, SavedOffsets())
     error = ValueError("no luck")
-    books.stats.failed(CONFIG.changed(error_handler="ignore"), context, error)
-    (taken,) = books.failures.taken
+    recorded.stats.failed(CONFIG.changed(error_handler="ignore"), context, error)
+    (taken,) = recorded.failures.taken
     assert taken[0] == "ignore"
     assert (taken[1].items, taken[1].error, taken[1].task_id) == ((1,), error, context.task_id)
     assert taken[1].fire_time == "1970-01-01T00:01:00+00:00"
 
 
 def test_a_run_that_was_given_up_is_passed_on_once_however_often_it_is_found() -> None:
-    books, run = Books(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
-    error = books.stats.given_up(CONFIG, 1, run)
+    recorded, run = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
+    error = recorded.stats.given_up(CONFIG, 1, run)
     assert isinstance(error, GivenUp)
     assert (error.rescues, error.instance) == (3, "other")
-    assert books.stats.given_up(CONFIG, 1, run) is None
-    assert books.stats.given_up(CONFIG, 2, run) is not None
-    assert books.stats.given_up(CONFIG, 1, replace(run, begun=70_000)) is not None
-    assert [failure.items for _, failure in books.failures.taken] == [(1,), (2,), (1,)]
-    assert books.failures.taken[0][1].instance == "other"
+    assert recorded.stats.given_up(CONFIG, 1, run) is None
+    assert recorded.stats.given_up(CONFIG, 2, run) is not None
+    assert recorded.stats.given_up(CONFIG, 1, replace(run, begun=70_000)) is not None
+    assert [failure.items for _, failure in recorded.failures.taken] == [(1,), (2,), (1,)]
+    assert recorded.failures.taken[0][1].instance == "other"
 
 
 def test_each_refused_fire_is_an_event_and_the_first_is_logged_until_one_is_accepted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    books = Books()
+    recorded = RecordedStats()
     for accepted in (False, False, True, False):
-        books.stats.accepted() if accepted else books.stats.refused(TOO_FAR_OFF)
-    assert books.published == [Refused("job", ME, str(TOO_FAR_OFF))] * 3
+        recorded.stats.accepted() if accepted else recorded.stats.refused(TOO_FAR_OFF)
+    assert recorded.published == [Refused("job", ME, str(TOO_FAR_OFF))] * 3
     assert caplog.messages == [f"job: this instance refuses to run items: {TOO_FAR_OFF} (docs: errors/ClockSkew)"] * 2
 
 
 def test_orphans_that_are_not_rescued_here_are_logged_once_for_those_that_wait_together() -> None:
-    books = Books()
+    recorded = RecordedStats()
     for items in ({1, 2}, {1, 2}, {2}, {2, 3}, set[int](), {2}):
-        books.stats.declined(frozenset(items), TOO_FAR_OFF)
-    assert len(books.published) == 3
+        recorded.stats.declined(frozenset(items), TOO_FAR_OFF)
+    assert len(recorded.published) == 3
 
 
 def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "aioelasticjob.running.stats")
     config = CONFIG.changed(time_zone="Asia/Shanghai", cron="0 * * * * ?", log_runs="all", retry=Retry(attempts=2))
-    books, execution = Books(), replace(execution_of(*EVERY), config=config)
+    recorded, execution = RecordedStats(), replace(execution_of(*EVERY), config=config)
     context = item_context(config, execution.claim, 1, SavedOffsets())
 
     async def note() -> None:
-        books.stats.began(execution, catch_up=False)
-        books.stats._attempt_failed(execution, FailedAttempt(context, ValueError("no luck"), 0.1, 0.25))
-        books.stats.ended(execution, 3.00049)
+        recorded.stats.began(execution, catch_up=False)
+        recorded.stats._attempt_failed(execution, FailedAttempt(context, ValueError("no luck"), 0.1, 0.25))
+        recorded.stats.ended(execution, 3.00049)
 
     run(note)
     when = "1970-01-01T08:01:00+08:00"
@@ -153,8 +153,8 @@ def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(cap
     ]
     assert {vars(line)["run_id"] for line in caplog.records} == {context.run_id}
     assert {vars(line)["seconds"] for line in caplog.records[2:]} == {3.0}
-    books.stats.failed(config, context, ValueError("no luck"))
-    assert books.failures.taken[0][1].fire_time == when
+    recorded.stats.failed(config, context, ValueError("no luck"))
+    assert recorded.failures.taken[0][1].fire_time == when
 
 
 @pytest.mark.parametrize(("milliseconds", "text"), [(60_000, "08:01:00"), (60_250, "08:01:00.250")])

@@ -112,13 +112,13 @@ def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_i
     case.claim(state, frozenset([0]), slot(1))
     case.now = 4.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), rerun=True))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
     assert case.reported() == [(2, 4, BUSY)]
     assert (state.owed(), state.timetable.newest, state.source({0})) == ({0}, slot(4), FireSource.MISFIRE)
     case.now = 7.5
     case.claim(state, frozenset([0]), slot(4))
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), rerun=False))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=False))
     assert case.reported()[1:] == [(5, 7, BUSY)]
     assert not state.owed()
 
@@ -200,7 +200,7 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     case.settle(state, frozenset([0, 1]))
     case.configure(cron="0/5 * * * * ?", sharding_total_count=1)
     case.drop(LAYOUT.item(1).instance)  # the item goes with the lower count
-    case.tell(state, lambda: state.collapse(case.view(), rerun=True))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
     case.see(state)
     assert case.reported(1) == [(2, 4, ENDED)]
 

@@ -1,4 +1,4 @@
-"""Whoever leaves finishes what it has begun; what it has not is others' at once, and so is the leader's seat."""
+"""An instance that leaves finishes what it has begun; others take over the rest at once, and the leader's role too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aioelasticjob.operations import JobStatus, NotPossible
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster
 from aioelasticjob.testing.loop import START
-from tests.running.test_settings_changes import EVERY_TEN, Staff, staff
+from tests.running.test_settings_changes import EVERY_TEN, JobProcesses, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 EVERY_MINUTE = "0 * * * * ?"
@@ -40,7 +40,7 @@ def _name(instance: str) -> str:
     return chr(96 + int(instance.partition("@")[0].rpartition(".")[2]))
 
 
-async def dismiss(here: SimulatedJobs, them: Staff, name: str, how: str) -> None:
+async def dismiss(here: SimulatedJobs, them: JobProcesses, name: str, how: str) -> None:
     """Ask somebody to leave, or end its process, or remove its node."""
     me = await them.id_of(name)
     if how == "the process ends":
@@ -52,9 +52,9 @@ async def dismiss(here: SimulatedJobs, them: Staff, name: str, how: str) -> None
 @asynccontextmanager
 async def draining(
     here: SimulatedJobs, how: str = "asked to", names: str = "abc", who: str | None = None
-) -> AsyncIterator[tuple[Staff, str]]:
+) -> AsyncIterator[tuple[JobProcesses, str]]:
     """Yield when the leader, or ``who``, has been leaving for a second, with 38 seconds of a run before it."""
-    them = await staff(here, names, work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0, failover=True)
+    them = await start_processes(here, names, work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0, failover=True)
     await here.until(61)
     who = who or await leader(here)
     await dismiss(here, them, who, how)
@@ -88,7 +88,7 @@ def test_a_leader_that_leaves_gives_up_its_seat_and_its_items_before_its_run_is_
 @pytest.mark.parametrize("how", WAYS)
 def test_the_next_leader_does_not_hesitate_as_if_somebody_had_torn_the_last_one_from_its_seat(how: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "abc", work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0)
+        them = await start_processes(here, "abc", work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0)
         await here.until(61)
         left = await leader(here)
         await dismiss(here, them, left, how)
@@ -116,7 +116,7 @@ def test_a_crash_while_the_leader_drains_is_noticed_at_once(how: str) -> None:
 def test_who_joins_while_the_leader_drains_gets_items_at_once_and_who_drains_gets_none(how: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with draining(here, how) as (them, left):
-            await them.hire("d")
+            await them.start_processes("d")
             await here.until(62 + 2 * SOON)
             assert set((await them.holders()).values()) == {*"abcd"} - {left}
 
@@ -159,7 +159,7 @@ def test_the_only_instance_keeps_its_items_until_somebody_joins(how: str) -> Non
                 await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
             warnings = (await operations.preview(here.observer, "job", {"description": "x"}, now=here.now())).warnings
             assert "all instances are leaving: it takes effect when that changes" in warnings
-            await them.hire("b")
+            await them.start_processes("b")
             await here.until(62 + 2 * SOON)
             assert (await leader(here), set((await them.holders()).values())) == ("b", {"b"})
             await here.until(130)
@@ -172,7 +172,7 @@ def test_the_only_instance_keeps_its_items_until_somebody_joins(how: str) -> Non
 @pytest.mark.parametrize("how", ["asked to", "the process ends"])
 def test_who_has_nothing_to_finish_is_gone_without_notice(how: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab")
+        them = await start_processes(here, "ab")
         name = await leader(here)
         await dismiss(here, them, name, how)
         while (status := await look(here)) and len(status.instances) == 2:
@@ -185,7 +185,7 @@ def test_who_has_nothing_to_finish_is_gone_without_notice(how: str) -> None:
 
 def test_without_a_connection_a_drain_waits_for_nothing_and_the_notice_is_given_later() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=10, cron=EVERY_MINUTE)
+        them = await start_processes(here, "ab", work=10, cron=EVERY_MINUTE)
         await here.until(61)
         name = await leader(here)
         here.faults.reset("10.0.9.9", _ip(name))

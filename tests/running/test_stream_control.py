@@ -14,7 +14,7 @@ from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.running.stream_control import is_to_end, left_open
 from aioelasticjob.testing import VirtualClock
 from tests.coordination.rules.world import world
-from tests.running.test_dataflow_cluster import SERVER, Plant, offset
+from tests.running.test_dataflow_cluster import SERVER, DataflowProcesses, offset
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 ME, OTHER = "10.0.0.1@-@1", "10.0.0.2@-@1"
@@ -30,11 +30,11 @@ CHANGES: dict[str, tuple[object, str]] = {
 
 def test_a_stream_gives_way_to_whoever_joins_and_its_items_go_on_where_they_were() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here)
-        await plant.hire("a")
+        plant = DataflowProcesses(here)
+        await plant.start_process("a")
         await here.until(25)
         assert plant.holders(10) == {0: {"a"}, 1: {"a"}}
-        await plant.hire("b")
+        await plant.start_process("b")
         joined = here.now()
         await here.until(40)
         split = plant.holders(joined + 2)
@@ -62,8 +62,8 @@ def test_a_stream_gives_way_to_whoever_joins_and_its_items_go_on_where_they_were
 )
 def test_an_operators_word_ends_a_stream_after_what_is_in_process(said: list[Op], unsaid: list[Op]) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here)
-        await plant.hire("a")
+        plant = DataflowProcesses(here)
+        await plant.start_process("a")
         await here.until(15)
         await here.write(*said)
         await here.until(19)
@@ -123,8 +123,8 @@ def test_a_changed_setting_takes_effect_on_a_stream_at_once(setting: str) -> Non
 
 def test_streaming_switched_off_ends_a_stream() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1)
-        await plant.hire("a")
+        plant = DataflowProcesses(here, items=1)
+        await plant.start_process("a")
         await here.until(15)
         await change(here, streaming=False)
         await here.until(100)
@@ -139,10 +139,10 @@ def test_streaming_switched_off_ends_a_stream() -> None:
 @pytest.mark.parametrize("monitored", [True, False])
 def test_a_stream_that_gave_way_goes_on_at_once_however_rare_its_moments_are(monitored: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, settings={"cron": "10 0/30 * * * ?", "monitor_execution": monitored})
-        one = await plant.hire("a")
+        plant = DataflowProcesses(here, settings={"cron": "10 0/30 * * * ?", "monitor_execution": monitored})
+        one = await plant.start_process("a")
         await here.until(15)
-        await plant.hire("b")
+        await plant.start_process("b")
         await here.until(25)
         if monitored:  # without a lock and a record nobody knows that b's item is not finished
             assert sorted(plant.holders(20)) == [0, 1]
@@ -161,10 +161,10 @@ def test_a_stream_that_gave_way_goes_on_at_once_however_rare_its_moments_are(mon
 
 def test_an_end_of_its_own_is_an_end() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, size=100, settings={"cron": "10 0/30 * * * ?"})
-        await plant.hire("a")
+        plant = DataflowProcesses(here, size=100, settings={"cron": "10 0/30 * * * ?"})
+        await plant.start_process("a")
         await here.until(30)
-        await plant.hire("b")
+        await plant.start_process("b")
         await here.until(60)
         assert len(plant.runs) == 2
 
@@ -173,8 +173,8 @@ def test_an_end_of_its_own_is_an_end() -> None:
 
 def test_a_trigger_ends_a_stream_and_is_answered() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1)
-        await plant.hire("a")
+        plant = DataflowProcesses(here, items=1)
+        await plant.start_process("a")
         await here.until(15)
         (me,) = await here.names(LAYOUT.instances)
         await here.write(Create(LAYOUT.trigger(me)))
@@ -252,10 +252,10 @@ def test_a_stream_that_gave_way_goes_on_elsewhere_at_once_and_its_moment_is_not_
     misfire: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, settings={"cron": "0/30 * * * * ?", "misfire": misfire})
-        await plant.hire("a")
+        plant = DataflowProcesses(here, settings={"cron": "0/30 * * * * ?", "misfire": misfire})
+        await plant.start_process("a")
         await here.until(35)
-        await plant.hire("b")
+        await plant.start_process("b")
         await here.until(45)
         began = [at for at, name, *_ in plant.runs if name == "b"]
         assert len(began) == 1
@@ -271,10 +271,10 @@ def test_a_stream_goes_on_with_a_newer_moment_in_the_place_of_the_one_that_it_ha
     caplog.set_level("DEBUG", "aioelasticjob.running.missed_reports")
 
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, settings={"cron": "0/10 * * * * ?"})
-        await plant.hire("a")
+        plant = DataflowProcesses(here, settings={"cron": "0/10 * * * * ?"})
+        await plant.start_process("a")
         await here.until(35)
-        await plant.hire("b")
+        await plant.start_process("b")
         await here.until(38.5)
         assert "b" in {name for _, name, *_ in plant.runs}
         assert told_of_missed(caplog)  # of what came while the stream ran
@@ -287,8 +287,8 @@ def test_a_triggered_stream_that_gives_way_before_the_first_moment_of_its_schedu
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1, settings={"cron": "0 0 12 * * ?"})
-        await plant.hire("a")
+        plant = DataflowProcesses(here, items=1, settings={"cron": "0 0 12 * * ?"})
+        await plant.start_process("a")
         await here.until(3)
         (instance,) = await here.names(LAYOUT.instances)
         await here.write(Create(LAYOUT.trigger(instance)))

@@ -1,4 +1,4 @@
-"""Pausing keeps the assignment, disabling gives items away; what came meanwhile is excused, whoever holds it then."""
+"""Pausing keeps the assignment, disabling gives items away; moments that came meanwhile are excused for all holders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aioelasticjob.running import switches
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.switches import follow_switches
 from aioelasticjob.testing import Process, VirtualClock
-from tests.running.test_settings_changes import SOON, staff
+from tests.running.test_settings_changes import SOON, start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 A = "10.0.0.1"
@@ -41,7 +41,7 @@ PAUSES = {
 @pytest.mark.parametrize("what", PAUSES)
 def test_what_is_paused_keeps_its_items_and_runs_none_of_them(what: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         before = await them.holders()
         await here.until(10 - SOON)
         await here.write(*PAUSES[what])
@@ -60,9 +60,9 @@ def test_what_is_paused_keeps_its_items_and_runs_none_of_them(what: str) -> None
 
 def test_who_joins_a_paused_job_obeys() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a")
+        them = await start_processes(here, "a")
         await here.flag(LAYOUT.paused)
-        await them.hire("b", "c")
+        await them.start_processes("b", "c")
         await here.until(25)
         assert them.runs == []
         assert set((await them.holders()).values()) == {"a", "b", "c"}
@@ -76,7 +76,7 @@ def test_who_joins_a_paused_job_obeys() -> None:
 def test_a_server_disabled_in_all_jobs_gives_all_items_away_also_of_jobs_that_start_later() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await here.write(Create(SWITCHES), Create(server_switch(A)), Create(server_switch(A, "disabled")))
-        them = await staff(here)
+        them = await start_processes(here)
         assert set((await them.holders()).values()) == {"b"}
         await here.until(15)
         assert set(them.others) == {"b"}
@@ -91,7 +91,7 @@ def test_a_server_disabled_in_all_jobs_gives_all_items_away_also_of_jobs_that_st
 
 def test_what_was_off_for_a_job_alone_stays_off_when_its_server_is_enabled_in_all_jobs() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them = await start_processes(here)
         await here.flag(LAYOUT.server_disabled(A))
         await here.write(Create(SWITCHES), Create(server_switch(A)), Create(server_switch(A, "disabled")))
         await here.until(15)
@@ -103,7 +103,7 @@ def test_what_was_off_for_a_job_alone_stays_off_when_its_server_is_enabled_in_al
     simulate(scene)
 
 
-async def hire(here: SimulatedJobs, name: str) -> Process:
+async def start_process(here: SimulatedJobs, name: str) -> Process:
     async def main() -> None:
         app = here.app(cron=EVERY_MINUTE, sharding_total_count=2)
         async with listening(here, app), app.running():
@@ -122,8 +122,8 @@ def missed(here: SimulatedJobs) -> list[Misfired]:
 @pytest.mark.parametrize("crashes", [True, False])
 def test_items_that_move_during_a_pause_owe_nothing(what: str, crashes: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        a = await hire(here, "a")
-        await hire(here, "b")
+        a = await start_process(here, "a")
+        await start_process(here, "b")
         await here.until(65)
         await here.write(*PAUSES[what])
         await here.until(250)
@@ -143,7 +143,7 @@ def test_items_that_move_during_a_pause_owe_nothing(what: str, crashes: bool) ->
 
 def test_a_paused_job_that_is_deployed_anew_owes_nothing() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        old = [await hire(here, name) for name in "ab"]
+        old = [await start_process(here, name) for name in "ab"]
         await here.until(65)
         await here.flag(LAYOUT.paused)
         await here.until(190)
@@ -151,7 +151,7 @@ def test_a_paused_job_that_is_deployed_anew_owes_nothing() -> None:
             here.faults.crash(process)
         await here.until(250)
         for name in "cd":
-            await hire(here, name)
+            await start_process(here, name)
         await here.until(275)
         await here.write(Delete(LAYOUT.paused))
         await here.until(305)

@@ -11,7 +11,7 @@ import pytest
 from aioelasticjob.coordination.claims import ITEMS_AT_ONCE
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running import limited_log
-from tests.running.test_settings_changes import Staff, staff
+from tests.running.test_settings_changes import JobProcesses, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -21,14 +21,14 @@ SWEEP = range(0, 151, 10)
 """Milliseconds after the request at which something happens to it."""
 
 
-async def far(here: SimulatedJobs, **settings: object) -> Staff:
-    them = await staff(here, "a", work=0.05, **{"sharding_total_count": 2, "cron": NEVER, **settings})
+async def far(here: SimulatedJobs, **settings: object) -> JobProcesses:
+    them = await start_processes(here, "a", work=0.05, **{"sharding_total_count": 2, "cron": NEVER, **settings})
     here.faults.delay("10.0.0.1", REGISTRY, AWAY)
     await anyio.sleep(1)
     return them
 
 
-async def ask(here: SimulatedJobs, them: Staff, name: str = "a", parameter: bytes = b"P") -> None:
+async def ask(here: SimulatedJobs, them: JobProcesses, name: str = "a", parameter: bytes = b"P") -> None:
     await here.write(Create(LAYOUT.trigger(await them.id_of(name)), parameter))
 
 
@@ -77,11 +77,11 @@ def test_a_second_request_takes_the_place_of_one_not_yet_claimed_or_follows_it(a
     simulate(scene)
 
 
-async def overtaken(here: SimulatedJobs, **settings: object) -> Staff:
+async def overtaken(here: SimulatedJobs, **settings: object) -> JobProcesses:
     """Let half of a's items move to b while a still runs them, until 80."""
-    them = await staff(here, "a", work=20, cron="0 * * * * ?", **settings)
+    them = await start_processes(here, "a", work=20, cron="0 * * * * ?", **settings)
     await here.until(61)
-    await them.hire("b")
+    await them.start_processes("b")
     await here.until(63)
     assert await them.holders() == {0: "a", 1: "a", 2: "b", 3: "b"}
     them.work = 1
@@ -229,9 +229,9 @@ def test_an_item_refused_for_what_was_made_by_hand_is_reported_and_the_others_ru
 
 
 @pytest.mark.parametrize("monitored", [True, False])
-def test_a_request_during_a_run_does_not_swallow_the_rerun_of_what_was_missed(monitored: bool) -> None:
+def test_a_request_during_a_run_does_not_swallow_the_late_run_of_what_was_missed(monitored: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", work=12, sharding_total_count=1, monitor_execution=monitored)
+        them = await start_processes(here, "a", work=12, sharding_total_count=1, monitor_execution=monitored)
         await here.until(11)
         await ask(here, them)
         them.work = 1

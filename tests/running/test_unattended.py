@@ -16,16 +16,16 @@ from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running.unattended import NO_INSTANCE_UP, Succession
 from aioelasticjob.testing import Process, VirtualCluster, simulated
 from tests.coordination.test_claims import LAYOUT as DESK
-from tests.coordination.test_claims import Desk
+from tests.coordination.test_claims import ClaimedJob
 from tests.running.cases import BEGIN, ME, OTHER, Case
-from tests.running.test_settings_changes import staff
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 EVERY_MINUTE = "0 * * * * ?"
 SPAN = tuple[int, int, int]
 
 
-async def hire(here: SimulatedJobs, name: str, *, skew: float = 0.0, **settings: object) -> Process:
+async def start_process(here: SimulatedJobs, name: str, *, skew: float = 0.0, **settings: object) -> Process:
     """Start a process of the job on a host of its own, and wait until its items are known to it."""
 
     async def main() -> None:
@@ -40,7 +40,7 @@ async def hire(here: SimulatedJobs, name: str, *, skew: float = 0.0, **settings:
 
 async def ran_until(here: SimulatedJobs, second: float, name: str = "a", **settings: object) -> None:
     """Let somebody run the job from before 60 until a second at which he is killed, so that nobody is up."""
-    process = await hire(here, name, **settings)
+    process = await start_process(here, name, **settings)
     await here.until(second)
     here.faults.crash(process)
 
@@ -57,12 +57,12 @@ def reported(here: SimulatedJobs, item: int = 0) -> list[SPAN]:
 
 def test_a_newcomer_owes_what_came_before_him_although_another_setting_was_written_since() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
+        them = await start_processes(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
         await here.until(118)
         here.faults.crash(them.people["b"], "silent")
         await here.until(120.5)
         await them.change(description="hello")
-        await them.hire("a")
+        await them.start_processes("a")
         await here.until(170)
         assert sorted((run.items, round(run.at) < 130) for run in them.since(110)) == [((0,), True), ((1,), True)]
 
@@ -71,12 +71,12 @@ def test_a_newcomer_owes_what_came_before_him_although_another_setting_was_writt
 
 def test_a_newcomer_owes_the_first_moment_of_an_item_although_another_setting_was_written_since() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
+        them = await start_processes(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
         await here.until(58)
         here.faults.crash(them.people["b"], "silent")
         await here.until(60.5)
         await them.change(description="hello")
-        await them.hire("a")
+        await them.start_processes("a")
         await here.until(110)
         assert sorted((run.items, round(run.at) < 70) for run in them.since(0)) == [((0,), True), ((1,), True)]
 
@@ -85,12 +85,12 @@ def test_a_newcomer_owes_the_first_moment_of_an_item_although_another_setting_wa
 
 def test_a_newcomer_to_a_job_that_was_not_monitored_before_runs_nothing_once_more() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2, monitor_execution=False)
+        them = await start_processes(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2, monitor_execution=False)
         await here.until(65)
         await them.change(monitorExecution=True)
         await here.until(66)
         await them.change(description="hello")
-        await them.hire("a")
+        await them.start_processes("a")
         await here.until(110)
         assert len(them.since(0)) == 2
 
@@ -99,12 +99,12 @@ def test_a_newcomer_to_a_job_that_was_not_monitored_before_runs_nothing_once_mor
 
 def test_a_newcomer_owes_nothing_of_what_came_before_the_schedule_was_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
+        them = await start_processes(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
         await here.until(118)
         here.faults.crash(them.people["b"], "silent")
         await here.until(120.5)
         await them.change(cron="0/30 * * * * ?")
-        await them.hire("a")
+        await them.start_processes("a")
         await here.until(149)
         assert [(run.host, run.items) for run in them.since(110)] == [("c", (1,))]
         await here.until(151)
@@ -117,7 +117,7 @@ def test_a_release_that_overwrites_the_description_catches_up() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61, catch_up=3600.0)
         await here.until(190)
-        await hire(here, "b", catch_up=3600.0, overwrite=True, description="new release")
+        await start_process(here, "b", catch_up=3600.0, overwrite=True, description="new release")
         assert here.starts()[1:] == [(190.5, "MISFIRE", 180.0)]
         assert reported(here) == [(120, 120, 1)]
 
@@ -128,7 +128,7 @@ def test_a_release_that_changes_the_schedule_runs_nothing_of_before_but_reports_
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61, catch_up=3600.0)
         await here.until(190)
-        await hire(here, "b", catch_up=3600.0, overwrite=True, cron="0/30 * * * * ?")
+        await start_process(here, "b", catch_up=3600.0, overwrite=True, cron="0/30 * * * * ?")
         assert len(here.starts()) == 1
         assert reported(here) == [(120, 180, 2)]
         await here.until(211)
@@ -141,7 +141,7 @@ def test_moments_that_nobody_was_up_for_are_reported_by_the_first_instance_that_
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61)
         await here.until(250)
-        await hire(here, "b")
+        await start_process(here, "b")
         assert reported(here, 0) == reported(here, 1) == [(120, 240, 3)]
         assert len(here.starts()) == 1
 
@@ -155,7 +155,7 @@ def test_a_newcomer_tells_of_the_last_moment_that_nobody_was_up_for_though_his_c
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 70, monitor_execution=monitored, sharding_quiet=0)
         await here.until(180.2)
-        await hire(here, "b", skew=-0.9, monitor_execution=monitored, sharding_quiet=0)
+        await start_process(here, "b", skew=-0.9, monitor_execution=monitored, sharding_quiet=0)
         await here.until(200)
         assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]
         assert len(here.starts()) == 1
@@ -167,7 +167,7 @@ def test_moments_of_items_that_never_ran_are_reported_too() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 30)
         await here.until(190)
-        await hire(here, "b")
+        await start_process(here, "b")
         assert reported(here, 0) == reported(here, 1) == [(60, 180, 3)]
         assert here.starts() == []
         await here.until(241)
@@ -185,7 +185,7 @@ def test_what_an_item_that_never_ran_missed_is_reported_under_the_schedule_of_it
         changed = json.dumps({**stored, "cron": "0/50 * * * * ?"}).encode()
         await here.write(Set(LAYOUT.config, changed, -1))
         await here.until(195)
-        await hire(here, "b")
+        await start_process(here, "b")
         assert reported(here, 0) == reported(here, 1) == [(60, 120, 2), (170, 180, 2)]
 
     simulate(scene)
@@ -198,7 +198,7 @@ def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_rep
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61, catch_up=back)
         await here.until(250)
-        await hire(here, "b", catch_up=back)
+        await start_process(here, "b", catch_up=back)
         assert reported(here, 0) == reported(here, 1) == spans
         assert [source for _, source, _ in here.starts()[1:]] == ["MISFIRE"] * caught_up
         assert sum(len(one.items) for one in here.events if isinstance(one, CaughtUp)) == 2 * caught_up
@@ -208,18 +208,18 @@ def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_rep
 
 async def join_one_after_another(here: SimulatedJobs, **settings: object) -> None:
     for name in "bcd":
-        await hire(here, name, **settings)
+        await start_process(here, name, **settings)
 
 
 async def join_at_once(here: SimulatedJobs, **settings: object) -> None:
     async with anyio.create_task_group() as tasks:
         for name in "bcd":
-            tasks.start_soon(partial(hire, here, name, **settings))
+            tasks.start_soon(partial(start_process, here, name, **settings))
 
 
 async def come_and_go(here: SimulatedJobs, **settings: object) -> None:
     for name in "bcd":
-        here.faults.crash(await hire(here, name, **settings))
+        here.faults.crash(await start_process(here, name, **settings))
         await anyio.sleep(5)
 
 
@@ -241,9 +241,9 @@ def test_those_of_another_absence_are_reported_by_themselves() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await ran_until(here, 61)
         await here.until(130)
-        here.faults.crash(await hire(here, "b"))
+        here.faults.crash(await start_process(here, "b"))
         await here.until(250)
-        await hire(here, "c")
+        await start_process(here, "c")
         assert reported(here, 0) == reported(here, 1) == [(120, 120, 1), (180, 240, 2)]
 
     simulate(scene)
@@ -254,9 +254,9 @@ def test_of_a_disabled_item_nobody_misses_a_moment_also_when_it_moves_afterwards
         await ran_until(here, 61)
         await here.flag(LAYOUT.item(0).disabled)
         await here.until(250)
-        await hire(here, "b")
+        await start_process(here, "b")
         await here.write(Delete(LAYOUT.item(0).disabled))
-        await hire(here, "c")
+        await start_process(here, "c")
         assert reported(here, 0) == []
         assert reported(here, 1) == [(120, 240, 3)]
 
@@ -265,7 +265,7 @@ def test_of_a_disabled_item_nobody_misses_a_moment_also_when_it_moves_afterwards
 
 def test_on_a_paused_server_nobody_misses_a_moment() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        process = await hire(here, "a")
+        process = await start_process(here, "a")
         await here.until(61)
         await here.flag(LAYOUT.server_paused("10.0.0.1"))
         await here.until(190)
@@ -279,12 +279,12 @@ def test_on_a_paused_server_nobody_misses_a_moment() -> None:
 
 def test_an_item_that_was_not_there_missed_nothing() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "a", cron=EVERY_MINUTE, sharding_total_count=2)
+        them = await start_processes(here, "a", cron=EVERY_MINUTE, sharding_total_count=2)
         await here.until(61)
         await them.change(shardingTotalCount=1)
         await here.until(190)
         here.faults.crash(them.people["a"])
-        await hire(here, "b")
+        await start_process(here, "b")
         await them.change(shardingTotalCount=2)
         await here.until(199)
         assert reported(here, 1) == []
@@ -294,14 +294,14 @@ def test_an_item_that_was_not_there_missed_nothing() -> None:
 
 def test_a_run_asked_for_by_hand_hides_nothing_that_nobody_was_up_for() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        process = await hire(here, "a")
+        process = await start_process(here, "a")
         await here.until(61)
         me = next(iter(await here.names(LAYOUT.instances)))
         await here.write(Create(LAYOUT.trigger(me)))
         await here.until(70)
         here.faults.crash(process)
         await here.until(190)
-        await hire(here, "b")
+        await start_process(here, "b")
         assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]
 
     simulate(scene)
@@ -315,7 +315,7 @@ async def killed_at(here: SimulatedJobs, second: float, **settings: object) -> N
 
 
 async def left_at(here: SimulatedJobs, second: float, **settings: object) -> None:
-    process = await hire(here, "a", **UNMONITORED, **settings)
+    process = await start_process(here, "a", **UNMONITORED, **settings)
     await here.until(second)
     process.terminate()
 
@@ -342,7 +342,7 @@ def test_without_records_a_run_since_the_last_tick_before_a_crash_is_reported_to
     async def scene(here: SimulatedJobs) -> None:
         await killed_at(here, 122, reconcile_interval=50)
         await here.until(190)
-        await hire(here, "b", **UNMONITORED)
+        await start_process(here, "b", **UNMONITORED)
         assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]  # nothing tells that it has run at 120
 
     simulate(scene)
@@ -353,11 +353,11 @@ def test_without_records_and_without_a_date_of_the_absence_nothing_is_reported()
         await killed_at(here, 70)
         await here.write(Set(LAYOUT.execution, b"", -1))  # as an older release leaves it
         await here.until(130)
-        process = await hire(here, "b", **UNMONITORED)
+        process = await start_process(here, "b", **UNMONITORED)
         assert reported(here, 0) == []
         here.faults.crash(process)
         await here.until(190)
-        await hire(here, "c", **UNMONITORED)
+        await start_process(here, "c", **UNMONITORED)
         assert reported(here, 0) == reported(here, 1) == [(180, 180, 1)]
 
     simulate(scene)
@@ -365,14 +365,14 @@ def test_without_records_and_without_a_date_of_the_absence_nothing_is_reported()
 
 def test_without_records_nobody_misses_a_moment_on_a_paused_server_either() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        process = await hire(here, "a", **UNMONITORED)
+        process = await start_process(here, "a", **UNMONITORED)
         await here.until(61)
         await here.flag(LAYOUT.server_paused("10.0.0.1"))
         await here.until(195)
         here.faults.crash(process)
         await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
         await here.until(250)
-        await hire(here, "b", **UNMONITORED)
+        await start_process(here, "b", **UNMONITORED)
         assert reported(here, 0) == reported(here, 1) == [(240, 240, 1)]
 
     simulate(scene)
@@ -380,14 +380,14 @@ def test_without_records_nobody_misses_a_moment_on_a_paused_server_either() -> N
 
 def test_without_records_nothing_came_before_monitoring_was_switched_off() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        process = await hire(here, "a")
+        process = await start_process(here, "a")
         await here.until(65)
         stored = json.loads((await here.observer.get(LAYOUT.config)).data)
         await here.write(Set(LAYOUT.config, json.dumps({**stored, "monitorExecution": False}).encode(), -1))
         await here.until(80)
         here.faults.crash(process)
         await here.until(130)
-        await hire(here, "b", **UNMONITORED)
+        await start_process(here, "b", **UNMONITORED)
         assert reported(here, 0) == reported(here, 1) == [(120, 120, 1)]
 
     simulate(scene)
@@ -395,7 +395,7 @@ def test_without_records_nothing_came_before_monitoring_was_switched_off() -> No
 
 def test_without_records_who_was_busy_when_given_an_item_sees_to_what_has_come_since() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here, "ab", work=27, cron="0/10 * * * * ?", sharding_total_count=2, **UNMONITORED)
+        them = await start_processes(here, "ab", work=27, cron="0/10 * * * * ?", sharding_total_count=2, **UNMONITORED)
         (item,) = (item for item, holder in (await them.holders()).items() if holder == "a")
         await here.until(12)
         them.people["a"].kill()  # its item is given to the other within seconds, whose run goes on until 37
@@ -416,7 +416,7 @@ def test_moments_that_came_during_the_last_run_before_an_absence_are_reported() 
         here.faults.start("a", "10.0.0.1", main)
         await here.until(250)
         assert (await here.record(0)).completed_at == round((here.start + 160) * 1000)
-        await hire(here, "b")
+        await start_process(here, "b")
         assert reported(here)[-2:] == [(120, 120, 1), (180, 240, 2)]  # during the run, and while no instance was up
 
     simulate(scene)
@@ -450,12 +450,12 @@ EACH, FIFTH = "* * * * * ?", "0/5 * * * * ?"
 
 
 def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated_by_a_clock_ahead() -> None:
-    desk, fields = Desk(1), {"timeZone": "UTC", "dst": "cron", "monitorExecution": True}
+    job, fields = ClaimedJob(1), {"timeZone": "UTC", "dst": "cron", "monitorExecution": True}
     former = {**fields, "cron": "* * * * * ?", "since": 4_000_000}
-    config = desk.config.changed(cron="0/5 * * * * ?", time_zone="UTC")
+    config = job.config.changed(cron="0/5 * * * * ?", time_zone="UTC")
     note = {**fields, "cron": config.cron, "since": 1_000_000, "former": [former]}
-    desk.write(Set(DESK.config, config.to_json(), -1), Create(DESK.schedule, json.dumps(note).encode()))
-    view = read(desk.registry.tree(), DESK, config)
+    job.write(Set(DESK.config, config.to_json(), -1), Create(DESK.schedule, json.dumps(note).encode()))
+    view = read(job.registry.tree(), DESK, config)
     assert (view.schedule_dated, [one.since for one in view.former_schedules]) == (1_000, [4_000_000])
     assert not Succession(config.schedule, 1_000, view).has_changed
 

@@ -1,4 +1,4 @@
-"""Ways to break the house on purpose: each is a context in which one load-bearing wall is missing."""
+"""Ways to break the package on purpose: each is a context in which one check that matters is missing."""
 
 from __future__ import annotations
 
@@ -205,12 +205,12 @@ def give_no_grace() -> AbstractContextManager[object]:
     return mock.patch.object(JobScheduler, "shutdown_timeout", property(lambda self: 0.0))
 
 
-def rerun_unasked() -> AbstractContextManager[object]:
+def late_run_unasked() -> AbstractContextManager[object]:
     """Run what was missed although ``misfire`` is off."""
     original: Any = StateDriver.collapse
 
-    def collapse(self: StateDriver, view: JobView, *, rerun: bool) -> None:
-        original(self, view, rerun=True)
+    def collapse(self: StateDriver, view: JobView, *, run_late: bool) -> None:
+        original(self, view, run_late=True)
 
     return mock.patch.object(StateDriver, "collapse", collapse)
 

@@ -200,7 +200,7 @@ async def _refuse(
 
 
 def _set_acl(cluster: Cluster, below: str, *acl: Acl) -> None:
-    """Do what ``setAcl -R`` does, at once and whoever owns the nodes."""
+    """Do what ``setAcl -R`` does, at once, whoever made the nodes."""
     tree, root = cluster.registry.tree, f"/{NAMESPACE}{below}"
     for path in [path for path in tree.nodes if path == root or path.startswith(f"{root}/")]:
         tree.nodes[path].acl = OPEN_UNSAFE if acl == OPEN_UNSAFE else acl

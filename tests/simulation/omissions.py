@@ -1,4 +1,4 @@
-"""More ways to break the house on purpose: each leaves out one check, one report or one margin, and nothing else."""
+"""More ways to break the package on purpose: each leaves out one check, one report or one margin, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _margin, _assign, _mark_orphan, _to_transactions = (
 
 
 def leave_unsettled() -> AbstractContextManager[object]:
-    """Let whoever leaves drop what it runs."""
+    """Let an instance that leaves drop what it runs."""
     original: Any = JobScheduler._settle
 
     async def settle(self: JobScheduler, execution: Execution) -> bool:

@@ -35,7 +35,7 @@ def dragging(given: Plan) -> Plan:
 
 
 def hasty(given: Plan) -> Plan:
-    """Return the plan with many items that run each second, and quickly: whoever comes late finds nobody running."""
+    """Return the plan with many items that run briefly each second: an instance that is late finds nobody running."""
     jobs = (replace(job, cron="* * * * * ?", period=1.0, items=8, longest=0.3) for job in given.jobs)
     return replace(given, jobs=tuple(jobs))
 
@@ -112,7 +112,7 @@ PLANTED = (
     Planted(defects.run_what_is_switched_off, "switched off", "close-item"),
     Planted(defects.run_what_is_paused, "switched off", "close-widely", wild=True),
     Planted(defects.give_no_grace, "cut off", "leave,dismiss"),
-    Planted(defects.rerun_unasked, "unwanted rerun", "pause"),
+    Planted(defects.late_run_unasked, "unwanted late run", "pause"),
     Planted(defects.ignore_timeouts, "timeout", "reset", seeds=2),
     Planted(omissions.leave_unsettled, "leavers settle", "leave,dismiss", dragging),
     Planted(omissions.elsewhere_unreported, "nothing lost", "reconfigure,leave", dragging),

@@ -233,7 +233,7 @@ def settle_in_any_session() -> AbstractContextManager[object]:
 
 
 def leave_without_settling() -> AbstractContextManager[object]:
-    """Let whoever is asked to leave drop what he runs."""
+    """Let an instance that is asked to leave drop what it runs."""
 
     async def settle(self: JobScheduler, execution: Execution) -> bool:
         return True if self.left else await _settle_execution(self, execution)
@@ -269,8 +269,8 @@ def mark_the_living() -> Iterator[None]:
 def assign_whatever_is_asked() -> Iterator[None]:
     """Answer a mark that was made after the assignment had been decided on.
 
-    Whoever joins a job without a leader makes the mark, as older releases do: otherwise nearly all marks are the
-    leader's own, and those it makes and answers in turn.
+    An instance that joins a job without a leader makes the mark, as older releases do: otherwise nearly all marks are
+    the leader's own, and those it makes and answers in turn.
     """
 
     def assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:

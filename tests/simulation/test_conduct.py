@@ -71,13 +71,13 @@ def test_what_is_known_to_be_switched_off_rests(flag: str) -> None:
     assert not broken(conduct.rests_when_switched_off, history_of(Fault(T + 15, "drop", ("10.0.1.1",)), off, *run))
 
 
-def test_a_rerun_has_to_be_wanted() -> None:
-    rerun = begun(1, 25, slot=20, source=FireSource.MISFIRE)
-    assert broken(conduct.reruns_are_wanted, history_of(rerun, misfire=False))
-    assert not broken(conduct.reruns_are_wanted, history_of(rerun, misfire=True))
-    assert not broken(conduct.reruns_are_wanted, history_of(rerun, misfire=False, catchUp=60))
+def test_a_late_run_has_to_be_wanted() -> None:
+    late = begun(1, 25, slot=20, source=FireSource.MISFIRE)
+    assert broken(conduct.late_runs_are_wanted, history_of(late, misfire=False))
+    assert not broken(conduct.late_runs_are_wanted, history_of(late, misfire=True))
+    assert not broken(conduct.late_runs_are_wanted, history_of(late, misfire=False, catchUp=60))
     given = written(24, 1, put("sharding/0/instance", B))
-    assert not broken(conduct.reruns_are_wanted, history_of(given, rerun, misfire=False))
+    assert not broken(conduct.late_runs_are_wanted, history_of(given, late, misfire=False))
 
 
 def test_a_timeout_holds() -> None:

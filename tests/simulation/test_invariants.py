@@ -534,8 +534,8 @@ def history_of(*entries: Entry, peace: bool = False) -> list[Entry]:
 
 
 def test_what_an_instance_reports_it_has_not_run_on_time_nor_reported_before() -> None:
-    rerun = begun(2, 25, slot=20, source=FireSource.MISFIRE)
-    assert not broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), rerun, missed(41, 40, moments=2)))
+    late = begun(2, 25, slot=20, source=FireSource.MISFIRE)
+    assert not broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), late, missed(41, 40, moments=2)))
     assert broken(reports_are_true, history_of(begun(1, 10), begun(2, 20, slot=20), missed(25, 20)))
     assert broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), missed(31, 30, moments=2)))
 

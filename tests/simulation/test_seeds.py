@@ -36,7 +36,7 @@ OLD_BUGS_OF_FAILOVER = {
     1014: "An item handed over by its own runner, who thought it ran elsewhere, lost the moments of its rescue.",
     1306: "The end of a session was taken for a removal by hand, and its process never came back.",
     1440: "A process slept through the moment that its claim waited for, and began under a session that was over.",
-    109486078: "A moment reported as missed was run after all where no rerun was wanted, for its item had come back.",
+    109486078: "A moment reported as missed was run after all where no late run was wanted: its item had come back.",
     607658225: "An item was disabled while it was being rescued: moments before that were not reported.",
     3038: "An item that ran elsewhere when it was given counted as rescued for good: a changed schedule lost moments.",
 }

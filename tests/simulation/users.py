@@ -191,7 +191,7 @@ class Code:
                 history.note(Saved(history.now(), run, path, value))
 
     async def _work(self, item: int, slot: int, attempt: int, save: Callable[[str], Awaitable[None]]) -> None:
-        """Take as long as this moment of this item takes, whoever runs it, and fail if it is one that fails."""
+        """Take as long as this moment of this item takes on every instance, and fail if it is one that fails."""
         plan, job = self._cluster.plan, self._job
         dice = Random(f"{plan.seed} {job.name} {item} {slot}" + (f" {attempt}" if attempt > 1 else ""))
         seconds = dice.uniform(0.02, 0.4)  # in peace it is over before any schedule's next moment

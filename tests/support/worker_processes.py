@@ -132,11 +132,11 @@ def of(view: JobView, child: ChildProcess) -> str:
     return name
 
 
-def leading(registry: RegistryObserver, staff: WorkerProcesses) -> ChildProcess:
+def leading(registry: RegistryObserver, start_processes: WorkerProcesses) -> ChildProcess:
     """Return the process that leads the job."""
     view = registry.view
     assert view.leader is not None
-    return next(child for child in staff.alive if child.pid == view.instances[view.leader].pid)
+    return next(child for child in start_processes.alive if child.pid == view.instances[view.leader].pid)
 
 
 async def listens_to_signals(child: ChildProcess) -> None:

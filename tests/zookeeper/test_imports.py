@@ -1,4 +1,4 @@
-"""The server's rooms: which may wait, and what they may know of the house above them."""
+"""The layers of the server: which modules may wait, and what they may import of the package above them."""
 
 import ast
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from tests.simulation.bare.session import BareSession
 
 
 class BareFollower:
-    """Follows the tree as the house's own follower does, without its reads."""
+    """Follows the tree as the package's own follower does, without its reads."""
 
     def __init__(
         self, session: BareSession, _roots: Collection[str], _shallow: Collection[str], _news: Callable[[], None]

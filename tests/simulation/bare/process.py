@@ -1,4 +1,4 @@
-"""A process on the bare tree: the house's own job on a session without a wire."""
+"""A process on the bare tree: the package's own job on a session that needs no connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aioelasticjob.testing.process import Process as Simulated
 from tests.simulation.bare.session import BareSession, BareTenure
 
 
-class StepFunction(Protocol):
+class Surroundings(Protocol):
     """What a process needs of the world around it."""
 
     config: JobConfig
@@ -56,7 +56,7 @@ class Process:
     """One process with one instance of the job, over all its sessions."""
 
     def __init__(
-        self, world: StepFunction, number: int, session: BareSession, dice: Random, names: Mapping[int, str]
+        self, world: Surroundings, number: int, session: BareSession, dice: Random, names: Mapping[int, str]
     ) -> None:
         self.world, self.number, self.session, self._dice, self._names = world, number, session, dice, names
         self._leaving = Event()

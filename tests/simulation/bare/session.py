@@ -61,7 +61,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class BareTenure:
-    """For how long the items claimed under a session are nobody else's: here whoever waits finds out in other ways."""
+    """For how long nobody else gets the items claimed under a session: here instances that wait find out otherwise."""
 
     incarnation: int
     left: float = inf
@@ -134,7 +134,7 @@ class BareSession:
         return self._registry.now
 
     def as_session(self) -> Session:
-        """Return it as what the house takes it for."""
+        """Return it as the type that the package expects."""
         return cast(Session, self)
 
     # What befalls it.
@@ -203,7 +203,7 @@ class BareSession:
         for scope in bound:
             loop.call_soon(scope.cancel)
 
-    # What the house asks of it.
+    # What the package calls.
 
     def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Cancel a scope when the session cannot be proven alive any more, until it is unbound."""
@@ -362,7 +362,7 @@ class BareSession:
         def answer() -> None:
             if request in self._flying:
                 self._flying.remove(cast(_Request[object], request))
-                if request.answer.done():  # whoever asked has been cancelled
+                if request.answer.done():  # the caller has been cancelled
                     return
                 if error is None:
                     request.answer.set_result(found)

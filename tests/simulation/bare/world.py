@@ -39,8 +39,8 @@ def configured(**settings: object) -> JobConfig:
 
 
 def is_mirrored(path: str) -> bool:
-    """Whether the house's mirrors show a node."""
-    return path not in ("/", LAYOUT.root) and not path.startswith((LAYOUT.execution, LAYOUT.offsets, LAYOUT.guarantee))
+    """Whether the mirror of an instance shows a node.  Of the servers, an instance sees less: only their names."""
+    return any(path == root or path.startswith(f"{root}/") for root in LAYOUT.mirrored)
 
 
 class _Clocked(BareRegistry):

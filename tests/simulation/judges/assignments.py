@@ -52,12 +52,12 @@ class _State:
     reported: bool = False
 
     def members(self) -> tuple[str, ...]:
-        """Return who may hold items: whoever leaves only while nobody stays."""
+        """Return who may hold items: instances that leave only while nobody stays."""
         open_ = self._open()
         return in_order([one for one in open_ if not one.leaving] or open_)
 
     def deciding(self) -> list[Instance]:
-        """Return who may assign: the leader, or while there is none whoever may become it."""
+        """Return who may assign: the leader, or while there is none, each instance that may become it."""
         leads = self.instances.get(self.leader)
         return [leads] if leads else [one for one in self._open() if not one.leaving]
 

@@ -35,10 +35,10 @@ def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
                 yield Violation("switched off", one.at, f"{one.job}/{one.item}: {run} is claimed in spite of {flag}")
 
 
-def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
+def late_runs_are_wanted(facts: Facts) -> Iterator[Violation]:
     """A moment that its item's holder missed is run afterwards only where ``misfire`` or ``catch_up`` asks for it.
 
-    An item given away, or run elsewhere, since the moment is late without being a rerun, whatever it is called.
+    An item given away, or run elsewhere, since the moment is late without being a late run, whatever it is called.
     """
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
         came = min(one.slot / 1000, one.at)
@@ -47,7 +47,7 @@ def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
         runners = set(facts.nodes.over(f"/{one.job}/execution/{one.item}/running", came, one.at))
         mine = len(holders) == 1 and runners <= {None, one.instance.encode()}
         if mine and not any(config.misfire or config.catch_up for config in configs):
-            yield Violation("unwanted rerun", one.at, f"{one.job}/{one.item} {one.slot} by {one.instance}")
+            yield Violation("unwanted late run", one.at, f"{one.job}/{one.item} {one.slot} by {one.instance}")
 
 
 def timeouts_hold(facts: Facts) -> Iterator[Violation]:
@@ -120,7 +120,7 @@ def triggers_are_not_forgotten(facts: Facts) -> Iterator[Violation]:
 
 RULES = (
     rests_when_switched_off,
-    reruns_are_wanted,
+    late_runs_are_wanted,
     timeouts_hold,
     cut_off_for_a_reason,
     triggers_are_answered,

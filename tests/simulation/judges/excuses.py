@@ -149,7 +149,8 @@ def is_overwritten(job: JobFacts, item: int, slot: int) -> bool:
 def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) -> bool:
     """Say whether a holder may not have read the record written at ``last``, but what stood from ``at`` to ``over``.
 
-    Whoever was given the item before, knew of it, and was idle, has read it.  A host in trouble may know of it late.
+    An instance that was given the item before, knew of it, and was idle, has read it.  A host in trouble may know of it
+    late.
     """
     gains = [one for one in job.facts.nodes.changes(f"/{job.name}/sharding/{item}/instance") if one[1]]
     before, after = [one for one in gains if one[0] <= at][-1:], [one for one in gains if at < one[0] <= over]

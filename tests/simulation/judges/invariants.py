@@ -1,6 +1,6 @@
 """The promises, as judges of a history: each rule yields what breaks it.
 
-The rules know nothing of how the house is built: they see runs of handlers, what the registry holds, and what was
+The rules know nothing of how the package is built: they see runs of handlers, what the registry holds, and what was
 broken when.
 """
 

@@ -1,4 +1,4 @@
-"""The promise behind one runner: whoever cannot prove that the session lives stops long before it can end."""
+"""The promise behind one runner: an instance that cannot prove that its session lives stops well before it can end."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ def _overlooked(job: JobFacts, item: int, ended: float) -> Iterator[Violation]:
     if not facts.alive(leader, until):
         return
     marks = nodes.over(f"{root}/leader/failover/items/{item}", ended, until)
-    rerun = len(nodes.over(f"{root}/execution/{item}", ended, until)) > 1
-    if not (any(mark is not None for mark in marks) or rerun):
+    ran_again = len(nodes.over(f"{root}/execution/{item}", ended, until)) > 1
+    if not (any(mark is not None for mark in marks) or ran_again):
         yield Violation(
             "orphans are found", until, f"{job.name}/{item}: nobody puts it up for rescue since {ended:.3f}"
         )

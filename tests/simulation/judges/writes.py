@@ -54,7 +54,7 @@ def leavers_settle(facts: Facts, step: Step) -> Iterator[Violation]:
 
 
 def epochs_rise(facts: Facts, step: Step) -> Iterator[Violation]:
-    """Whoever takes the leader's seat raises the epoch with it, or no write of the last leader would be refused."""
+    """An instance that becomes the leader raises the epoch with it, or no write of the last leader would be refused."""
     seat = step.changes.get("leader/election/host")
     if seat is not None and seat.data is not None and "leader/election/epoch" not in step.changes:
         text = f"{step.job}: {seat.data.decode()} leads, and the epoch is the last leader's"
@@ -72,7 +72,7 @@ def only_orphans_wait(facts: Facts, step: Step) -> Iterator[Violation]:
 
 
 def what_is_cut_off_is_handed_over(facts: Facts, step: Step) -> Iterator[Violation]:
-    """Whoever gives back an item whose run it cut off puts it up for rescue in the same transaction.
+    """An instance that gives back an item whose run it cut off marks it as an orphan in the same transaction.
 
     If the registry refuses the mark, the item is given back without it, and the leader puts it up for rescue.
     """
