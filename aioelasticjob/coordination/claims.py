@@ -203,7 +203,7 @@ class Claims:
                     if conflict.index < first or not await self._cleared(conflict, wanted, taken):
                         taken.stale = True
                         return None
-                    taken.elsewhere |= await self._reconsider(fire, wanted)
+                    taken.elsewhere |= await self._reconsider(fire, wanted, before)
                 case WriteRefused(error) | SessionOver(error):
                     raise error
             before |= self._records(wanted)
@@ -258,14 +258,16 @@ class Claims:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 
-    async def _reconsider(self, fire: Fire, wanted: dict[int, Record]) -> set[int]:
-        """Read the items again, and remove from ``wanted`` those that run or are done; return those that run."""
+    async def _reconsider(self, fire: Fire, wanted: dict[int, Record], before: Records) -> set[int]:
+        """Read the items again, and remove from ``wanted`` those that run or are done; return those that run.
+
+        A rescue is decided on the record of one run, so it does not take an item of which another run was cut off.
+        """
         running = await self._cache.learn(list(wanted))
         for item in list(wanted):
             record = self._cache.record(item)
-            if item in running or (
-                record.completed if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)
-            ):
+            rescued = record.completed or record.begun != before[item].begun
+            if item in running or (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
                 del wanted[item]
             else:
                 last = wanted[item]

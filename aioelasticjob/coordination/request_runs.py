@@ -23,6 +23,7 @@ from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import CUT_OFF, Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
+from aioelasticjob.registry.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +126,21 @@ def next_due(view: JobView, held: Collection[int], now: int) -> int | None:
 
 
 def rescued_request(view: JobView, item: int, record: Record) -> Requested | None:
-    """Return the request whose run of an item is rescued; None if the run was not made for a request."""
-    node = view.tree.get(view.layout.request(record.request)) if record.request else None
-    request = None if node is None else decode(record.request, node)
-    progress = None if request is None else progress_of(view, request, item)
-    if request is None or progress is None or progress[0].moment != record.asked:
+    """Return the request for which an item's run was made, as a view shows it; None if it was made for none."""
+    if not record.request:
         return None
-    return Requested(request.id, request.version, {item: progress})
+    layout, nodes = view.layout, view.tree
+    return requested_run(
+        item, record, nodes.get(layout.request(record.request)), nodes.get(layout.request_item(record.request, item))
+    )
+
+
+def requested_run(item: int, record: Record, node: Node | None, progress: Node | None) -> Requested | None:
+    """Return the request for which an item's run was made, from the nodes of the request and of its item."""
+    request = None if node is None else decode(record.request, node)
+    if request is None or progress is None or (came := decode_progress(progress.data)).moment != record.asked:
+        return None
+    return Requested(request.id, request.version, {item: (came, progress.stat.version)})
 
 
 def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:

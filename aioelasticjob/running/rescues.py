@@ -10,11 +10,12 @@ from anyio import move_on_after
 from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.request_runs import is_cancelled, rescued_request
+from aioelasticjob.coordination.request_runs import is_cancelled, requested_run
+from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource, Outcome
+from aioelasticjob.model import Fire, FireSource, Outcome, Record, Requested
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.missed_reports import EXPIRED
 from aioelasticjob.running.schedule import Passed
@@ -82,12 +83,22 @@ class Rescues:
             await self._claims.remove_orphan_mark(item)
         elif record.rescues < view.config.max_rescues and not is_cancelled(view, item, cache.fence(item)):
             # else the leader ends it
-            requested = rescued_request(view, item, record)
+            requested = await self._requested(item, record)
             fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter, requested=requested)
             taken = await run_claimed(view, fire, frozenset({item}))
+            if taken.claim is None and cache.items[item].seen is not None and cache.record(item).begun != record.begun:
+                return await self._take(view, item, run_claimed)  # the record that was read first was out of date
             if taken.claim is not None and item in self._state.held:
                 with move_on_after(VISIBLE_WITHIN):  # it shall run its next moment together with the others
                     await self._views.until(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
             cache.items[item].forget()
         return taken
+
+    async def _requested(self, item: int, record: Record) -> Requested | None:
+        """Return the request for which an orphan's run was made.  It is read: the view may be older than the run."""
+        if not is_id(record.request):
+            return None
+        layout = self._member.layout
+        paths = [layout.request(record.request), layout.request_item(record.request, item)]
+        return requested_run(item, record, *await self._member.session.get_many(paths))

@@ -706,3 +706,13 @@ def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_mome
     job.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
     job.learn()
     assert (job.cache.record(0).slot, job.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+
+
+def test_a_rescue_takes_no_item_of_which_another_run_was_cut_off_than_the_one_it_was_decided_on() -> None:
+    job = ClaimedJob(1)
+    job.orphaned(0)
+    newer = Record(SLOT + 1000, "TRIGGER", "other", 2, 0, 0, completed=False)
+    job.elsewhere(0, newer, running=False)  # after the record was read
+    assert job.claim(RESCUE).claim is None
+    assert (job.record(), job.waiting(), job.running()) == (newer, {0}, [])
+    assert job.cache.record(0) == newer

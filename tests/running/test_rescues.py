@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -14,14 +14,27 @@ import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.clock import moment
-from aioelasticjob.error_handlers import Failure, Options
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.claims import ClaimResult
+from aioelasticjob.coordination.requests import Request, encode, encode_progress
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
 from aioelasticjob.errors import GivenUp
-from aioelasticjob.events import Began, CaughtUp, Ended, HandedOver, Misfired, Refused, Rescued
-from aioelasticjob.model import Outcome
+from aioelasticjob.events import Began, CaughtUp, Ended, Events, HandedOver, Misfired, Refused, Rescued
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.rescues import Rescues
+from aioelasticjob.running.state import Items
+from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
+from tests.coordination.test_claims import ClaimedJob, done
 from tests.error_handlers.failures import delivered_by
+from tests.running.test_driver import Clock
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 T = TypeVar("T")
@@ -610,3 +623,29 @@ def test_what_came_during_a_run_that_was_cut_off_is_reported_though_failover_was
         assert second.session.incarnation == session
 
     run(scene)
+
+
+def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_than_the_run() -> None:
+    job, fires = ClaimedJob(1), list[Fire]()
+    clock = Clock(job.registry.now)
+    paths, orphan = LAYOUT.item(0), Create(LAYOUT.item(0).orphan, b"{}")
+    job.config = job.config.changed(failover=True)
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1), orphan, Create(paths.execution, b""))
+    older = job.view()
+    request = Request("r", FireSource.TRIGGER, 1, 1_009_000)
+    job.write(Delete(paths.orphan), Create(LAYOUT.requests), Create(LAYOUT.request("r"), encode(request)))
+    job.write(Create(LAYOUT.request_item("r", 0), encode_progress(Progress(1_009_000))))
+    lost = Record(1_005_000, FireSource.TRIGGER, "10.0.0.2@-@1", begun=1_009_000, completed=False)
+    lost = replace(lost, asked=1_009_000, request="r")
+    job.write(Set(paths.execution, records.encode(lost), -1), orphan)
+    events = Events()
+    shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
+    state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), clock.now(), Items())
+    stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
+
+    async def claim(view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
+        fires.append(fire)
+        return ClaimResult()
+
+    done(Rescues(job.member, state, stats, job.claims, Latest(older)).answer(older, claim))
+    assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]
