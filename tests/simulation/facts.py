@@ -255,11 +255,14 @@ class Facts:
     def heard_before(self, host: str, at: float) -> float:
         """Return when the trouble began that may keep the registry's news from a host at ``at``; else ``at``.
 
-        After the trouble it has to connect again.
+        After a trouble the host has to connect again.  If the next trouble begins before it could, the two are one.
         """
         self.troubled(host, at, at)
         spans = [*self.troubles[""].get(host, ()), *self.troubles[""].get(REGISTRY, ())]
-        return min((one - KNOWN for one, other in spans if one <= at <= other + PROMPT), default=at)
+        since = at
+        while (earlier := min((one for one, other in spans if one < since <= other + PROMPT), default=since)) < since:
+            since = earlier
+        return since - KNOWN if since < at else at
 
     @cached_property
     def refused(self) -> Mapping[str, list[float]]:

@@ -149,6 +149,16 @@ def test_fences_have_to_grow() -> None:
     assert broken(invariants.fences_grow, [begun(1, 10, fence=6), begun(2, 20, fence=6)])
 
 
+def test_fences_grow_lets_a_process_that_slept_begin_before_the_news_of_its_sessions_end() -> None:
+    over = [Fault(T + 10.8, "expire", ("10.0.1.1",)), written(10.9, 1, gone(f"instances/{A}"), ending=True)]
+    first, second = begun(1, 12, B, fence=9), begun(2, 20, fence=5)
+    asleep = [Held(T + 10, second.process, paused=True), Held(T + 19.5, second.process, paused=False)]
+    assert broken(invariants.fences_grow, [*BORN, *over, first, second])
+    assert not broken(invariants.fences_grow, [*BORN, asleep[0], *over, first, asleep[1], second])
+    late = replace(second, at=T + 22)
+    assert broken(invariants.fences_grow, [*BORN, asleep[0], *over, first, asleep[1], late])
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -403,6 +413,17 @@ def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_
 
     assert not judged("10.0.1.1")
     assert judged("10.0.1.2")  # another host's sleep is no reason
+
+
+@pytest.mark.parametrize(("woken", "is_excused"), [(27.5, True), (25.0, False)])
+def test_nothing_lost_takes_two_troubles_for_one_if_nobody_could_connect_between_them(
+    woken: float, is_excused: bool
+) -> None:
+    switched = [written(15, 9, made("sharding/0/disabled")), written(26, 9, gone("sharding/0/disabled"))]
+    asleep = [Fault(T + 22, "pause", ("10.0.1.1",)), Fault(T + woken, "pause", ("10.0.1.1",), over=True)]
+    down = [Fault(T + 28, "registry down", (REGISTRY,)), Fault(T + 31, "registry down", (REGISTRY,), over=True)]
+    entries = sorted(calm(*LOST[1:], *asleep, *down, *switched), key=lambda entry: entry.at)
+    assert bool(broken(nothing_lost, entries)) is not is_excused
 
 
 def test_nothing_lost_wants_to_hear_of_the_schedule_before_from_whoever_gains_an_item() -> None:

@@ -252,9 +252,10 @@ def _informed(run: ObservedRun, facts: Facts) -> Iterator[tuple[float, float]]:
 
 
 def _is_news(run: ObservedRun, facts: Facts) -> bool:
-    """Say whether a run began under a session that a stranger had just ended."""
-    ended = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf)
-    return 0 <= run.begun.at - ended <= NEWS
+    """Say whether a run began under a session that a stranger had just ended; who slept has not heard of it."""
+    ended, at = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf), run.begun.at
+    asleep = (min(over, at) - max(start, ended) for start, over in facts.paused.get(run.begun.process, ()))
+    return 0 <= at - ended <= NEWS + sum(seconds for seconds in asleep if seconds > 0)
 
 
 def _claimed(written: Written) -> frozenset[str]:
