@@ -64,8 +64,8 @@ class Account:
 
     def _unclaimed(self, moment: int, among: Iterable[int] | None = None) -> frozenset[int]:
         """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
-        # a moment further ahead was due before the time was set back: wait until that is certain
-        if not self._floor < moment <= self.clock.now + AHEAD:
+        # a moment further ahead was due before the time was set back
+        if not self._floor < moment <= self.clock.now + SOON:
             return frozenset()
         held = self.held if among is None else self.held.intersection(among)
         return frozenset([number for number in held if self.items[number].owes(moment)])
@@ -109,8 +109,17 @@ class Account:
             return False
         return not any(item.withdrawn or item.future is not None for item in self.items.values())
 
+    def follow_small_step_back(self) -> None:
+        """Let the schedule follow a time that went back a little, so that its moments are run when they come.
+
+        If the time went back further, it may have been set by mistake: ``JobState.see`` waits until that is certain.
+        """
+        if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
+            self.timetable = Timetable(self.view.config.schedule, self.clock.now)
+
     def see_what_is_due(self, view: JobView) -> None:
         """Move the schedule on to the present, and account for the moments that have come."""
+        self.follow_small_step_back()
         upcoming = self.timetable.upcoming
         if upcoming is not None and upcoming <= self.clock.now:
             waiting, came = self._due(), self.timetable.advance(self.clock.now)

@@ -50,6 +50,7 @@ class JobState(Account):
         """
         if self.clock.is_disturbed:
             self._follow_clock()
+        self.follow_small_step_back()
         if any(item.withdrawn for item in self.items.values()):
             self.missed.report_withdrawn()
         if view is not self.looked_at:

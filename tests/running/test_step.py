@@ -252,6 +252,28 @@ def test_an_item_made_while_the_clock_was_ahead_owes_what_has_come_since_the_clo
     assert [report[:2] for report in case.reported()] == [(9, 19)]
 
 
+@pytest.mark.parametrize("ahead", [1.5, 2.9])  # too little to count as set, and more
+def test_an_item_gained_just_after_the_clock_went_back_a_little_runs_each_moment_when_it_comes(ahead: float) -> None:
+    case, ran = Case.of(ahead=ahead), set[int]()
+    case.give(0, OTHER)
+    state = case.state()
+    case.now = 5.0
+    case.see(state)
+    assert state.timetable.newest == slot(int(5 + ahead))
+    case.now, case.ahead = 5.1, 0.0
+    case.records[0] = Record(slot(4), "CRON", OTHER)
+    case.give(0, ME)
+    while case.now < 9:
+        case.see(state)
+        if owed := state.owed():
+            ran.add(state.timetable.newest // 1000 - BEGIN)
+            assert max(ran) <= case.now
+            case.claim(state, owed, state.timetable.newest)
+            case.settle(state, owed)
+        case.now += 0.25
+    assert (ran, case.reported()) == ({5, 6, 7, 8}, [])
+
+
 @pytest.mark.parametrize("misfire", [False, True])
 def test_a_moment_that_a_clock_ahead_reported_is_run_when_it_comes_only_if_misfire_is_on(misfire: bool) -> None:
     case = Case.of(cron="1/10 * * * * ?", misfire=misfire)
