@@ -112,10 +112,12 @@ class Account:
     def follow_small_step_back(self) -> None:
         """Let the schedule follow a time that went back a little, so that its moments are run when they come.
 
-        If the time went back further, it may have been set by mistake: ``JobState.see`` waits until that is certain.
+        If the time went back further, this is done once the time has come close.  Items that have waited until then
+        have missed the moments before the newest one.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
+            self._account(self._due(), Came.SET_BACK)
 
     def see_what_is_due(self, view: JobView) -> None:
         """Move the schedule on to the present, and account for the moments that have come."""

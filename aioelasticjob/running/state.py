@@ -58,7 +58,7 @@ class Came(Enum):
     UNRECORDED = auto()
     """Another instance ran or rescued the item; then records were switched off, so its end cannot be seen."""
     SET_BACK = auto()
-    """The item's record claimed a moment that had yet to come, because the registry's clock had been ahead."""
+    """The registry's clock had been ahead, and the item's record or the newest moment was one that had yet to come."""
 
 
 @dataclass(frozen=True, slots=True)

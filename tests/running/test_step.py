@@ -252,10 +252,13 @@ def test_an_item_made_while_the_clock_was_ahead_owes_what_has_come_since_the_clo
     assert [report[:2] for report in case.reported()] == [(9, 19)]
 
 
-@pytest.mark.parametrize("ahead", [1.5, 2.9])  # too little to count as set, and more
-def test_an_item_gained_just_after_the_clock_went_back_a_little_runs_each_moment_when_it_comes(ahead: float) -> None:
-    case, ran = Case.of(ahead=ahead), set[int]()
+@pytest.mark.parametrize(("ahead", "missed"), [(1.5, []), (2.9, []), (5.0, [(5, 5, BLOCKED), (6, 6, SET_BACK)])])
+def test_an_item_gained_just_after_the_time_went_back_runs_or_reports_each_moment_and_none_before_it_comes(
+    ahead: float, missed: list[tuple[int, int, str]]
+) -> None:
+    case, ran = Case.of(), set[int]()
     case.give(0, OTHER)
+    case.ahead = ahead
     state = case.state()
     case.now = 5.0
     case.see(state)
@@ -271,7 +274,20 @@ def test_an_item_gained_just_after_the_clock_went_back_a_little_runs_each_moment
             case.claim(state, owed, state.timetable.newest)
             case.settle(state, owed)
         case.now += 0.25
-    assert (ran, case.reported()) == ({5, 6, 7, 8}, [])
+    assert ran == {5, 6, 7, 8} - {second for second, _, _ in missed}
+    assert case.reported() == missed
+
+
+def test_the_schedule_follows_a_time_that_went_back_a_little_even_if_nothing_else_has_changed() -> None:
+    case = Case.of()
+    state = case.state()
+    case.see(state)
+    case.now, case.ahead = 5.0, 1.5
+    case.tell(state, lambda: state.see_what_is_due(state.view))
+    assert (state.owed(), state.timetable.newest) == ({0}, slot(6))
+    case.now, case.ahead = 5.1, 0.0
+    case.tell(state, lambda: state.see_what_is_due(state.view))
+    assert (state.owed(), state.timetable.newest, state.timetable.upcoming) == ({0}, slot(5), slot(6))
 
 
 @pytest.mark.parametrize("misfire", [False, True])

@@ -38,7 +38,7 @@ def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
 def late_runs_are_wanted(facts: Facts) -> Iterator[Violation]:
     """A moment that its item's holder missed is run afterwards only where ``misfire`` or ``catch_up`` asks for it.
 
-    An item given away, or run elsewhere, since the moment is late without being a late run, whatever it is called.
+    The run of an item that was given away, or ran elsewhere, since the moment counts as none, whatever it is called.
     """
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
         came = min(one.slot / 1000, one.at)
