@@ -79,8 +79,7 @@ class Claims:
         taken, rest = ClaimResult(), sorted(items)
         for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
             self._cache.items[item].executing = True
-        texts = [fire.parameter, *[record.unknown for record in self._records(rest).values()]]
-        at_once = max(1, _at_once(texts) // fire.weight)
+        at_once = max(1, _at_once([fire.parameter, *self._unknown_texts(rest)]) // fire.weight)
         try:
             while rest and not taken.stale:
                 part, rest = rest[:at_once], rest[at_once:]
@@ -192,7 +191,7 @@ class Claims:
         read again, it ends: the view may be outdated.
         """
         before, met = self._records(items), ""
-        wanted = {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
+        wanted = self._begun(before, fire, times)
         while wanted:
             first, operations = self._taking(view, fire, wanted, before)
             match await write(self._member, operations, "to claim items", delay=delay):
@@ -211,6 +210,12 @@ class Claims:
 
     def _records(self, items: Iterable[int]) -> dict[int, Record]:
         return {item: self._cache.items[item].record for item in items}
+
+    def _unknown_texts(self, items: Iterable[int]) -> list[str]:
+        return [record.unknown for record in self._records(items).values()]
+
+    def _begun(self, before: Records, fire: Fire, times: tuple[int, int]) -> dict[int, Record]:
+        return {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
 
     def _note_claimed(
         self, first: int, fire: Fire, wanted: Records, before: Records, committed: Committed, taken: ClaimResult

@@ -93,6 +93,19 @@ async def write(
         return written
 
 
+async def delete(member: Member, path: str, version: int, what: str) -> bool:
+    """Delete a node that is of this version; return False if it has been replaced or removed meanwhile.
+
+    Raises:
+        RegistryError: there is no connection, or the registry refuses it; nothing was deleted.
+    """
+    written = await write(member, [Delete(path, version)], what)
+    if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
+        return False
+    written.get()
+    return True
+
+
 def _note(member: Member, what: str, written: WriteResult) -> None:
     """Note a refusal, or the end of one.  A conflict and a missing connection do not count as refusals."""
     if isinstance(written, WriteApplied):

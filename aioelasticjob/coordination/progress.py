@@ -39,13 +39,16 @@ def encoded(value: str) -> bytes:
 
 
 class Offsets:
-    """The offsets of the items of this instance.  Items that have no offset cost no request at a fire."""
+    """The offsets of the items of this instance.  Items that have no offset cost no request at a fire.
 
-    def __init__(self, member: Member) -> None:
+    ``to_read`` is kept up to date: the items that have an offset, or whose handler has begun to save one and may have
+    been cut off before the reply.
+    """
+
+    def __init__(self, member: Member, to_read: set[int] | None = None) -> None:
         self._member = member
         self._used: set[int] = set()
-        self._unsure: set[int] = set()
-        """Items whose handler has begun to save an offset, and whose run may have been cut off before the reply."""
+        self.to_read: set[int] = set() if to_read is None else to_read
         self._warned: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
@@ -53,14 +56,13 @@ class Offsets:
         if items:  # without items no connection is needed
             await self._read(sorted(items))
 
-    async def read(self, items: Collection[int], *, anew: bool = False) -> dict[int, str]:
-        """Return the offsets with which runs begin; with ``anew`` also read items that had no offset so far.
+    async def read(self, items: Collection[int]) -> dict[int, str]:
+        """Return the offsets with which runs of these items begin.
 
         They are read before the claim.  No instance can save an offset between the record on which the claim depends
         and the claim.
         """
-        chosen = items if anew else (self._used | self._unsure).intersection(items)
-        return await self._read(sorted(chosen)) if chosen else {}
+        return await self._read(sorted(items))
 
     async def reread(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items just claimed.  This tries until the session ends: the items must be settled.
@@ -81,12 +83,11 @@ class Offsets:
             RegistryError: the registry refuses the write; nothing was saved.
         """
         data = encoded(value)
-        self._unsure.add(item)
+        self.to_read.add(item)
         while True:
             match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
                 case WriteApplied():
                     self._used.add(item)
-                    self._unsure.discard(item)
                     return
                 case SessionOver():
                     raise Fenced(item)
@@ -108,9 +109,9 @@ class Offsets:
     async def _read(self, items: list[int]) -> dict[int, str]:
         nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
         found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
-        self._used.difference_update(items)
-        self._unsure.difference_update(items)
-        self._used.update(found)
+        for known in (self._used, self.to_read):
+            known.difference_update(items)
+            known.update(found)
         return found
 
     def _text(self, item: int, node: Node) -> str:

@@ -86,6 +86,18 @@ class Entry:
         assert self.seen is not None
         return self.seen.record
 
+    @property
+    def fence(self) -> int:
+        """The fence of the item's newest run, unless the run has ended: then a later transaction."""
+        return 0 if self.seen is None else self.seen.zxid
+
+    @property
+    def moment(self) -> int:
+        """The moment of the item's newest run, in ms since the epoch, also if its record was lowered."""
+        record, lowered = self.record, self.lowered
+        as_lowered = lowered is not None and (record.slot, record.ahead) == (lowered.slot, lowered.ahead)
+        return record.ahead if as_lowered and not record.asked else record.moment
+
     def forget(self) -> None:
         """Forget the nodes, because another instance writes the record now."""
         self.seen = self.stat = self.lowered = self.mark_version = None
@@ -140,17 +152,6 @@ class RecordCache:
         seen = self.items[item].seen
         assert seen is not None
         return seen.version
-
-    def fence(self, item: int) -> int:
-        """Return the fence of an item's newest run, unless the run has ended: then a later transaction."""
-        seen = self.items[item].seen
-        return 0 if seen is None else seen.zxid
-
-    def moment(self, item: int) -> int:
-        """Return the moment of an item's newest run, in ms since the epoch, also if its record was lowered."""
-        record, lowered = self.record(item), self.items[item].lowered
-        as_lowered = lowered is not None and (record.slot, record.ahead) == (lowered.slot, lowered.ahead)
-        return record.ahead if as_lowered and not record.asked else record.moment
 
     def assume(self, items: Collection[int], slot: int) -> dict[int, VersionedRecord]:
         """Note a moment without a request to the registry, for a job whose execution is not monitored."""

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable
 from math import inf
 
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import ClockSkew, ElasticJobError
 from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
-from aioelasticjob.running.commands import AnyReport
+from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
@@ -34,6 +35,8 @@ class Account:
         self.items = items
         items.join_again()
         self.held: frozenset[int] = NONE
+        self.offset_items: set[int] = set()
+        """The items that have an offset, as far as this instance knows."""
         self.view = view
         """The newest view that this object was given."""
         self.missed = MissedMoments(self.clock, items, self.reports)
@@ -49,6 +52,21 @@ class Account:
         """Whether items of this instance had records from the future, or were switched off, at the last look."""
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
+        self._refuses = False
+        """Whether this instance has refused the last fire."""
+
+    def intolerable_skew(self) -> ClockSkew | None:
+        """Return an error with the clock skew if the job does not tolerate it, else None."""
+        return self.clock.intolerable(self.view.config)
+
+    def refuse(self, why: ElasticJobError) -> None:
+        """Report that this instance refuses a fire."""
+        self.reports.append(SayRefused(why, again=self._refuses))
+        self._refuses = True
+
+    def accept(self) -> None:
+        """Note that this instance runs fires again."""
+        self._refuses = False
 
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items that this instance can claim now for the newest moment, or for the given one."""

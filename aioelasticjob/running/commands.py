@@ -1,6 +1,6 @@
-"""What ``JobState`` wants from its driver, ``StateDriver``: values without I/O, performed in their order.
+"""What decides (``JobState``, ``Choice``) wants from its driver: values without I/O, performed in their order.
 
-Reports have no answer.  ``JobState.see`` yields each command, and the driver sends the answer in.
+Reports have no answer.  A command is yielded, and the driver sends its answer in, or throws in why it has none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import ElasticJobError, RegistryError
+from aioelasticjob.model import Claim, Fire, Record
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Newest
 
@@ -39,6 +41,37 @@ class SayLowered:
     """The moment that the record claims."""
     since: int
     """Up to which moment the item now counts as claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SayRefused:
+    """Report that this instance refuses a fire."""
+
+    why: ElasticJobError
+    again: bool
+    """Whether it has refused the one before as well, so that this one needs no line in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SayNothingToRun:
+    """Log that a trigger runs no item here."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteAccepted:
+    """Note that the registry has accepted requests with this purpose."""
+
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRefused:
+    """Note that the registry has refused a request with this purpose."""
+
+    purpose: str
+    error: RegistryError
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +116,109 @@ class WriteAccounted:
     version: int
 
 
-AnyReport: TypeAlias = Report | SayLowered
-Command: TypeAlias = ReadItems | MarkMissed | ReadAccounted | WriteAccounted
+@dataclass(frozen=True, slots=True)
+class ReadOffsets:
+    """Read the offsets of items.
+
+    The answer is the offset of each item that has one.
+    """
+
+    items: frozenset[int]
+    claimed: bool = False
+    """Whether the items are claimed.  Then this is tried until the session ends, because they must be settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequested:
+    """Read the request for which an item's run was made that has this record.
+
+    The answer is a ``Requested``, or None if the request is over.
+    """
+
+    item: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOrphanMark:
+    """Remove the mark of an orphan whose run turns out to have ended.  It has no answer."""
+
+    item: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTrigger:
+    """Remove a trigger that no claim removes.
+
+    The answer is False if it has been replaced or removed meanwhile.
+    """
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRun:
+    """Note, before a triggered run is claimed, that items take part in it.
+
+    The answer is False if its trigger has been removed.
+    """
+
+    fire: Fire
+    items: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimItems:
+    """Claim items, at once or shortly before their moment if this is still to come.
+
+    The answer is a ``ClaimResult``.
+    """
+
+    view: JobView
+    fire: Fire
+    items: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitReleases:
+    """Begin to wait until another instance has ended its runs of these items.  It has no answer."""
+
+    view: JobView
+    fire: Fire
+    items: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RunItems:
+    """Run and settle claimed items.
+
+    The answer is the newest view afterwards, or None if the claim was given back without a run.
+    """
+
+    view: JobView
+    claim: Claim
+    offsets: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitRescueEnd:
+    """Wait for a short time until the view shows that the rescue of this instance's own item has ended.
+
+    It has no answer.
+    """
+
+    item: int
+
+
+AnyReport: TypeAlias = Report | SayLowered | SayRefused | SayNothingToRun | NoteAccepted | NoteRefused
+NodeCommand: TypeAlias = (
+    ReadItems | MarkMissed | ReadAccounted | WriteAccounted | ReadOffsets | ReadRequested | RemoveTrigger
+)
+"""Reads or writes nodes of the job, and nothing else.  ``StateDriver`` performs these, ``JobScheduler`` the others."""
+Command: TypeAlias = NodeCommand | RemoveOrphanMark | JoinRun | ClaimItems | AwaitReleases | RunItems | AwaitRescueEnd
+C = TypeVar("C", bound=Command)
 T = TypeVar("T")
+NodeSteps: TypeAlias = Generator[NodeCommand, Any, T]
 Steps: TypeAlias = Generator[Command, Any, T]
 """Work that needs answers: it yields a command and is sent the answer, until it returns its result."""

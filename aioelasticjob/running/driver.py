@@ -1,58 +1,71 @@
-"""Performs the commands of ``JobState``, and passes it the facts: answers of the registry, and clock readings."""
+"""Performs the commands of what decides, and passes it the facts: answers of the registry, and clock readings."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from math import inf
+from typing import Any, assert_never
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.coordination.commit import delete
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import mark_missed_moments
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.request_runs import requested_run
 from aioelasticjob.coordination.unmonitored import advance_accounted, read_accounted
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import NONE, Fire, Record
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.model import NONE, Requested
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
-    Command,
+    AnyReport,
+    C,
     MarkMissed,
+    NodeCommand,
+    NoteAccepted,
+    NoteRefused,
     ReadAccounted,
     ReadItems,
+    ReadOffsets,
+    ReadRequested,
+    RemoveTrigger,
     Report,
     SayLowered,
-    Steps,
+    SayNothingToRun,
+    SayRefused,
+    T,
     WriteAccounted,
 )
 from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Items
+from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.step import JobState
 
 
 class StateDriver(JobState):
-    """Adds to ``JobState`` the I/O that performs its commands.  This class decides nothing.
-
-    It has more than twelve methods: each fact that makes reports is a method here, too.
-    """
+    """Adds to ``JobState`` the I/O that performs commands.  This class decides nothing."""
 
     def __init__(
-        self, member: Member, view: JobView, clock: Clock, reports: MissedReports, up_since: float, items: Items
+        self,
+        member: Member,
+        view: JobView,
+        clock: Clock,
+        reports: MissedReports,
+        stats: ExecutionStats,
+        up_since: float,
+        items: Items,
     ) -> None:
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
-        self._member, self._wall, self._missed_reports = member, clock, reports
-        self.cache, self.offsets = RecordCache(member, self._believable, items), Offsets(member)
+        self._member, self._wall, self._missed_reports, self._stats = member, clock, reports, stats
+        self.cache = RecordCache(member, self._believable, items)
+        self.offsets = Offsets(member, self.offset_items)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
         host = self._wall.now()
         return self.clock.take(Reading(host, *self._member.session.compare_clocks(host)))
-
-    def intolerable_skew(self) -> ClockSkew | None:
-        """Return an error with the clock skew if the job does not tolerate it, else None."""
-        return self.clock.intolerable(self.view.config)
 
     @property
     def steady_in(self) -> float:
@@ -73,66 +86,60 @@ class StateDriver(JobState):
         if self.only_time_has_passed(view):
             self.has_future_records = False
             self.see_what_is_due(view)
+            self.say_all()
         else:
-            await self._perform(self.see(view))
-        self._say_all()
+            await self.perform(self.see(view), self.answer)
         begun, self.begun_elsewhere = self.begun_elsewhere, NONE
         return begun
-
-    def collapse(self, view: JobView, *, run_late: bool) -> None:
-        """See ``JobState.collapse``."""
-        self.now()
-        super().collapse(view, run_late=run_late)
-        self._say_all()
-
-    def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
-        """See ``JobState.runs_elsewhere``."""
-        self.now()
-        super().runs_elsewhere(items, fire)
-        self._say_all()
-
-    def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
-        """See ``JobState.is_obstructed``."""
-        self.now()
-        super().is_obstructed(items, fire)
-        self._say_all()
 
     def reach(self, moment: int) -> None:
         """See ``JobState.reach``.  The caller has just read the clocks."""
         super().reach(moment)
-        self._say_all()
+        self.say_all()
 
     def released(self, item: int) -> None:
         """See ``JobState.released``."""
         self.now()
         super().released(item)
-        self._say_all()
+        self.say_all()
 
     def report(
         self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False
     ) -> None:
         """Report moments that need not be in the schedule, or another instance's run that was cut off."""
         self.missed.put(items, passed, why, cut_off, handled=handled)
-        self._say_all()
+        self.say_all()
 
-    def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
-        """Report runs that were cut off and that nobody rescues, each once."""
-        self.missed.report_lost_runs(cut_off)
-        self._say_all()
+    async def perform(self, steps: Generator[C, Any, T], perform: Callable[[C], Awaitable[object]]) -> T:
+        """Let ``perform`` perform the commands of these steps, send in its answers, and return the steps' result.
 
-    async def _perform(self, steps: Steps[None]) -> None:
-        """Perform the commands of these steps, and send the answers in.  After a failure no further step is made."""
+        What the registry raises is thrown in instead of an answer.
+        """
         answer: object = None
-        with closing(steps), suppress(StopIteration):
+        error: RegistryError | None = None
+        try:
             while True:
-                command = steps.send(answer)
-                self._say_all()
-                answer = await self._answer(command)
+                command = steps.send(answer) if error is None else steps.throw(error)
+                self.say_all()
+                answer = error = None
+                try:
+                    answer = await perform(command)
+                except RegistryError as failure:
+                    error = failure
                 self.now()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+            self.say_all()
 
-    async def _answer(self, command: Command) -> object:
+    async def answer(self, command: NodeCommand) -> object:
+        """Perform a command that reads or writes nodes of the job, and return its answer."""
         member = self._member
         match command:
+            case ReadOffsets(items, claimed):
+                return await (self.offsets.reread(items) if claimed else self.offsets.read(items))
             case ReadItems():
                 running = frozenset(await self.cache.learn(command.records))
                 await self.offsets.learn(command.offsets)
@@ -148,14 +155,36 @@ class StateDriver(JobState):
                     raise
                 except RegistryError:
                     return None
+            case ReadRequested(item, record):
+                paths = [member.layout.request(record.request), member.layout.request_item(record.request, item)]
+                requested: Requested | None = requested_run(item, record, *await member.session.get_many(paths))
+                return requested
+            case RemoveTrigger(path, version):
+                return await delete(member, path, version, "to take a request")
+            case _:
+                assert_never(command)
 
-    def _say_all(self) -> None:
+    def say_all(self) -> None:
+        """Make the reports that are left."""
         while self.reports:
-            match self.reports.pop(0):
-                case Report() as report:
-                    self._missed_reports.put(self.view.config, report)
-                case SayLowered() as lowered:
-                    self._missed_reports.lowered(self._member.layout.job, lowered)
+            self._say(self.reports.pop(0))
+
+    def _say(self, report: AnyReport) -> None:
+        match report:
+            case Report():
+                self._missed_reports.put(self.view.config, report)
+            case SayLowered():
+                self._missed_reports.lowered(self._member.layout.job, report)
+            case SayRefused(why, again):
+                self._stats.refused(why, again=again)
+            case SayNothingToRun(why):
+                self._stats.nothing_to_run(why)
+            case NoteAccepted(purpose):
+                self._member.refusals.accepted(purpose)
+            case NoteRefused(purpose, error):
+                self._member.refusals.refused(purpose, error)
+            case _:
+                assert_never(report)
 
     def _believable(self) -> float:
         """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""

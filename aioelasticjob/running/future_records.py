@@ -16,7 +16,7 @@ from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.clock_skew import AHEAD
-from aioelasticjob.running.commands import AnyReport, MarkMissed, SayLowered, Steps
+from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import SET_BACK, FutureRecord, Items
@@ -59,7 +59,7 @@ class FutureRecords:
             item.reported, item.future = min(since, item.reported), None
         return frozenset(far)
 
-    def report(self, view: JobView, table: Timetable, items: Iterable[int]) -> Steps[None]:
+    def report(self, view: JobView, table: Timetable, items: Iterable[int]) -> NodeSteps[None]:
         """Mark the moments that nobody will run, then report them.
 
         Without a mark, the next holder would report them again.

@@ -38,7 +38,6 @@ class ItemReleases:
 
     def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Wait until another instance has ended its runs of these items.  Then the newest moment is run or missed."""
-        self._state.runs_elsewhere(items, fire)
         missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
         for item in sorted(items):
             self._tasks.start_soon(self._until_free, item, missed)

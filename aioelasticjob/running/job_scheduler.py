@@ -1,4 +1,4 @@
-"""Runs one job in one session: it claims the due items, starts their execution, and settles it, one at a time."""
+"""Runs one job in one session: it performs what ``Choice`` commands, one run at a time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from anyio import CancelScope, get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
+from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunOffsets
 from aioelasticjob.coordination.view import JobView
@@ -17,19 +18,29 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource
+from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource
 from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
+from aioelasticjob.running.commands import (
+    AwaitReleases,
+    AwaitRescueEnd,
+    ClaimItems,
+    Command,
+    JoinRun,
+    RemoveOrphanMark,
+    RunItems,
+)
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.item_releases import ItemReleases
-from aioelasticjob.running.listeners import with_listeners
+from aioelasticjob.running.listeners import join_run, with_listeners
 from aioelasticjob.running.missed import NOT_RECORDED
+from aioelasticjob.running.missed_reports import EXPIRED
 from aioelasticjob.running.process_context import ProcessContext
-from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.scheduler import TaskScope
@@ -37,12 +48,13 @@ from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
-from aioelasticjob.running.triggers import Triggers
 
 MAX_WAIT = 60.0
 """Seconds after which the scheduler reads the clock again: it may have been set, or the machine may have slept."""
 UNCERTAIN = 1.0
 """Seconds until another attempt if there is a connection, but it is not certain that the session lives."""
+VISIBLE_WITHIN = 1.0
+"""The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
 
 
 class JobScheduler:
@@ -66,18 +78,18 @@ class JobScheduler:
         self._over = over
         self.wake: Callable[[], None] = lambda: None
         """Asks the process's scheduler for a turn."""
-        self._state = StateDriver(member, views.value, shared.clock, shared.missed_reports(member.id), up_since, items)
+        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
+        reports = shared.missed_reports(member.id)
+        self._state = StateDriver(member, views.value, shared.clock, reports, self._stats, up_since, items)
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
-        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
         self._retry_waits = RetryWaits(views)
         self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self.triggers = Triggers(member, self._state, self._stats, job.listeners)
-        self.rescues = Rescues(member, self._state, self._stats, self._claims, views)
         self.releases = ItemReleases(member, self._state, self._claims, tasks, self._look_at_once)
         self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
+        self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
         self.left = False
         """Whether this instance was asked to leave."""
         self._refused = 0
@@ -183,13 +195,7 @@ class JobScheduler:
             view = await self._read_again()
         if begun := await self._state.look(view):
             self.releases.follow(begun)
-        taken: ClaimResult | None = None
-        if view.orphans or self.triggers.are_open(view):
-            run = self._run_claimed
-            taken = await self.rescues.answer(view, run) or await self.triggers.answer(view, run)
-            self._state.now()
-        if taken is None and (due := self._due(view) or self._due_soon(view)):
-            taken = await self._run_claimed(view, *due)
+        taken = await self._state.perform(self._choice.run_next(view), self._perform)
         self._refused = 0
         if self._member.refusals.open:
             self._member.refusals.accepted("to read what is due")
@@ -205,53 +211,36 @@ class JobScheduler:
         self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
 
-    def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return the fire that is due, and its items; a fire that the clock skew forbids is given up."""
-        owed = self._state.owed() if view.settled else NONE
-        if not owed:
-            return None
-        if skew := self._state.intolerable_skew():
-            self._state.pass_over()
-            self._stats.refused(skew)
-            return None
-        self._stats.accepted()
-        return Fire(self._state.timetable.newest, self._state.source(owed)), owed
+    async def _perform(self, command: Command) -> object:
+        """Perform a command of ``Choice``, and return its answer."""
+        match command:
+            case ClaimItems(view, fire, items):
+                return await self._claim(view, fire, items)
+            case RunItems(view, claim, offsets):
+                return await self._run_items(view, claim, offsets)
+            case JoinRun(fire, items):
+                return await join_run(self._job.listeners, self._member, fire, items)
+            case AwaitReleases(view, fire, items):
+                self.releases.refused(view, fire, items)
+            case AwaitRescueEnd(item):
+                await self._await_rescue_end(item)
+            case RemoveOrphanMark(item):
+                await self._claims.remove_orphan_mark(item)
+            case _:
+                return await self._state.answer(command)
+        return None
 
-    def _due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return the next fire and its items, if it is time to claim them, together with the process's other jobs.
+    async def _await_rescue_end(self, item: int) -> None:
+        with move_on_after(VISIBLE_WITHIN):
+            await self._views.until(lambda newer: item not in newer.rescues)
 
-        If the view or the time changes before the moment comes, the claim is withdrawn and decided anew.
-        """
-        upcoming, state = self._state.timetable.upcoming or 0, self._state
-        if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
-            return None
-        self._stats.accepted()
-        if not (view.settled and view.config.monitor_execution and self._member.id in view.active):
-            return None
-        items = state.owed_ahead(upcoming) - view.disabled_items
-        return (Fire(upcoming, FireSource.CRON), items) if items else None
-
-    async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
-        """Claim items, run and settle them; return the result of the claim."""
-        # read the offset of an orphan anew: another instance holds the item, so this one does not know its offset
-        if offsets := await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER):
-            self._state.now()
-        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
-            return ClaimResult()
-        taken = await self._claim(view, fire, items)
-        self._note_result(view, fire, taken)
-        if fire.source in ASKED:
-            await self.triggers.claimed(fire, taken)
-        if (claim := taken.claim) is None:
-            return taken
+    async def _run_items(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> JobView | None:
+        """Run and settle claimed items.  Return the newest view; None if the claim was given back without a run."""
         if claim.fences and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
-        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
-            offsets = {item: value for item, value in offsets.items() if item not in renewed}
-            offsets |= await self._state.offsets.reread(renewed)
         execution = self._execution_of(view, claim, offsets)
         try:
-            execution.begun = await self._reach(view, fire)
+            execution.begun = await self._reach(view, claim.fire)
             if execution.begun:
                 await self._handle(view, execution)
         except get_cancelled_exc_class():
@@ -260,11 +249,9 @@ class JobScheduler:
             raise
         if not await self._settle(execution):
             raise SessionEnded("the session was lost before the items of the run were settled")
-        if execution.begun:
-            if (view := self._views.value).tree.outdated:
-                view = await self._read_again()
-            self._state.collapse(view, run_late=view.config.misfire)
-        return taken
+        if not execution.begun:
+            return None
+        return await self._read_again() if self._views.value.tree.outdated else self._views.value
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
         """Claim items at once, or send the claim shortly before the moment if this is still to come."""
@@ -274,28 +261,13 @@ class JobScheduler:
             if session.status.value.state is not SessionState.CONNECTED or not session.is_proven():
                 raise Suspended("it is not certain that the session lives")
             return ClaimResult(self._claims.unmonitored(fire, items))
-        now = state.clock.now if fire.source in SCHEDULED else state.now()  # other fires have awaited answers since
-        upcoming = state.timetable.upcoming or 0
+        now, upcoming = state.clock.now, state.timetable.upcoming or 0
         if fire.slot != upcoming or fire.source is not FireSource.CRON:
             return await self._claims.claim(view, fire, items, now, upcoming)
         if self._views.value is not view or self.left:  # later changes take the claim back
             return ClaimResult()
         following, delay = state.timetable.following(), self._ahead.hold(fire.slot, now)
         return await self._claims.claim(view, fire, items, fire.slot, following, delay)
-
-    def _note_result(self, view: JobView, fire: Fire, taken: ClaimResult) -> None:
-        """Tell the state why a claim did not get all items, and which runs were cut off before it."""
-        state = self._state
-        if taken.stale or taken.elsewhere or taken.refused:
-            state.now()
-        if taken.elsewhere or taken.refused:
-            state.reach(fire.slot)  # then this moment is reported as missed for those items
-        if taken.cut_off:
-            state.report_lost_runs(taken.cut_off)
-        if taken.refused:
-            state.is_obstructed(taken.refused, fire)
-        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self.releases.refused(view, fire, taken.elsewhere)
 
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
         execution = Execution(
@@ -339,7 +311,7 @@ class JobScheduler:
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait until the fire's moment has come; False if the view or the time changes before."""
-        now = self._state.now()
+        now = self._state.clock.now
         if fire.slot > now and fire.source is FireSource.CRON:
             session, is_outdated = self._member.session, self.left or self._views.value is not view
             if is_outdated or not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
@@ -373,6 +345,20 @@ class JobScheduler:
             execution.trace.handed_over(handed_over)
         return handed_over is not None
 
+    def conclude(self, written: EndRun | UpdateRequest) -> None:
+        """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
+        if isinstance(written, UpdateRequest):
+            due = written.request.moment
+            self._state.report(written.expired_items, Passed(due, due), EXPIRED)
+        elif error := self._stats.ended_by_leader(self._views.value.config, written):
+            moment = written.run.moment
+            self._state.report([written.item], Passed(moment, moment), str(error), written.run.instance, handled=True)
+
+    def give_up(self) -> None:
+        """Report the runs that operators wanted and that cannot begin here any more, because this instance is gone."""
+        self._choice.triggers.give_up()
+        self._state.say_all()
+
     def _look_at_once(self) -> None:
         """End waits and a streaming run, and ask for a turn: an item was released, or this instance leaves."""
         if self._wait_scope is not None:
@@ -391,4 +377,4 @@ class JobScheduler:
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.clock.now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(MAX_WAIT, delay / 1000, self._state.steady_in, self.triggers.next_due(view))
+        return min(MAX_WAIT, delay / 1000, self._state.steady_in, self._choice.triggers.next_due(view))

@@ -181,7 +181,7 @@ class Life:
         job_scheduler = JobScheduler(
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
-        listeners = (job_scheduler.rescues.conclude, self._dismissed, self._finished)
+        listeners = (job_scheduler.conclude, self._dismissed, self._finished)
         coordinator = Coordinator(
             member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
         )
@@ -247,7 +247,7 @@ class Life:
             await self.tasks.ended()
             if job_scheduler is not None:
                 view = job_scheduler.view
-                job_scheduler.triggers.give_up()
+                job_scheduler.give_up()
                 if self.error is None:
                     with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
                         await _unregister(job_scheduler, self.member, view, self._shared.clock)

@@ -8,6 +8,7 @@ from typing import Any
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.effects import EndRun
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.cron.zone import local_text
@@ -15,7 +16,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
-from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record, run_name
+from aioelasticjob.model import Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.limited_log import LimitedLog
@@ -38,8 +39,6 @@ class ExecutionStats:
         """Counts the runs that ended here; the coordinator publishes the counts."""
         self.execution: Execution | None = None
         """The execution under way."""
-        self._refused = False
-        self._declined: frozenset[int] = NONE
         self._given_up: dict[int, int] = {}
         """For each item, when the run began that was last reported as given up."""
 
@@ -134,7 +133,7 @@ class ExecutionStats:
         run = run_id(self._job, fire)
         return {"items": tuple(items), "slot": fire.slot, "run_id": run, "source": fire.source.value}
 
-    def given_up(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
+    def _given_up_now(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
         """Report to the error handler that a run was given up, and return the error; None if it was reported before."""
         if self._given_up.get(item) == run.begun:
             return None
@@ -146,23 +145,29 @@ class ExecutionStats:
         self._dispatcher.report(config, failure)
         return error
 
-    def refused(self, why: ElasticJobError) -> None:
+    def ended_by_leader(self, config: JobConfig, ended: EndRun) -> GivenUp | None:
+        """Note that this instance has ended, as the leader, a run that was cut off and that nobody rescues.
+
+        Return the error if the run was given up; None if it was cancelled, or if this was reported before.
+        """
+        item, run = ended.item, ended.run
+        if ended.outcome != Outcome.STOPPED:
+            return self._given_up_now(config, item, run)
+        text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
+        about = {"job": self._job, "item": item, "instance": run.instance}
+        log.info(text, self._job, item, run.instance, extra=about)
+        return None
+
+    def refused(self, why: ElasticJobError, *, again: bool) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""
         self._events.put(Refused(self._job, self._me, str(why)))
-        if not self._refused:
+        if not again:
             text = "%s: this instance refuses to run items: %s"
             log.error(text, self._job, why.with_page(), extra={"job": self._job})
-        self._refused = True
 
-    def declined(self, items: frozenset[int], why: ElasticJobError) -> None:
-        """Note that this instance does not rescue orphans, unless it has noted that for all of these items."""
-        if items - self._declined:
-            self.refused(why)
-        self._declined = items
-
-    def accepted(self) -> None:
-        """Note that fires are run again."""
-        self._refused = False
+    def nothing_to_run(self, why: str) -> None:
+        """Log why a trigger runs no item here."""
+        log.warning("%s: the trigger runs no item here: %s", self._job, why, extra={"job": self._job})
 
 
 def _origin(config: JobConfig, fire: Fire) -> str:

@@ -14,7 +14,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE
 from aioelasticjob.running.account import Account
 from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
-from aioelasticjob.running.commands import ReadItems, Steps
+from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, GONE, Came, Items
@@ -40,7 +40,7 @@ class JobState(Account):
         self.accounted = 0
         """The newest moment that the job's earlier life in this process has run or reported."""
 
-    def see(self, view: JobView) -> Steps[None]:
+    def see(self, view: JobView) -> NodeSteps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
 
         If the driver cannot perform a command, it closes the generator, and calls this method again later.  The steps
@@ -157,7 +157,7 @@ class JobState(Account):
         ended = self.held - view.orphans - view.rescues.keys() if view.config.monitor_execution else NONE
         return gained, frozenset(number for number in ended if self.items[number].cut_off)
 
-    def _read(self, view: JobView, gained: frozenset[int], rescued: frozenset[int]) -> Steps[None]:
+    def _read(self, view: JobView, gained: frozenset[int], rescued: frozenset[int]) -> NodeSteps[None]:
         """Read the records of items gained, and of items whose rescue has ended."""
         is_monitored, items = view.config.monitor_execution, gained | rescued
         # records from before they were switched off show what was claimed
@@ -172,7 +172,7 @@ class JobState(Account):
             lost = (number for number in gained - running if self.items[number].cut_off)
             self.missed.report_lost_runs({number: self.items[number].record for number in lost})
 
-    def _gain(self, view: JobView, gained: frozenset[int]) -> Steps[frozenset[int]]:
+    def _gain(self, view: JobView, gained: frozenset[int]) -> NodeSteps[frozenset[int]]:
         """Compute from which moment on this instance has to run the items gained, and report earlier missed ones.
 
         The result is the items that could not be marked.
@@ -211,7 +211,7 @@ class JobState(Account):
         self.begun_elsewhere |= begun
         self._note_rescued()
 
-    def _settle_future(self, view: JobView) -> Steps[None]:
+    def _settle_future(self, view: JobView) -> NodeSteps[None]:
         """Lower or report records from the future, once it is certain that the clock is right.
 
         Items that are switched off are left for later.

@@ -1,4 +1,4 @@
-"""Answers triggers and requests on one instance.
+"""Answers triggers and requests on one instance.  Nothing here waits: the answers are generators of commands.
 
 The claim that runs a trigger's items removes it, so it is neither lost nor run twice.  For a request, the claim notes
 how far its items have come.
@@ -6,86 +6,75 @@ how far its items have come.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from math import inf
 from typing import TypeAlias
 
-from anyio import current_time
-
 from aioelasticjob.coordination.claims import ClaimResult
-from aioelasticjob.coordination.commit import WriteRefused, write
 from aioelasticjob.coordination.diagnostics import missing_features_text
-from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.request_runs import RequestedRun, next_due, next_run
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict
-from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.layout import Layout
 from aioelasticjob.model import NONE, Fire, FireSource
-from aioelasticjob.registry.transaction import Delete
-from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.listeners import join_run
+from aioelasticjob.running.commands import JoinRun, RemoveTrigger, SayNothingToRun, Steps
 from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.running.step import JobState
 
 OBSTRUCTED_FOR = 60.0
 """Seconds after which an item is tried again that nodes made by hand have kept from being claimed."""
 
-RunClaimed: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[ClaimResult]]
-
-log = logging.getLogger(__name__)
+Run: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Steps[ClaimResult]]
+"""Claims items, runs and settles them."""
 
 
 class Triggers:
     """Answers the triggers of one instance, and keeps the items that could not be run at once."""
 
-    def __init__(
-        self, member: Member, state: StateDriver, stats: ExecutionStats, listeners: Sequence[Listener]
-    ) -> None:
-        self._member, self._state, self._stats, self._listeners = member, state, stats, listeners
+    def __init__(self, layout: Layout, me: str, state: JobState) -> None:
+        self._layout, self._me, self._state = layout, me, state
         self.deferred: dict[int, Fire] = {}
         """The fires of items that could not be claimed when their trigger was answered."""
-        self._requested = RequestedRuns(member, state, stats, listeners)
+        self._requested = RequestedRuns(me, state)
         self._asked: frozenset[int] = NONE
         """All items that the present fire is meant for, whether or not they can be claimed now."""
 
     def are_open(self, view: JobView) -> bool:
         """Whether a trigger or a deferred item has not been run yet."""
-        return bool(self.deferred or view.requested) or self._member.id in view.triggered
+        return bool(self.deferred or view.requested) or self._me in view.triggered
 
-    async def answer(self, view: JobView, run_claimed: RunClaimed) -> ClaimResult | None:
+    def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:
         """Run the items of a trigger or of a request; None if there is none that can be answered now."""
         if (later := self._due(view)) is not None:
-            return await self._run_deferred(view, run_claimed, *later)
+            return (yield from self._run_deferred(view, run, *later))
         if (fire := self._newest(view)) is None:
-            return await self._requested.answer(view, run_claimed)
+            return (yield from self._requested.answer(view, run))
         state = self._state
         refusal = state.intolerable_skew() or too_large((fire.parameter or "").encode())
-        closed = refusal is not None or self._member.id not in view.active
+        closed = refusal is not None or self._me not in view.active
         items = frozenset[int]() if closed else state.held - view.disabled_items
         free = items - state.blocked()
-        if not await join_run(self._listeners, self._member, fire, items):
+        if not (yield JoinRun(fire, items)):
             return None
         if free and view.config.monitor_execution:
             self._asked = items
-            return await run_claimed(view, fire, free)
-        if not await self._drop(fire):  # no claim is made that would remove the trigger
+            return (yield from run(view, fire, free))
+        if not (yield from self._drop(fire)):  # no claim is made that would remove the trigger
             return None
         if refusal is not None:  # after the removal: before, it would be reported again until the view is newer
-            self._stats.refused(refusal)
+            state.refuse(refusal)
         elif not items:
-            self._log_why_nothing_runs(view)
+            self._say_why_nothing_runs(view)
         self._put_off(items, fire)
         return ClaimResult()
 
-    async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
+    def claimed(self, fire: Fire, taken: ClaimResult) -> Steps[None]:
         """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
         if fire.requested is not None:
             return self._requested.claimed(taken)
         got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
-        if not got and (taken.stale or not await self._drop(fire)):
+        if not got and (taken.stale or not (yield from self._drop(fire))):
             return
         for item in got | taken.refused:
             self.deferred.pop(item, None)
@@ -101,21 +90,19 @@ class Triggers:
             self.deferred, "an operator triggered the run, and this instance left before it could begin"
         )
 
-    async def _run_deferred(
-        self, view: JobView, run_claimed: RunClaimed, fire: Fire, items: frozenset[int]
-    ) -> ClaimResult:
+    def _run_deferred(self, view: JobView, run: Run, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Run deferred items.  They stay deferred until a claim has them, except if the clock skew is too large."""
         if skew := self._state.intolerable_skew():
-            self._stats.refused(skew)
+            self._state.refuse(skew)
             for item in items:
                 del self.deferred[item]
             return ClaimResult()
         self._asked = items
-        return await run_claimed(view, fire, items)
+        return (yield from run(view, fire, items))
 
     def _newest(self, view: JobView) -> Fire | None:
         """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
-        path = self._member.layout.trigger(self._member.id)
+        path = self._layout.trigger(self._me)
         asked = view.tree.get(path)
         if asked is None or view.obstructed(path) or not view.settled:
             return None
@@ -123,35 +110,23 @@ class Triggers:
         moment = round(asked.stat.mtime * 1000)  # by the registry's clock, so that it is the same on all instances
         return Fire(moment, FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
-    def _log_why_nothing_runs(self, view: JobView) -> None:
-        """Log why a trigger runs nothing; it is not logged if this instance simply holds no items."""
-        job, me = self._member.layout.job, self._member.id
-        if me in view.lacking:
-            why = missing_features_text(view.lacking[me])
+    def _say_why_nothing_runs(self, view: JobView) -> None:
+        """Say why a trigger runs nothing; nothing is said if this instance simply holds no items."""
+        if self._me in view.lacking:
+            why = missing_features_text(view.lacking[self._me])
         elif view.paused:
             why = "the job is paused"
-        elif me not in view.active:
+        elif self._me not in view.active:
             why = "this server is disabled or paused, or this instance is leaving"
         elif self._state.held:
             why = "all items that this instance holds are disabled"
         else:
             return
-        log.warning("%s: the trigger runs no item here: %s", job, why, extra={"job": job})
+        self._state.reports.append(SayNothingToRun(why))
 
-    async def _drop(self, fire: Fire) -> bool:
-        """Remove a trigger that no claim removes; False if it has been replaced or removed meanwhile.
-
-        Raises:
-            RegistryError: there is no connection, or the registry refuses it; nothing was removed.
-        """
-        if fire.request is None:
-            return True
-        match await write(self._member, [Delete(*fire.request)], "to take a request"):
-            case WriteRefused(Conflict()):  # the view does not show that yet
-                return False
-            case written:
-                written.get()
-                return True
+    def _drop(self, fire: Fire) -> Steps[bool]:
+        """Remove a trigger that no claim removes; False if it has been replaced or removed meanwhile."""
+        return fire.request is None or (yield RemoveTrigger(*fire.request))
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
         """Defer items that cannot be run now."""
@@ -163,7 +138,7 @@ class Triggers:
         why = "an operator triggered the run, and the item moved to another instance before it could begin"
         self._report_missed(fires.keys() - self._state.held, why)
         ready = fires.keys() - self._state.blocked() - view.disabled_items
-        if not ready or not view.settled or self._member.id not in view.active:
+        if not ready or not view.settled or self._me not in view.active:
             return None
         parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
         alike = frozenset(
@@ -174,20 +149,18 @@ class Triggers:
     def _report_missed(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):
             fire = self.deferred.pop(item)
-            self._state.report([item], Passed(fire.slot, fire.slot), why)
+            self._state.missed.put([item], Passed(fire.slot, fire.slot), why)
 
 
 class RequestedRuns:
     """Answers requests: triggers as soon as they are due, backfills in turns with the schedule."""
 
-    def __init__(
-        self, member: Member, state: StateDriver, stats: ExecutionStats, listeners: Sequence[Listener]
-    ) -> None:
-        self._member, self._state, self._stats, self._listeners = member, state, stats, listeners
+    def __init__(self, me: str, state: JobState) -> None:
+        self._me, self._state = me, state
         self._waiting_for_view: dict[int, int] = {}
         """By item, the transaction of its last claim for a request, until the view shows it."""
         self._obstructed: dict[int, float] = {}
-        """Until when an item is not tried again, by the loop's clock."""
+        """Until when an item is not tried again, by the clock that nobody sets."""
         self._schedule_is_next = False
         """Whether the last run was a backfill's, so that scheduled moments go before the next one."""
 
@@ -199,28 +172,28 @@ class RequestedRuns:
         moment = next_due(view, self._state.held, now)
         return inf if moment is None else max(0.0, (moment - now) / 1000)
 
-    async def answer(self, view: JobView, run_claimed: RunClaimed) -> ClaimResult | None:
+    def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:
         """Run items for one request; None if there is none that can be answered now."""
         if not view.requested or (found := self._next(view)) is None:
             return None
         if skew := self._state.intolerable_skew():
-            self._stats.refused(skew)
+            self._state.refuse(skew)
             return None
-        self._stats.accepted()
-        if not await join_run(self._listeners, self._member, found.fire, found.items):
+        self._state.accept()
+        if not (yield JoinRun(found.fire, found.items)):
             return None
-        return await run_claimed(view, found.fire, found.items)
+        return (yield from run(view, found.fire, found.items))
 
     def claimed(self, taken: ClaimResult) -> None:
         """Note what a claim has taken: until the view shows it, these items are not claimed for a request again."""
         if taken.claim is not None:
             self._waiting_for_view |= {item: taken.claim.fences[item] for item in taken.claim.items}
-        self._obstructed |= dict.fromkeys(taken.refused, current_time() + OBSTRUCTED_FOR)
+        self._obstructed |= dict.fromkeys(taken.refused, self._state.clock.steady + OBSTRUCTED_FOR)
 
     def _next(self, view: JobView) -> RequestedRun | None:
-        if not view.settled or self._member.id not in view.active:
+        if not view.settled or self._me not in view.active:
             return None
-        now, state = self._state.now(), self._state
+        now, state = self._state.clock.now, self._state
         free = state.held - state.blocked() - view.disabled_items - self._not_ready(view)
         if (trigger := next_run(view, FireSource.TRIGGER, free, now)) is not None:
             return trigger
@@ -232,7 +205,7 @@ class RequestedRuns:
 
     def _not_ready(self, view: JobView) -> frozenset[int]:
         """Return the items that are not to be claimed for a request now."""
-        zxid, now = view.tree.zxid, current_time()
+        zxid, now = view.tree.zxid, self._state.clock.steady
         self._waiting_for_view = {item: fence for item, fence in self._waiting_for_view.items() if fence > zxid}
         self._obstructed = {item: until for item, until in self._obstructed.items() if until > now}
         return frozenset({*self._waiting_for_view, *self._obstructed})

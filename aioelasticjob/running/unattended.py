@@ -13,7 +13,7 @@ from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
-from aioelasticjob.running.commands import MarkMissed, ReadAccounted, Steps, WriteAccounted
+from aioelasticjob.running.commands import MarkMissed, NodeSteps, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import BUSY, ENDED, Item, Items
@@ -39,7 +39,7 @@ class UnattendedMoments:
 
     def report(
         self, view: JobView, spans: Sequence[Span], owed: Mapping[int, tuple[int, int]]
-    ) -> Steps[frozenset[int]]:
+    ) -> NodeSteps[frozenset[int]]:
         """Report moments that no instance has run, for items just gained.  Items that are switched off miss none.
 
         ``owed`` says when each item was made (see ``made_in_time``), and after which moment this instance runs the
@@ -78,7 +78,7 @@ class UnattendedMoments:
                 self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
                 self._missed.report(alike, table, newest, ENDED)
 
-    def report_unrecorded(self, view: JobView, table: Timetable, known_since: int) -> Steps[None]:
+    def report_unrecorded(self, view: JobView, table: Timetable, known_since: int) -> NodeSteps[None]:
         """Report as the leader, once, what came while no instance was up, for all items of a job without records.
 
         An older release does not write up to which moment an instance was up.  Then nothing is reported, and the moment

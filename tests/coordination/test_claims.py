@@ -682,12 +682,12 @@ def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_
     job = ClaimedJob(1)
     job.taken(replace(CRON, slot=SLOT + 3_600_000))
     job.cache.items[0].lower(SLOT)
-    assert (job.cache.record(0).slot, job.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+    assert (job.cache.record(0).slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
     job.learn()
-    assert job.cache.moment(0) == SLOT + 3_600_000
+    assert job.cache.items[0].moment == SLOT + 3_600_000
     job.write(Delete(LAYOUT.item(0).running))
     job.taken(replace(CRON, slot=SLOT + 10_000))
-    assert job.cache.moment(0) == SLOT + 10_000
+    assert job.cache.items[0].moment == SLOT + 10_000
 
 
 def test_a_triggered_run_of_a_record_that_was_lowered_is_rescued_for_when_it_was_asked_for() -> None:
@@ -695,7 +695,7 @@ def test_a_triggered_run_of_a_record_that_was_lowered_is_rescued_for_when_it_was
     job.settle(job.taken(replace(CRON, slot=SLOT + 3_600_000)), Outcome.COMPLETED)
     job.taken(Fire(SLOT + 5_000, FireSource.TRIGGER, "day 7"))
     job.cache.items[0].lower(SLOT)
-    assert job.cache.moment(0) == SLOT + 5_000
+    assert job.cache.items[0].moment == SLOT + 5_000
 
 
 def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_moment() -> None:
@@ -705,7 +705,7 @@ def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_mome
     again = replace(job.record(), rescues=1, instance="other", begun=job.record().begun + 1)
     job.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
     job.learn()
-    assert (job.cache.record(0).slot, job.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
+    assert (job.cache.record(0).slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
 
 
 def test_a_rescue_takes_no_item_of_which_another_run_was_cut_off_than_the_one_it_was_decided_on() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination import commit, coordinator
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, committed_by_nodes, write
+from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, committed_by_nodes, delete, write
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
@@ -40,14 +40,12 @@ from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.running.triggers import Triggers
 from tests.coordination.test_claims import (
     CRON,
     LAYOUT,
     ME,
     MINE,
     NEXT,
-    NOW,
     SLOT,
     THEIRS,
     ClaimedJob,
@@ -260,9 +258,7 @@ async def drop(job: RefusedJob) -> None:
     path = LAYOUT.trigger(ME)
     job.write(Create(path, b"P"))
     job.session.zxid = job.registry.zxid
-    requests = Triggers(job.member, None, None, ())  # type: ignore[arg-type]
-    fire = Fire(NOW, FireSource.TRIGGER, "P", (path, 0))
-    assert await requests._drop(fire) is (path not in job.registry.nodes)
+    assert await delete(job.member, path, 0, "to take a request") is (path not in job.registry.nodes)
 
 
 async def listen(job: RefusedJob) -> None:

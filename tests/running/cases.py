@@ -108,7 +108,7 @@ class Case:
 
     def view(self) -> JobView:
         """Return the nodes as they are now."""
-        return JobView(LAYOUT, Tree(self.nodes), self.config)
+        return JobView(LAYOUT, Tree(self.nodes, self.zxid), self.config)
 
     def reading(self) -> Reading:
         """Return what the clocks show."""

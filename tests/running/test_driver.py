@@ -17,6 +17,7 @@ from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import Items
+from aioelasticjob.running.stats import ExecutionStats
 from tests.coordination.test_claims import CONFIG, LAYOUT, ME, ClaimedJob, done
 
 OTHER = b"10.0.0.2@-@1"
@@ -43,7 +44,8 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     view = read(job.registry.tree(), LAYOUT, on)
     events = Events()
     shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
-    state = StateDriver(job.member, view, clock, shared.missed_reports(job.member.id), clock.now(), Items())
+    stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
+    state = StateDriver(job.member, view, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
     done(state.look(view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came

@@ -17,17 +17,16 @@ from aioelasticjob.clock import moment
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.requests import Request, encode, encode_progress
-from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import Began, CaughtUp, Ended, Events, HandedOver, Misfired, Refused, Rescued
-from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.running.choice import Choice
+from aioelasticjob.running.commands import ClaimItems, Command
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.process_context import ProcessContext
-from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
@@ -640,12 +639,14 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     job.write(Set(paths.execution, records.encode(lost), -1), orphan)
     events = Events()
     shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
-    state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), clock.now(), Items())
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
+    state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
 
-    async def claim(view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
-        fires.append(fire)
+    async def perform(command: Command) -> object:
+        if not isinstance(command, ClaimItems):
+            return await state.answer(command)
+        fires.append(command.fire)
         return ClaimResult()
 
-    done(Rescues(job.member, state, stats, job.claims, Latest(older)).answer(older, claim))
+    done(state.perform(Choice(LAYOUT, job.member.id, state, lead=100).run_next(older), perform))
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]

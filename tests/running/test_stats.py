@@ -8,13 +8,14 @@ import pytest
 
 from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.effects import EndRun
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import ClockSkew, GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.limited_log import LimitedLog
@@ -103,31 +104,29 @@ def test_a_failure_goes_to_the_error_handler_now_configured() -> None:
 
 def test_a_run_that_was_given_up_is_passed_on_once_however_often_it_is_found() -> None:
     recorded, run = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
-    error = recorded.stats.given_up(CONFIG, 1, run)
+
+    def end(item: int, run: Record, outcome: str = GIVEN_UP) -> GivenUp | None:
+        return recorded.stats.ended_by_leader(CONFIG, EndRun(item, 0, run, 60_900, False, outcome))
+
+    error = end(1, run)
     assert isinstance(error, GivenUp)
     assert (error.rescues, error.instance) == (3, "other")
-    assert recorded.stats.given_up(CONFIG, 1, run) is None
-    assert recorded.stats.given_up(CONFIG, 2, run) is not None
-    assert recorded.stats.given_up(CONFIG, 1, replace(run, begun=70_000)) is not None
+    assert end(1, run) is None
+    assert end(2, run) is not None
+    assert end(1, replace(run, begun=70_000)) is not None
+    assert end(3, run, Outcome.STOPPED) is None
     assert [failure.items for _, failure in recorded.failures.taken] == [(1,), (2,), (1,)]
     assert recorded.failures.taken[0][1].instance == "other"
 
 
-def test_each_refused_fire_is_an_event_and_the_first_is_logged_until_one_is_accepted(
+def test_each_refused_fire_is_an_event_and_the_first_of_a_series_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     recorded = RecordedStats()
-    for accepted in (False, False, True, False):
-        recorded.stats.accepted() if accepted else recorded.stats.refused(TOO_FAR_OFF)
+    for again in (False, True, False):
+        recorded.stats.refused(TOO_FAR_OFF, again=again)
     assert recorded.published == [Refused("job", ME, str(TOO_FAR_OFF))] * 3
     assert caplog.messages == [f"job: this instance refuses to run items: {TOO_FAR_OFF} (docs: errors/ClockSkew)"] * 2
-
-
-def test_orphans_that_are_not_rescued_here_are_logged_once_for_those_that_wait_together() -> None:
-    recorded = RecordedStats()
-    for items in ({1, 2}, {1, 2}, {2}, {2, 3}, set[int](), {2}):
-        recorded.stats.declined(frozenset(items), TOO_FAR_OFF)
-    assert len(recorded.published) == 3
 
 
 def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,21 +18,22 @@ from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.rules import RuleInput, failover
 from aioelasticjob.coordination.rules.sharding import require_assignment
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, RegistryError
+from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionStatus
-from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
-from aioelasticjob.running import execution, rescues
+from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
+from aioelasticjob.running import choice, execution
+from aioelasticjob.running.choice import Choice
+from aioelasticjob.running.commands import RemoveTrigger, Steps
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.rescues import Rescues
-from aioelasticjob.running.triggers import RunClaimed, Triggers
+from aioelasticjob.running.triggers import Run, Triggers
 
 Defect = Callable[[], AbstractContextManager[object]]
 
@@ -155,23 +156,22 @@ def require_on_ticks_only() -> AbstractContextManager[object]:
 
 def hear_no_orphans() -> AbstractContextManager[object]:
     """Take no orphan but after a wait."""
-    original: Any = Rescues.answer
+    original: Any = Choice._rescue
 
-    async def answer(self: Rescues, view: JobView, run_claimed: RunClaimed) -> Any:
-        return None if int(get_running_loop().time()) % 8 else await original(self, view, run_claimed)
+    def rescue(self: Choice, view: JobView) -> Steps[ClaimResult | None]:
+        return None if int(get_running_loop().time()) % 8 else (yield from original(self, view))
 
-    return mock.patch.object(Rescues, "answer", answer)
+    return mock.patch.object(Choice, "_rescue", rescue)
 
 
 def swallow_triggers() -> AbstractContextManager[object]:
     """Take a trigger and run nothing."""
 
-    async def answer(self: Triggers, view: JobView, _run_claimed: RunClaimed) -> ClaimResult | None:
-        path = self._member.layout.trigger(self._member.id)
+    def answer(self: Triggers, view: JobView, _run: Run) -> Steps[ClaimResult | None]:
+        path = self._layout.trigger(self._me)
         if path not in view.tree:
             return None
-        with contextlib.suppress(Conflict):
-            await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
+        yield RemoveTrigger(path, -1)
         return ClaimResult()
 
     return mock.patch.object(Triggers, "answer", answer)
@@ -179,15 +179,15 @@ def swallow_triggers() -> AbstractContextManager[object]:
 
 def trigger_twice() -> AbstractContextManager[object]:
     """Run twice what was asked for once."""
-    original: Any = JobScheduler._run_claimed
+    original: Any = Choice._run
 
-    async def run_claimed(self: JobScheduler, view: JobView, fire: Fire, items: frozenset[int]) -> Any:
-        taken = await original(self, view, fire, items)
+    def run(self: Choice, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
+        taken: ClaimResult = yield from original(self, view, fire, items)
         if fire.source is FireSource.TRIGGER:
-            await original(self, view, Fire(self._state.now(), fire.source), items)
+            yield from original(self, view, Fire(self._state.clock.now, fire.source), items)
         return taken
 
-    return mock.patch.object(JobScheduler, "_run_claimed", run_claimed)
+    return mock.patch.object(Choice, "_run", run)
 
 
 def run_what_is_switched_off() -> AbstractContextManager[object]:
@@ -280,6 +280,6 @@ def rescue_the_cancelled() -> Iterator[None]:
     """Rescue runs that somebody had cancelled before they were cut off."""
     with (
         mock.patch.object(failover, "is_cancelled", return_value=False),
-        mock.patch.object(rescues, "is_cancelled", return_value=False),
+        mock.patch.object(choice, "is_cancelled", return_value=False),
     ):
         yield

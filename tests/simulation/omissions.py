@@ -20,18 +20,18 @@ from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.rules import InterruptedRun
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.running import execution, retry_waits
-from aioelasticjob.running.commands import Report
+from aioelasticjob.running.choice import Choice
+from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.missed_reports import MissedReports
-from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
-from aioelasticjob.running.triggers import RunClaimed, Triggers
+from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare.process import Process
@@ -154,15 +154,16 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
-    async def take(self: Rescues, view: JobView, item: int, run_claimed: RunClaimed) -> ClaimResult:
-        await self._state.cache.learn([item])
-        record = self._state.cache.record(item)
-        taken = await run_claimed(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
-        if item not in self._state.held:
-            self._state.cache.items[item].forget()
+    def take(self: Choice, view: JobView, number: int) -> Steps[ClaimResult]:
+        yield ReadItems(frozenset({number}), NONE)
+        item = self._state.items[number]
+        fire = Fire(item.record.moment, FireSource.FAILOVER, item.record.parameter)
+        taken = yield from self._run(view, fire, frozenset({number}))
+        if number not in self._state.held:
+            item.forget()
         return taken
 
-    return mock.patch.object(Rescues, "_take", take)
+    return mock.patch.object(Choice, "_take", take)
 
 
 def rescue_twice() -> AbstractContextManager[object]:

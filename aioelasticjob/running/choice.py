@@ -1,0 +1,166 @@
+"""Chooses what an instance runs next: an orphan first, then what an operator asked for, then what is due.
+
+Nothing here waits.  ``Choice.run_next`` yields commands, and after each it decides from the newest facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from zlib import crc32
+
+from aioelasticjob.coordination.claims import ClaimResult
+from aioelasticjob.coordination.request_runs import is_cancelled
+from aioelasticjob.coordination.requests import is_id
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import ASKED, NONE, Fire, FireSource, Requested
+from aioelasticjob.running.commands import (
+    AwaitReleases,
+    AwaitRescueEnd,
+    ClaimItems,
+    NoteAccepted,
+    NoteRefused,
+    ReadItems,
+    ReadOffsets,
+    ReadRequested,
+    RemoveOrphanMark,
+    RunItems,
+    Steps,
+)
+from aioelasticjob.running.step import JobState
+from aioelasticjob.running.triggers import Triggers
+
+RESCUE = "to take an orphan"
+"""The purpose of the requests of a rescue, for the log line if the registry refuses one."""
+
+
+class Choice:
+    """Chooses the next run of one instance.  ``lead`` is how many milliseconds before a moment its claim is prepared.
+
+    Each choice follows the whole way of one run: the claim, what its result means, the run, and what came meanwhile.
+    """
+
+    def __init__(self, layout: Layout, me: str, state: JobState, lead: int) -> None:
+        self._me, self._state, self._lead = me, state, lead
+        self.triggers = Triggers(layout, me, state)
+        self._declined: frozenset[int] = NONE
+        """The orphans that this instance does not rescue because of the clock skew, and has said so."""
+
+    def run_next(self, view: JobView) -> Steps[ClaimResult | None]:
+        """Run what comes first; return the result of its claim, or None if there is nothing to run now."""
+        taken = (yield from self._rescue(view)) if view.orphans else None
+        if taken is None and self.triggers.are_open(view):
+            taken = yield from self.triggers.answer(view, self._run)
+        if taken is None and (due := self.due(view) or self.due_soon(view)):
+            taken = yield from self._run(view, *due)
+        return taken
+
+    def due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+        """Return the fire that is due, and its items.  If the clock skew forbids it, those items give it up."""
+        state = self._state
+        owed = state.owed() if view.settled else NONE
+        if not owed:
+            return None
+        if skew := state.intolerable_skew():
+            state.pass_over(owed)
+            state.refuse(skew)
+            return None
+        state.accept()
+        return Fire(state.timetable.newest, state.source(owed)), owed
+
+    def due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+        """Return the next fire and its items, if it is time to claim them, together with the process's other jobs.
+
+        If the view or the time changes before the moment comes, the claim is withdrawn and decided anew.
+        """
+        upcoming, state = self._state.timetable.upcoming or 0, self._state
+        if not 0 < upcoming - state.clock.now <= self._lead or state.intolerable_skew():
+            return None
+        state.accept()
+        if not (view.settled and view.config.monitor_execution and self._me in view.active):
+            return None
+        items = state.owed_ahead(upcoming) - view.disabled_items
+        return (Fire(upcoming, FireSource.CRON), items) if items else None
+
+    def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
+        """Claim items, run and settle them; return the result of the claim."""
+        # this instance does not know whether an orphan has an offset, because another instance holds the item
+        with_offset = items if fire.source is FireSource.FAILOVER else items & self._state.offset_items
+        offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
+        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
+            return ClaimResult()
+        taken: ClaimResult = yield ClaimItems(view, fire, items)
+        self._note(fire, taken)
+        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
+            self._state.runs_elsewhere(taken.elsewhere, fire)
+            yield AwaitReleases(view, fire, taken.elsewhere)
+        if fire.source in ASKED:
+            yield from self.triggers.claimed(fire, taken)
+        if (claim := taken.claim) is None:
+            return taken
+        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # they were run after that read
+            offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
+        newest: JobView | None = yield RunItems(view, claim, offsets)
+        if newest is not None:
+            self._state.collapse(newest, run_late=newest.config.misfire)
+        return taken
+
+    def _note(self, fire: Fire, taken: ClaimResult) -> None:
+        """Tell the state why a claim did not get all items, and which runs were cut off before it."""
+        if taken.elsewhere or taken.refused:
+            self._state.reach(fire.slot)  # then this moment is reported as missed for those items
+        if taken.cut_off:
+            self._state.missed.report_lost_runs(taken.cut_off)
+        if taken.refused:
+            self._state.is_obstructed(taken.refused, fire)
+
+    def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
+        """Rescue one orphan, and return the result of its claim; None if none was claimed.
+
+        Each instance begins its search at another orphan, so that several rescuers do not compete for the same one.
+        """
+        if not (view.config.failover and self._me in view.active):
+            return None
+        waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
+        if skew := self._state.intolerable_skew():
+            if not self._declined.issuperset(waiting):
+                self._state.refuse(skew)
+            self._declined = frozenset(waiting)
+            return None
+        first = crc32(self._me.encode()) % len(waiting) if waiting else 0
+        for item in waiting[first:] + waiting[:first]:
+            try:
+                taken = yield from self._take(view, item)
+                self._state.reports.append(NoteAccepted(RESCUE))
+                if taken is not None and taken.claim is not None:
+                    return taken
+            except (Suspended, SessionEnded):
+                raise
+            except RegistryError as error:  # go on with the other orphans
+                self._state.reports.append(NoteRefused(RESCUE, error))
+        return None  # due items are claimed next, without a pause
+
+    def _take(self, view: JobView, number: int) -> Steps[ClaimResult | None]:
+        item, taken = self._state.items[number], None
+        yield ReadItems(frozenset({number}), NONE)
+        record = item.record
+        if record.completed:
+            yield RemoveOrphanMark(number)
+        elif record.rescues < view.config.max_rescues and not is_cancelled(view, number, item.fence):
+            # else the leader ends it
+            requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
+            fire = Fire(item.moment, FireSource.FAILOVER, record.parameter, requested=requested)
+            taken = yield from self._run(view, fire, frozenset({number}))
+            if taken.claim is None and item.seen is not None and item.record.begun != record.begun:
+                return (yield from self._take(view, number))  # the record that was read first was out of date
+            if taken.claim is not None and number in self._state.held:
+                yield AwaitRescueEnd(number)  # it shall run its next moment together with the others
+        if number not in self._state.held:
+            item.forget()
+        return taken
+
+
+def _without(items: Collection[int], offsets: Mapping[int, str]) -> dict[int, str]:
+    """Return the offsets of the other items."""
+    return {item: offset for item, offset in offsets.items() if item not in items}
