@@ -16,6 +16,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.vitals import Vitals
@@ -110,8 +111,9 @@ class RunningApp:
         for job in jobs:
             if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)
-        dispatcher = ErrorDispatcher(self.clock, self.events.counts)
-        shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
+        limited_log = LimitedLog()
+        dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log)
+        shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         try:
             async with executors.open(), run_jobs(session, jobs, host, shared):
                 self.phase = "running"
@@ -121,7 +123,7 @@ class RunningApp:
                     self.phase = "leaving"
                     _log_stopping(shared)
         finally:
-            shared.limited_log.close()
+            limited_log.close()
         gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
         log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
 

@@ -19,6 +19,7 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import RegistryError, unwrapped
 from aioelasticjob.events import Counts
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.operations.attendance import Attendance
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session, SessionState
@@ -59,7 +60,7 @@ async def report_absences(registry: Address, after: float, clock: Clock) -> None
         Exception: the error of a job whose error handler is ``raise``.
         InvalidSetting: the credentials cannot be used.
     """
-    dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts)), Attendance(after)
+    dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts), LimitedLog()), Attendance(after)
     async with create_task_group() as tasks:
         tasks.start_soon(dispatcher.deliver)
         while True:

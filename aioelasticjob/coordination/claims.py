@@ -139,11 +139,10 @@ class Claims:
             entry.rescuing = True
         seen = VersionedRecord(entry.record, self._cache.version(item))
         if await self._give_back({item: seen}, hand_over) is not None:
-            log.warning(
-                "%s: item %d was still locked by this instance, though its run had been cut off; the lock was removed",
-                *(self._member.layout.job, item),
-                extra={"job": self._member.layout.job, "item": item},
-            )
+            member, lock = self._member, "was still locked by this instance, though its run had been cut off"
+            if member.admits(log, "locks of runs that were cut off were removed"):
+                about = {"job": member.layout.job, "item": item}
+                log.warning("%s: item %d %s; the lock was removed", member.layout.job, item, lock, extra=about)
 
     async def release_all(self, *, hand_over: bool) -> None:
         """Remove all such locks of the job, also those of items that other instances hold by now.

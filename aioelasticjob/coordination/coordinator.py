@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -85,7 +85,7 @@ class Coordinator:
         self._member, self._trees, self._switches, self._views = member, trees, switches, views
         self._run_counts, self._clock = counts, clock
         self._report, self._dismissed, self._over = report, dismissed, over
-        self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
+        self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member)
         self._operator_log = OperatorLog(member)
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
@@ -222,8 +222,9 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> b
         if removed:
             who = await _who_removed(member, seen)
             what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
-        job = member.layout.job
-        log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
+        if member.admits(log, "instances leave, because their nodes were removed"):
+            job = member.layout.job
+            log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
         return True
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
@@ -320,23 +321,29 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                     break
         else:
             if isinstance(effect, Assign):
-                items, holders = len(effect.assignment), len(set(effect.assignment.values()))
-                text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
-                log.info(text, job, items, holders, extra={"job": job, "items": items})
+                _log_assignment(member, effect.assignment)
             for item, record in lost.items():
-                _log_lost_run(view.config, item, record)
+                _log_lost_run(member, view.config, item, record)
             if isinstance(effect, EndRun | UpdateRequest):
                 report(effect)
     return written
 
 
-def _log_lost_run(config: JobConfig, item: int, record: Record) -> None:
+def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
+    job, items, instances = member.layout.job, len(assignment), len(set(assignment.values()))
+    if member.admits(log, "leaders assign items"):
+        text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
+        log.info(text, job, items, instances, extra={"job": job, "items": items})
+
+
+def _log_lost_run(member: Member, config: JobConfig, item: int, record: Record) -> None:
     job, when = config.job_name, local_text(record.moment, config.time_zone)
-    log.warning(
-        "%s: item %d was removed because the item count was lowered.  Its run of %s was cut off on %s; it is lost",
-        *(job, item, when, record.instance),
-        extra={"job": job, "item": item, "slot": record.moment, "instance": record.instance},
-    )
+    if member.admits(log, "items were removed whose runs were cut off"):
+        log.warning(
+            "%s: item %d was removed because the item count was lowered.  Its run of %s was cut off on %s; it is lost",
+            *(job, item, when, record.instance),
+            extra={"job": job, "item": item, "slot": record.moment, "instance": record.instance},
+        )
 
 
 async def _transactions(member: Member, view: JobView, effect: Effect, lost: dict[int, Record]) -> list[Transaction]:

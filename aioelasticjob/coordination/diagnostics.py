@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from aioelasticjob.coordination.instance_nodes import instance_data, is_host
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import child
-from aioelasticjob.plural import counted
 
-MAX_WARNINGS = 100
-"""How many findings are logged at a time: a thousand wrong nodes shall not cause a thousand lines."""
 OBSTRUCTED = "has nodes below it, so no instance can remove it"
 
 log = logging.getLogger(__name__)
@@ -124,23 +122,20 @@ def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
 class ConfigWarnings:
     """Logs every finding once, and once more when it has been corrected."""
 
-    def __init__(self, job: str) -> None:
-        self._job = job
+    def __init__(self, member: Member) -> None:
+        self._member = member
         self._known: Mapping[str, str] = {}
 
     def log_changes(self, found: Mapping[str, str]) -> None:
         """Log what has changed since the last call."""
-        self._log_findings([(path, why) for path, why in found.items() if self._known.get(path) != why])
-        self._log_findings([(path, "is correct now") for path in self._known if path not in found])
+        for path, why in found.items():
+            if self._known.get(path) != why:
+                self._log("nodes of jobs are wrong", path, why)
+        for path in self._known:
+            if path not in found:
+                self._log("nodes of jobs are correct now", path, "is correct now")
         self._known = found
 
-    def _log_findings(self, news: Collection[tuple[str, str]]) -> None:
-        for path, why in list(news)[:MAX_WARNINGS]:
-            log.warning("%s: %s", path, why, extra={"job": self._job})
-        if len(news) > MAX_WARNINGS:
-            log.warning(
-                "%s: and %s that the log does not list",
-                self._job,
-                counted(len(news) - MAX_WARNINGS, "more node"),
-                extra={"job": self._job},
-            )
+    def _log(self, kind: str, path: str, why: str) -> None:
+        if self._member.admits(log, kind):
+            log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})

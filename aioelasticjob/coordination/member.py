@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from logging import Logger
 from math import inf
 
 from aioelasticjob import config as settings
@@ -12,6 +13,7 @@ from aioelasticjob.config import required
 from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.layout import Layout
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
 
@@ -31,8 +33,14 @@ class Member:
     """The features of the registry's format that this instance knows."""
     refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
     """The requests of the job that the registry refuses."""
+    limited_log: LimitedLog = field(default_factory=LimitedLog, compare=False)
+    """Limits the lines that can repeat."""
     handler: str = ""
     """The function that this instance calls, as ``module:function``; empty for kinds that need none."""
+
+    def admits(self, log: Logger, kind: str) -> bool:
+        """Whether another line of a kind may be written about the job; one that may not is counted."""
+        return self.limited_log.admits(log, self.layout.job, kind, each=MOST, most=10 * MOST)
 
     def describe(
         self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] = ()

@@ -40,7 +40,9 @@ class OperatorLog:
         last, self._last = self._last, view
         if last is not None and last is not view:
             for text in operator_actions(last, view, self._member):
-                log.info("%s: %s", self._member.layout.job, text, extra={"job": self._member.layout.job})
+                member, job = self._member, self._member.layout.job
+                if member.admits(log, "operators change jobs"):
+                    log.info("%s: %s", job, text, extra={"job": job})
 
 
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:

@@ -121,12 +121,9 @@ class Offsets:
             if self._warned.get(item) != node.stat.mzxid:
                 self._warned[item] = node.stat.mzxid
                 path = self._member.layout.item(item).offset
-                log.warning(
-                    "%s: is not valid UTF-8, so the bytes that are not are replaced: %s",
-                    path,
-                    error,
-                    extra={"job": self._member.layout.job},
-                )
+                if self._member.admits(log, "offsets are wrong"):
+                    text = "%s: is not valid UTF-8, so the bytes that are not are replaced: %s"
+                    log.warning(text, path, error, extra={"job": self._member.layout.job})
             return node.data.decode("utf-8", "replace")
 
 

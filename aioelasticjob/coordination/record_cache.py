@@ -199,7 +199,8 @@ class RecordCache:
         """Log what is wrong with a node, once for each write of the node."""
         if self._warned.get(path) != mzxid:
             self._warned[path] = mzxid
-            log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
+            if self._member.admits(log, "nodes of items are wrong"):
+                log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
     def _understood(self, item: int, node: Node) -> VersionedRecord:
         """Return the record in a node.

@@ -17,6 +17,7 @@ from aioelasticjob.error_handlers.failure import Escalated, Failure, Options, an
 from aioelasticjob.error_handlers.lookup import find
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import Counts
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.user_code import UserCode
 
 MAX_WAITING_FAILURES = 1000
@@ -25,6 +26,9 @@ MAX_TARGETS_AT_ONCE = 100
 """Targets to which failures are delivered at the same time: each may need a connection, and the registry needs one."""
 DELIVERY_TIMEOUT = 30.0
 """Seconds that the delivery of one failure may take."""
+
+LINES = {"each": MOST, "most": 10 * MOST}
+"""How many lines about failures with one type of error a job, and the process, write in an interval."""
 
 Target: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A target: the name of an error handler, and its options."""
@@ -62,11 +66,12 @@ class ErrorDispatcher:
     """Takes the failures of all jobs of a process and delivers each to its error handler.
 
     Each failure is logged at once, in one line; with its stack if the handler is ``log``.  A failure that could not be
-    delivered is logged once more, with its stack and the reason.
+    delivered is logged once more, with its stack and the reason.  ``limited_log`` limits these lines for each job and
+    type of error.
     """
 
-    def __init__(self, clock: Clock, counts: Mapping[str, Counts]) -> None:
-        self._clock, self._counts = clock, counts
+    def __init__(self, clock: Clock, counts: Mapping[str, Counts], limited_log: LimitedLog) -> None:
+        self._clock, self._counts, self._limited_log = clock, counts, limited_log
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
         self._waiting = self._dropped = 0
@@ -85,7 +90,7 @@ class ErrorDispatcher:
         if failure.what in config.alert_on and not (failure.what == "missed" and config.error_handler == "log"):
             self.put(config.error_handler, config.error_handler_options, failure)
         elif failure.is_of_a_run:
-            log_failure(failure)
+            self._log_failure(failure)
 
     def put(self, handler: str, options: Options, failure: Failure) -> None:
         """Take a failure for delivery; this never waits."""
@@ -93,7 +98,7 @@ class ErrorDispatcher:
             case "ignore":
                 return
             case "log":
-                log_failure(failure)
+                self._log_failure(failure)
                 return
             case "raise":
                 self._end(failure)
@@ -104,7 +109,8 @@ class ErrorDispatcher:
             self._leave_out(failure, handler)
             return
         failure = admitted
-        announce_failure(failure, handler)
+        if self._limited_log.admits(log, failure.job, f"{_kind(failure)}: {handler} is called", **LINES):
+            announce_failure(failure, handler)
         if self._over:
             self._give_up(failure, f"the application has ended, {handler} is not called any more")
             return
@@ -174,9 +180,10 @@ class ErrorDispatcher:
         except Exception as error:
             trouble = error_text(error)
         self._counts[failure.job].alerts["failed"] += 1
-        text = "%s: the error handler %s failed, so the failure is only in the log: %s"
-        log.error(text, failure.job, name, trouble, extra={"job": failure.job})
-        log_failure(failure)
+        if self._limited_log.admits(log, failure.job, f"the error handler {name} fails", **LINES):
+            text = "%s: the error handler %s failed, so the failure is only in the log: %s"
+            log.error(text, failure.job, name, trouble, extra={"job": failure.job})
+        self._log_failure(failure)
 
     def _end(self, failure: Failure) -> None:
         """Let a failure end the application."""
@@ -207,7 +214,11 @@ class ErrorDispatcher:
 
     def _give_up(self, failure: Failure, why: str, **fields: object) -> None:
         self._counts[failure.job].alerts["dropped"] += 1
-        log_failure(failure, why, **fields)
+        self._log_failure(failure, why, **fields)
+
+    def _log_failure(self, failure: Failure, why: str = "", **fields: object) -> None:
+        if self._limited_log.admits(log, failure.job, _kind(failure), **LINES):
+            log_failure(failure, why, **fields)
 
     def _close(self) -> None:
         """Log the undelivered failures when the application ends."""
@@ -223,3 +234,10 @@ class ErrorDispatcher:
         self._queues.clear()
         self._over = True
         self._idle.set()  # nothing will be delivered any more, so wake those that wait for it
+
+
+def _kind(failure: Failure) -> str:
+    """Return which lines are limited together."""
+    return (
+        f"runs fail with {type(failure.error).__name__}" if failure.is_of_a_run else f"failures of jobs: {failure.what}"
+    )

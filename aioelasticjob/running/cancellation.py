@@ -18,6 +18,7 @@ from anyio import CancelScope
 
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
+from aioelasticjob.limited_log import MOST, LimitedLog
 
 UNHEEDED_AFTER = 1.0
 """Seconds until a cancelled handler that goes on is named in the log, and between two cancellations from then on."""
@@ -115,8 +116,10 @@ class HandlerScope:
             self._held.shield = True
 
 
-def warn_unheeded(job: Job, context: Context, task: asyncio.Task[object]) -> None:
+def warn_unheeded(job: Job, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
     """Name a handler in the log that goes on although it was cancelled."""
+    if not limited_log.admits(log, context.job_name, "handlers go on after they were cancelled", each=MOST):
+        return
     handler, items = job.handler, ", ".join(map(str, context.claimed))
     name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
     log.warning(

@@ -21,6 +21,7 @@ from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.running.cancellation import HandlerScope, warn_unheeded
 from aioelasticjob.running.executors import Executors
@@ -61,6 +62,8 @@ class Execution:
     """Is called with every failed attempt of a job that tries runs again."""
     limits: dict[int, HandlerScope] = field(default_factory=dict)
     """The scope in which each item's handler runs."""
+    limited_log: LimitedLog = field(default_factory=LimitedLog)
+    """Limits the lines about handlers that go on after they were cancelled."""
     to_stop: set[int] = field(default_factory=set)
     """Items whose run somebody has cancelled."""
 
@@ -78,7 +81,11 @@ class Execution:
     def scope(self, context: Context, task: asyncio.Task[object], seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
         blocking = self.job.blocking
-        unheeded = self.log_unheeded_handlers if blocking else partial(warn_unheeded, self.job, context, task)
+        unheeded = (
+            self.log_unheeded_handlers
+            if blocking
+            else partial(warn_unheeded, self.job, context, task, self.limited_log)
+        )
         return HandlerScope(unheeded, after=seconds, threads=blocking)
 
     def stop_cancelled(self, view: JobView) -> None:
@@ -112,7 +119,7 @@ class Execution:
         for task, context in self.under_way.items():
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
             if not over and not self.job.blocking:
-                warn_unheeded(self.job, context, task)
+                warn_unheeded(self.job, context, task, self.limited_log)
 
 
 async def execute(execution: Execution) -> None:

@@ -59,7 +59,7 @@ class HandlerCalls:
         task, job = asyncio.current_task(), self._execution.job
         assert task is not None  # as always in a coroutine
         if self._flow.generates or is_async(self._flow.fetch):
-            return HandlerScope(partial(warn_unheeded, job, context, task))
+            return HandlerScope(partial(warn_unheeded, job, context, task, self._execution.limited_log))
         return HandlerScope(lambda: None, threads=True)
 
     def process(self, given: Given) -> Call:

@@ -161,7 +161,7 @@ class LocalJob:
     def _report_error(self, error: Exception) -> None:
         """Report the error that has ended a life."""
         if isinstance(error, ElasticJobError):
-            self._past.warn_rejoin(error, self._job.config.job_name)
+            self._past.warn_rejoin(error, self._job.config.job_name, self._shared.limited_log)
         else:
             report_defect(self._job.config.job_name, error)
 
@@ -182,5 +182,6 @@ class LocalJob:
         return Member(
             *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation),
             refusals=refusals,
+            limited_log=self._shared.limited_log,
             handler=importable_name(self._job.handler) if self._job.config.job_type in CODED else "",
         )

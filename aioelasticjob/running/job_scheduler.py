@@ -280,6 +280,7 @@ class JobScheduler:
             retry_waits=self._retry_waits,
             is_proven=self._member.session.is_proven,
             handling=self.stopping.handling,
+            limited_log=self._shared.limited_log,
         )
         return self._stats.reporting(execution)
 

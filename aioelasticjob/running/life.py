@@ -25,6 +25,7 @@ from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.registry.tree import Tree
@@ -37,7 +38,6 @@ from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_unt
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT
 
-WARNING_INTERVAL = 60.0
 """Seconds after which the same warning is logged again."""
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,6 @@ class History:
     """The newest valid configuration."""
     trouble: str = ""
     """The last warning."""
-    warned_at: float = -inf
     """When the last warning was logged, by the loop's clock."""
     again: bool = False
     """Whether the last life was under the present session, too."""
@@ -80,21 +79,22 @@ class History:
         if str(problem) != self.trouble:
             self.trouble = str(problem)
             why = problem.with_page() if isinstance(problem, InvalidSetting) else problem
-            log.warning("%s: the job cannot run in this process at present: %s", job, why, extra={"job": job})
+            text = f"the job cannot run in this process at present: {why}"
+            shared.limited_log.warning(log, job, "jobs cannot run in this process", text, each=MOST)
         shared.standing_by[job] = JobHealth(job, instance, problem=str(problem))
 
     def resume(self, job: str, shared: ProcessContext) -> None:
         """Log that the job has joined, if it had to wait."""
         if shared.standing_by.pop(job, None):
             self.trouble = ""
-            log.info("%s: the job can run in this process now", job, extra={"job": job})
+            if shared.limited_log.admits(log, job, "jobs can run in this process again", each=MOST):
+                log.info("%s: the job can run in this process now", job, extra={"job": job})
 
-    def warn_rejoin(self, error: ElasticJobError, job: str) -> None:
-        """Log why the job has to join again, at most once a minute while the reason stays the same."""
-        now = get_running_loop().time()
-        if str(error) != self.trouble or now >= self.warned_at + WARNING_INTERVAL:
-            self.trouble, self.warned_at = str(error), now
-            log.warning("%s: this process joins the job again: %s", job, error.with_page(), extra={"job": job})
+    def warn_rejoin(self, error: ElasticJobError, job: str, limited_log: LimitedLog) -> None:
+        """Log why the job has to join again."""
+        self.trouble = str(error)
+        kind = f"a process joins jobs again: {type(error).__name__}"
+        limited_log.warning(log, job, kind, f"this process joins the job again: {error.with_page()}")
 
 
 class Life:
@@ -303,14 +303,16 @@ def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig,
     """Log each setting that this process declares otherwise than the registry, and handlers that differ."""
     job = member.layout.job
     for difference in differences(declared, config):
-        log.warning("%s", difference.text(job), extra={"job": job})
+        if member.admits(log, "settings are declared otherwise than the registry has them"):
+            log.warning("%s", difference.text(job), extra={"job": job})
     for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():
-        log.warning(
-            "%s: this process runs %s, but instance %s runs %s: both are given items of the job;"
-            " if these are two jobs, give one of them another name",
-            *(job, member.handler, other, handler),
-            extra={"job": job, "instance": other},
-        )
+        if member.admits(log, "instances of one job run different handlers"):
+            log.warning(
+                "%s: this process runs %s, but instance %s runs %s: both are given items of the job;"
+                " if these are two jobs, give one of them another name",
+                *(job, member.handler, other, handler),
+                extra={"job": job, "instance": other},
+            )
 
 
 def report_defect(job: str, error: Exception) -> None:

@@ -13,8 +13,8 @@ from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import Events, Misfired
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.running.commands import Report, SayLowered
-from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed
 from aioelasticjob.running.state import ORDINARY_IN_STREAMS, Newest
 
@@ -45,7 +45,7 @@ class MissedReports:
         )
         line = f"{message} (reported by {self._me})"  # several workers often write into one log
         # each request expires by itself, so a line about one must not suppress a line about another
-        each, is_ordinary = why == EXPIRED, config.streaming and why in ORDINARY_IN_STREAMS
+        each, is_ordinary = MOST if why == EXPIRED else 1, config.streaming and why in ORDINARY_IN_STREAMS
         if is_ordinary:
             log.debug("%s: %s", job, line, extra={"job": job, "slot": slot, "items": items, "moments": moments})
         else:
@@ -66,7 +66,7 @@ class MissedReports:
             "twice"
         )
         kind = "records claimed moments that had yet to come"
-        self._log.warning(log, job, kind, text, each=True, item=lowered.item, slot=lowered.slot)
+        self._log.warning(log, job, kind, text, each=MOST, item=lowered.item, slot=lowered.slot)
 
 
 def _consequence(report: Report) -> str:

@@ -12,12 +12,12 @@ from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
-from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.missed_reports import MissedReports
 
 JOINING_AT_ONCE = 64
@@ -58,6 +58,7 @@ class ProcessContext:
     events: Events
     executors: Executors
     dispatcher: ErrorDispatcher
+    limited_log: LimitedLog
     running_jobs: dict[RunningJob, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
     """The jobs that have to wait before they can run in this process, by name."""
@@ -68,7 +69,6 @@ class ProcessContext:
     switches: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))
     """The nodes that say which servers are switched off in all jobs."""
     starts: Starts = field(default_factory=Starts)
-    limited_log: LimitedLog = field(default_factory=LimitedLog)
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """The requests that the registry refuses, by job."""
 

@@ -16,10 +16,10 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.trace import Trace
 
@@ -161,13 +161,14 @@ class ExecutionStats:
     def refused(self, why: ElasticJobError, *, again: bool) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""
         self._events.put(Refused(self._job, self._me, str(why)))
-        if not again:
+        if not again and self._limited.admits(log, self._job, f"instances refuse to run items: {type(why).__name__}"):
             text = "%s: this instance refuses to run items: %s"
             log.error(text, self._job, why.with_page(), extra={"job": self._job})
 
     def nothing_to_run(self, why: str) -> None:
         """Log why a trigger runs no item here."""
-        log.warning("%s: the trigger runs no item here: %s", self._job, why, extra={"job": self._job})
+        kind = "triggers run no item on an instance"
+        self._limited.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
 
 
 def _origin(config: JobConfig, fire: Fire) -> str:

@@ -11,10 +11,10 @@ from anyio import CancelScope
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Claim
 from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.session import SessionState
-from aioelasticjob.running.limited_log import LimitedLog
 
 SETTLE_TIMEOUT = 2.0
 """Seconds that settling and leaving may take at most, after the handlers have ended."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.coordination.diagnostics import MAX_WARNINGS, ConfigWarnings, diagnose, missing_features_text
+from aioelasticjob.coordination.diagnostics import ConfigWarnings, diagnose, missing_features_text
+from aioelasticjob.limited_log import MOST
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.testing import run
 from tests.coordination.rules.world import LAYOUT, knowing, leads, world
+from tests.coordination.test_claims import ClaimedJob
 
 ITEM = LAYOUT.item(0)
 ME = "10.0.0.1@-@1"
@@ -98,15 +101,19 @@ def test_features_are_named_in_short() -> None:
 def test_a_fault_is_logged_once_and_again_when_it_is_another_and_when_it_is_mended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    warnings = ConfigWarnings("job")
-    for found in (
-        {"/a": "is missing"},
-        {"/a": "is missing"},
-        {"/a": "is not the number of an item, and has no effect", "/b": "is missing"},
-        {},
-        {},
-    ):
-        warnings.log_changes(found)
+    warnings = ConfigWarnings(ClaimedJob().member)
+
+    async def main() -> None:
+        for found in (
+            {"/a": "is missing"},
+            {"/a": "is missing"},
+            {"/a": "is not the number of an item, and has no effect", "/b": "is missing"},
+            {},
+            {},
+        ):
+            warnings.log_changes(found)
+
+    run(main)
     assert caplog.messages == [
         "/a: is missing",
         *("/a: is not the number of an item, and has no effect", "/b: is missing"),
@@ -116,8 +123,13 @@ def test_a_fault_is_logged_once_and_again_when_it_is_another_and_when_it_is_mend
 
 
 def test_of_many_faults_the_first_are_logged_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
-    ConfigWarnings("job").log_changes(
-        {f"/{n}": "is not the number of an item, and has no effect" for n in range(MAX_WARNINGS + 7)}
-    )
-    assert len(caplog.messages) == MAX_WARNINGS + 1
-    assert caplog.messages[-1] == "job: and 7 more nodes that the log does not list"
+    member = ClaimedJob().member
+
+    async def main() -> None:
+        found = {f"/{n}": "is not the number of an item, and has no effect" for n in range(MOST + 7)}
+        ConfigWarnings(member).log_changes(found)
+        member.limited_log.close()
+
+    run(main)
+    assert len(caplog.messages) == MOST + 1
+    assert caplog.messages[-1] == "7 more lines were left out, about 1 job: nodes of jobs are wrong"

@@ -17,6 +17,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, disp
 from aioelasticjob.events import Counts
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.error_handlers.failures import delivered_by, failure
@@ -43,7 +44,7 @@ class RecordedDispatcher:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ErrorDispatcher]:
-        self.start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), self.counts)
+        self.start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), self.counts, LimitedLog())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mine.deliver)
             yield mine
@@ -269,7 +270,7 @@ def test_raise_waits_for_nobody(recorded: RecordedDispatcher, monkeypatch: pytes
     delivered_by(monkeypatch, delegating=delegating)
 
     async def main(handler: str) -> float:
-        start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), recorded.counts)
+        start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), recorded.counts, LimitedLog())
         mine.put("hanging", {}, failure())
         mine.put(handler, {}, failure("enough"))
         mine.put(handler, {}, failure("more than enough"))

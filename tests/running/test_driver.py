@@ -11,6 +11,7 @@ from aioelasticjob.coordination.view import read
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import Suspended
 from aioelasticjob.events import Events
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.running.driver import StateDriver
@@ -43,7 +44,9 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     job.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
     view = read(job.registry.tree(), LAYOUT, on)
     events = Events()
-    shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
+    shared = ProcessContext(
+        clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
+    )
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
     state = StateDriver(job.member, view, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
     done(state.look(view))

@@ -10,6 +10,7 @@ import pytest
 from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.events import Misfired
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.running import process_context
@@ -88,13 +89,15 @@ def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_th
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        past = History()
+        past, limited_log = History(), LimitedLog()
         for _ in range(90):
-            past.warn_rejoin(SessionEnded("over"), "job")
+            past.warn_rejoin(SessionEnded("over"), "job", limited_log)
             await anyio.sleep(1)
 
     run(main, seed=0)
-    assert caplog.messages == ["job: this process joins the job again: over (docs: errors/SessionEnded)"] * 2
+    line = "job: this process joins the job again: over (docs: errors/SessionEnded)"
+    count = "59 more lines were left out, about 1 job: a process joins jobs again: SessionEnded"
+    assert caplog.messages == [line, count, line]
 
 
 def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_it_for_a_while() -> None:

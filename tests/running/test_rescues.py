@@ -20,6 +20,7 @@ from aioelasticjob.coordination.requests import Request, encode, encode_progress
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import Began, CaughtUp, Ended, Events, HandedOver, Misfired, Refused, Rescued
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running.choice import Choice
@@ -638,7 +639,9 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     lost = replace(lost, asked=1_009_000, request="r")
     job.write(Set(paths.execution, records.encode(lost), -1), orphan)
     events = Events()
-    shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
+    shared = ProcessContext(
+        clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
+    )
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
     state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
 

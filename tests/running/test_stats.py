@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import anyio
 import pytest
 
 from aioelasticjob import Retry
@@ -15,10 +16,10 @@ from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import ClockSkew, GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
+from aioelasticjob.limited_log import INTERVAL, LimitedLog
 from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import VirtualClock, run
@@ -123,8 +124,13 @@ def test_each_refused_fire_is_an_event_and_the_first_of_a_series_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     recorded = RecordedStats()
-    for again in (False, True, False):
-        recorded.stats.refused(TOO_FAR_OFF, again=again)
+
+    async def refuse() -> None:
+        for again in (False, True, False):
+            recorded.stats.refused(TOO_FAR_OFF, again=again)
+            await anyio.sleep(INTERVAL)
+
+    run(refuse)
     assert recorded.published == [Refused("job", ME, str(TOO_FAR_OFF))] * 3
     assert caplog.messages == [f"job: this instance refuses to run items: {TOO_FAR_OFF} (docs: errors/ClockSkew)"] * 2
 

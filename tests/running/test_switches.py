@@ -234,7 +234,7 @@ def test_jobs_begin_also_if_the_registry_refuses_to_say_and_hear_it_later(
     Reader.failures = failures
 
     async def main() -> None:
-        shared = ProcessContext(SystemClock(), cast(Any, None), cast(Any, None), cast(Any, None))
+        shared = ProcessContext(SystemClock(), cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None))
         called, session = asyncio.Event(), Patient()
         async with anyio.create_task_group() as tasks:
             shared.switches.listen(called.set)

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from aioelasticjob.coordination.claims import ITEMS_AT_ONCE
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from aioelasticjob.running import limited_log
 from tests.running.test_settings_changes import JobProcesses, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
@@ -138,7 +138,7 @@ def test_items_that_run_elsewhere_are_run_once_though_the_claim_of_those_beside_
 def test_items_that_have_moved_before_they_could_be_run_are_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
+    monkeypatch.setattr(LimitedLog, "admits", lambda *_, **__: True)
 
     async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here)
@@ -158,7 +158,7 @@ def test_items_that_have_moved_before_they_could_be_run_are_reported(
 def test_items_deferred_by_an_instance_that_leaves_are_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
+    monkeypatch.setattr(LimitedLog, "admits", lambda *_, **__: True)
 
     async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here)

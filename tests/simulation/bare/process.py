@@ -13,6 +13,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events, JobEvent, Misfired
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext, run_lease
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.process import run_jobs
@@ -60,7 +61,9 @@ class Process:
     ) -> None:
         self.world, self.number, self.session, self._dice, self._names = world, number, session, dice, names
         self._leaving = Event()
-        self._shared = ProcessContext(VirtualClock(), _EventLog(self), Executors(), ErrorDispatcher(VirtualClock(), {}))
+        clock, limited_log = VirtualClock(), LimitedLog()
+        dispatcher = ErrorDispatcher(clock, {}, limited_log)
+        self._shared = ProcessContext(clock, _EventLog(self), Executors(), dispatcher, limited_log)
         self.body = Simulated(f"process {number}", self.ip)
 
     @property

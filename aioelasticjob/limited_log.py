@@ -1,0 +1,85 @@
+"""Limits log lines that can repeat: of the lines of one kind some are written, and one line counts the others.
+
+The first line of a kind begins an interval of ``INTERVAL`` seconds.  In it, each job writes at most one line of the
+kind, and all jobs of a process together write at most ``MOST``.  At its end, a line says how many were left out.  So
+when a process is overloaded, the log names some jobs and counts the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import TimerHandle, get_running_loop
+from collections import Counter
+from dataclasses import dataclass, field
+
+from aioelasticjob.plural import counted
+
+INTERVAL = 60.0
+"""Seconds in which lines of the same kind are limited."""
+MOST = 20
+"""Lines of one kind that a process writes in ``INTERVAL`` seconds."""
+
+
+@dataclass(slots=True)
+class _Interval:
+    """The lines of one kind, from the first one on."""
+
+    log: logging.Logger
+    end: TimerHandle | None = None
+    written: Counter[str] = field(default_factory=Counter)
+    """How many lines about each job were written."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many lines about each job were left out."""
+
+
+class LimitedLog:
+    """Decides which lines of all jobs of a process are written, and counts the others."""
+
+    def __init__(self) -> None:
+        self._intervals: dict[str, _Interval] = {}
+        self._closed = False
+
+    def admits(self, log: logging.Logger, job: str, kind: str, *, each: int = 1, most: int = MOST) -> bool:
+        """Whether a line may be written; one that may not is counted.
+
+        ``kind`` says what the line is about, in words for the line that counts.  ``each`` is how many lines of the kind
+        a job may write in one interval, and ``most`` how many the process may write.
+        """
+        if self._closed:
+            return True
+        if (interval := self._intervals.get(kind)) is None:
+            interval = self._intervals[kind] = _Interval(log)
+            interval.end = get_running_loop().call_later(INTERVAL, self._end, kind)
+        admitted = interval.written[job] < each and interval.written.total() < most
+        (interval.written if admitted else interval.left_out)[job] += 1
+        return admitted
+
+    def warning(
+        self,
+        log: logging.Logger,
+        job: str,
+        kind: str,
+        message: str,
+        *,
+        each: int = 1,
+        most: int = MOST,
+        **extra: object,
+    ) -> None:
+        """Write a warning about a job, if it is admitted."""
+        if self.admits(log, job, kind, each=each, most=most):
+            log.warning("%s: %s", job, message, extra={"job": job, **extra})
+
+    def close(self) -> None:
+        """End all intervals, because the process writes no more of these lines.  Later lines are not limited."""
+        self._closed = True
+        for kind in list(self._intervals):
+            self._end(kind)
+
+    def _end(self, kind: str) -> None:
+        interval = self._intervals.pop(kind)
+        if interval.end is not None:
+            interval.end.cancel()
+        if lines := interval.left_out.total():
+            what = counted(lines, "more line") + (" was" if lines == 1 else " were")
+            about = counted(len(interval.left_out), "job")
+            interval.log.warning("%s left out, about %s: %s", what, about, kind, extra={"left_out": lines})
