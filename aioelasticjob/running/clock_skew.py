@@ -129,7 +129,8 @@ class ClockSkewMonitor:
         A date that lies in the future was written before the clock was set last, so it is replaced by that time.
         ``later`` is a date that is known to be later, and limits the result.
         """
-        return date if self.may_be_set_back else int(min(date if date <= self.now + AHEAD else self.since, later))
+        is_believed = self.may_be_set_back or date <= self.now + AHEAD
+        return int(min(date if is_believed else self.since, later))
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""

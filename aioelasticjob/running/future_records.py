@@ -19,7 +19,7 @@ from aioelasticjob.running.clock_skew import AHEAD
 from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import SET_BACK, FutureRecord, Items
+from aioelasticjob.running.state import SET_BACK, FutureRecord, Item, Items
 from aioelasticjob.running.unattended import made_at
 
 
@@ -33,7 +33,7 @@ class FutureRecords:
         """Find such items among those whose records have just been read.  The time was last set at ``since``."""
         for item in map(self._items.__getitem__, items):
             found = FutureRecord(max(since, now - MAX_FUTURE), now, item.record.slot > now + MAX_FUTURE)
-            item.future = found if item.record.slot > now + tolerated else None
+            item.future = found if _done(item) > now + tolerated else None
 
     def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
         """Search all items of this instance again, because the time has been set to ``now``, ahead or back."""
@@ -70,7 +70,9 @@ class FutureRecords:
             if (future := item.future) is None:
                 continue
             since, dated = _in_question(view, number, future)
-            opened = until = min(item.record.slot, dated)
+            if item.reported <= future.found:  # it was run or reported here at the right time
+                since = max(since, item.reported)
+            opened = until = min(_done(item), dated)
             if item.mark.since is not None and until <= item.mark.until:  # after an earlier set-back
                 opened = min(until, item.mark.since)
             if passed := table.passed(since, opened):
@@ -88,6 +90,11 @@ class FutureRecords:
             for number in part:
                 del marks[number]
                 self._items[number].future = None
+
+
+def _done(item: Item) -> int:
+    """Return up to which moment an item counts as run, reported or excused, also if it has no record."""
+    return max(item.accounted, item.reported)
 
 
 def _in_question(view: JobView, number: int, future: FutureRecord) -> tuple[int, int]:

@@ -181,7 +181,9 @@ class Case:
     def claim(self, state: JobState, items: frozenset[int], slot: int) -> None:
         """Let an instance begin a run of items."""
         for number in items:
-            begun = Record(slot, "CRON", ME, begun=int((BEGIN + self.now) * 1000), completed=False)
+            last = state.items[number].record.ahead  # a moment that a record which was lowered had claimed
+            ahead = last if last > slot else 0
+            begun = Record(slot, "CRON", ME, begun=int((BEGIN + self.now) * 1000), completed=False, ahead=ahead)
             self.records[number], state.items[number].seen = begun, VersionedRecord(begun, 0)
 
     def settle(self, state: JobState, items: frozenset[int]) -> None:

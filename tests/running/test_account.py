@@ -15,14 +15,14 @@ from unittest import mock
 import pytest
 
 from aioelasticjob.model import Fire, Record
-from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.commands import MarkMissed, ReadItems
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import TABLE, Came
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
+from tests.running.test_account_clocks import ClockLife
 
-SEEDS, BATCH, STEPS = 300, 100, 60
+SEEDS, BATCH, STEPS, CLOCKS = 300, 100, 60, 40
 CRONS = ("* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "1/5 * * * * ?")
 SERVER_OFF = LAYOUT.server_disabled("10.0.0.1")
 
@@ -324,13 +324,7 @@ def test_every_moment_is_run_reported_or_excused_and_none_is_reported_twice(firs
 def test_every_row_of_the_table_is_used() -> None:
     for seed in range(BATCH):
         Life(seed).live()
-    for misfire in (True, False):
-        case = Case.of(misfire=misfire)  # whose record was written while the registry's clock was ahead
-        case.records[0] = Record((BEGIN + 600) * 1000, "CRON", OTHER)
-        state = case.state()
-        case.see(state)
-        for _ in range(3):
-            case.now += STEADY / 2
-            case.see(state)
+    for seed in range(CLOCKS):
+        ClockLife(seed).live()
     # without misfire an item that comes free owes nothing that could be overtaken
     assert {visit for visit, count in visits.items() if count} == {*product(TABLE, (True, False))} - NEVER, visits

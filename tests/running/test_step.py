@@ -436,3 +436,34 @@ def test_what_a_lowered_record_has_claimed_is_reported_although_the_marks_of_ano
     assert state.owed() == {1}
     assert case.reported(1) == [(1, 9, SET_BACK)]
     assert case.reported(0) == [(1, 30, SET_BACK)]
+
+
+def test_what_nobody_ran_of_a_job_made_by_a_clock_ahead_is_reported_although_it_has_no_record_yet() -> None:
+    case = Case.of(ahead=30)
+    state = case.state()
+    case.see(state)
+    case.now = 3.5
+    case.see(state)  # which reports 31 and 32, at 33.5
+    case.now, case.ahead = 5.5, 0.0
+    for _ in range(3):
+        case.see(state)
+        case.now += STEADY / 2
+    assert case.reported()[1:] == [(6, 30, SET_BACK)]
+
+
+def test_an_item_made_by_a_clock_ahead_and_gained_just_after_a_step_back_owes_what_came_since_its_record() -> None:
+    case = Case.of(ahead=30)
+    case.give(0, OTHER)
+    case.now, case.ahead = 1.5, 0.0
+    state = case.state()
+    case.see(state)
+    case.now = 15.5
+    case.zxid += 1
+    case.records[0], case.stats[0] = Record(slot(15), "CRON", OTHER), stat(mzxid=case.zxid, mtime=BEGIN + 15)
+    case.see(state)
+    case.now, case.ahead = 20.1, 5.0
+    case.see(state)
+    case.now, case.ahead = 20.2, 0.0
+    case.give(0, ME)
+    case.see(state)
+    assert [report[:2] for report in case.reported()] == [(16, 20)]

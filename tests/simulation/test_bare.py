@@ -81,7 +81,7 @@ def test_a_seed_repeats_itself_exactly() -> None:
 
 
 def test_much_happens_in_a_seed() -> None:
-    verdicts = [live(seed, traced=True) for seed in range(60)]
+    verdicts = [live(seed, traced=True) for seed in range(80)]
     assert sum(verdict.runs for verdict in verdicts) > 1000
     assert sum(verdict.rescues for verdict in verdicts) > 20
     text = "\n".join(line for verdict in verdicts for line in verdict.trace)
