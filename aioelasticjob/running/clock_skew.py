@@ -108,8 +108,15 @@ class ClockSkewMonitor:
 
     @property
     def unsteady(self) -> float:
-        """Return for how many more seconds it is too early to act on the last jump of the clock."""
-        return max(0.0, self._at + STEADY - self._reading.steady)
+        """Return for how many more seconds it is too early to act on the last jump of the clock.
+
+        While the registry cannot be reached, nobody can see that a clock that was set back has been put right.
+        """
+        since = self._at
+        if self.may_be_set_back and self._reading.outages:
+            _, ended = self._reading.outages[-1]
+            since = max(since, self._reading.steady - ended)
+        return max(0.0, since + STEADY - self._reading.steady)
 
     def has_jumped(self) -> bool:
         """Return whether the time has been set, ahead or back, since the last call of this method."""

@@ -290,6 +290,36 @@ def test_the_schedule_follows_a_time_that_went_back_a_little_even_if_nothing_els
     assert (state.owed(), state.timetable.newest, state.timetable.upcoming) == ({0}, slot(5), slot(6))
 
 
+def test_a_clock_that_was_set_back_before_an_outage_is_not_believed_until_it_has_been_heard_after_it() -> None:
+    case = Case.of()
+    state = case.state()
+    case.records[0] = Record(slot(2), "CRON", OTHER)
+    case.see(state)
+    case.now, case.ahead = 3.2, -3600.0
+    case.see(state)
+    case.outages = [(4.0, 20.0)]
+    case.now = 20.5  # connected again, and not told yet that the clock has been put right meanwhile
+    case.see(state)
+    assert state.owed() == frozenset()
+    case.now, case.ahead = 21.2, 0.0
+    case.see(state)
+    assert (state.timetable.newest, state.owed(), state.source({0})) == (slot(21), {0}, FireSource.CRON)
+
+
+def test_a_clock_that_was_set_back_before_an_outage_and_stays_there_is_followed_afterwards() -> None:
+    case = Case.of()
+    state = case.state()
+    case.records[0] = Record(slot(2), "CRON", OTHER)
+    case.see(state)
+    case.now, case.ahead = 3.2, -3600.0
+    case.see(state)
+    case.outages = [(4.0, 20.0)]
+    for now in (20.5, 20.0 + STEADY + 0.5):
+        case.now = now
+        case.see(state)
+    assert (state.timetable.newest, state.owed()) == (slot(30 - 3600), {0})
+
+
 @pytest.mark.parametrize("misfire", [False, True])
 def test_a_moment_that_a_clock_ahead_reported_is_run_when_it_comes_only_if_misfire_is_on(misfire: bool) -> None:
     case = Case.of(cron="1/10 * * * * ?", misfire=misfire)
