@@ -130,13 +130,15 @@ class ClockSkewMonitor:
         self.may_be_set_back, self._believed = False, self._lead
         return True
 
-    def in_time(self, date: int, later: float = inf) -> int:
+    def in_time(self, date: int, later: float = inf, *, inherited: bool = False) -> int:
         """Return a date that the registry gave, corrected if its clock was ahead then.
 
-        A date that lies in the future was written before the clock was set last, so it is replaced by that time.
-        ``later`` is a date that is known to be later, and limits the result.
+        A date that lies in the future was written before the clock was set last, so it is replaced by that time.  A
+        date that is ``inherited`` was there when this object was made: it may have lain in the future then, and not
+        any more.  ``later`` is a date that is known to be later, and limits the result.
         """
-        is_believed = self.may_be_set_back or date <= self.now + AHEAD
+        written_by = self.since if inherited else self.now
+        is_believed = self.may_be_set_back or date <= written_by + AHEAD
         return int(min(date if is_believed else self.since, later))
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:

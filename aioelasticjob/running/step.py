@@ -35,6 +35,10 @@ class JobState(Account):
         self._unattended = UnattendedMoments(me, self.clock, self.missed, items)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
+        self._joined = view.tree.zxid
+        """The transaction up to which everything was there when this instance joined the job."""
+        self._is_inherited = True
+        """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
@@ -113,7 +117,7 @@ class JobState(Account):
                 last = {item: max(self.items[item].accounted, one.since) for item in open_}
                 self.missed.report(last, between, one.until, ENDED)
             self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
-        self._since, self._scheduled_since = written, view.schedule_dated
+        self._since, self._scheduled_since, self._is_inherited = written, view.schedule_dated, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self._floor = max(self._floor, written)
         for number, item in self.items.items():
@@ -179,7 +183,7 @@ class JobState(Account):
         """
         self._future.find(gained, self.clock.now, self.clock.since)
         misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
-        made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}
+        made = {item: made_in_time(view, item, self.items[item], self.clock, self._joined) for item in gained}
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
@@ -234,8 +238,9 @@ class JobState(Account):
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        written = (self.items[item].written_after(view.scheduled_by) for item in gained)
-        return self.clock.in_time(int(up_since * 1000)), self.clock.in_time(self._since, min(written, default=inf))
+        written = min((self.items[item].written_after(view.scheduled_by) for item in gained), default=inf)
+        since = self.clock.in_time(self._since, written, inherited=self._is_inherited)
+        return self.clock.in_time(int(up_since * 1000)), since
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
         """Return items by the instance that ran them last, if it is gone; the others have the key ""."""

@@ -117,16 +117,20 @@ def made_at(view: JobView, item: int) -> int:
     return 0 if node is None else int(node.stat.ctime * 1000)
 
 
-def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor) -> int:
+def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor, joined: int) -> int:
     """Return when the item was made, or last taken from a paused instance: earlier moments are not owed.
 
-    The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.
+    The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.  ``joined`` is a transaction:
+    dates up to that one were there when this instance joined the job.
     """
     node = view.tree.get(view.layout.item(number).sharding)
     if node is None:
         return 0
-    made = clock.in_time(int(node.stat.ctime * 1000), item.written_after(node.stat.czxid))
-    return max(made, clock.in_time(int(node.stat.mtime * 1000)) if node.stat.version else 0)
+    found = node.stat
+    later, inherited = item.written_after(found.czxid), found.czxid <= joined
+    made = clock.in_time(int(found.ctime * 1000), later, inherited=inherited)
+    taken = clock.in_time(int(found.mtime * 1000), inherited=found.mzxid <= joined) if found.version else 0
+    return max(made, taken)
 
 
 def given_at(view: JobView, item: int) -> int:

@@ -341,16 +341,35 @@ def test_a_moment_that_a_clock_ahead_reported_is_run_when_it_comes_only_if_misfi
     assert (state.owed(), len(case.reported())) == ({0}, 2)
 
 
-def test_an_item_made_before_this_instance_came_by_a_clock_ahead_owes_what_has_come_since_then() -> None:
+@pytest.mark.parametrize("gained", [20.5, 58.5, 65.5], ids=["before", "just before", "after"])
+def test_an_item_made_before_this_instance_came_by_a_clock_ahead_owes_what_has_come_since_then(gained: float) -> None:
+    """The item is gained before or after the date that the clock has given to it and to its schedule."""
     case = Case.of(ahead=60)
     case.give(0, OTHER)
     case.now, case.ahead = 10.5, 0.0
     state = case.state()
     case.see(state)
-    case.now = 20.5
+    case.now = gained
     case.give(0, ME)
     case.see(state)
-    assert (state.owed(), [report[:2] for report in case.reported()]) == ({0}, [(11, 19)])
+    assert (state.owed(), [report[:2] for report in case.reported()]) == ({0}, [(11, int(gained) - 1)])
+
+
+def test_a_schedule_of_a_clock_ahead_is_in_force_since_this_instance_came_and_its_successor_since_its_own_date() -> (
+    None
+):
+    case = Case.of(cron="0/40 * * * * ?", ahead=30)  # dated 30.5
+    case.give(0, OTHER)
+    case.now, case.ahead = 10.5, 0.0
+    state = case.state()
+    case.see(state)
+    case.now = 35.5
+    case.configure(cron="* * * * * ?")
+    case.see(state)
+    case.now = 38.5
+    case.give(0, ME)
+    case.see(state)
+    assert (state.owed(), [report[:2] for report in case.reported()]) == ({0}, [(36, 37)])
 
 
 def test_what_nobody_was_up_for_is_owed_although_item_and_schedule_were_dated_later_by_a_clock_ahead() -> None:
