@@ -484,6 +484,15 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
     changed = written(5, 9, put("config", CONFIG.replace(b"0/10", b"0/30")))
     assert not judged(changed, ahead=0.4)  # but its schedule did not
     assert judged(replace(changed, at=T + 0.39), ahead=0.4)
+    claimed_before = written(0.5, 1, made("execution/0", earlier))
+    assert not judged(changed, claimed_before, ahead=0.4, claimed=None)  # that does not tell when the schedule changed
+    claimed_then = written(5.5, 1, put("execution/0", record(A, 10)))
+    assert judged(changed, claimed_before, claimed_then, ahead=0.4, claimed=None)  # but a claim after the change does
+    assert judged(claimed_before, ahead=0.4, claimed=None)
+    ended_then, ended_later = (written(at, 1, put("execution/0", record(A, 20, "completed"))) for at in (6, 21))
+    assert not judged(changed, claimed_before, ended_then, ahead=0.4, claimed=None)
+    assert judged(changed, claimed_before, ended_later, ahead=0.4, claimed=None)  # by a clock that was right again
+    assert judged(changed, claimed_before, ahead=0.4, claimed=None, joined=29)  # before the moment came
     assert judged(replace(changed, changes=(put("config", CONFIG.replace(b"}", b', "misfire": false}')),)), ahead=0.4)
     assert judged(claimed=earlier)  # and owed the moment like any other
     assert not judged(claimed=None)  # it has no record that would tell that it was there before the moment

@@ -166,8 +166,8 @@ def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) ->
 def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     """Say whether a moment came before its item or its schedule began by a clock ahead, and who knew so could not tell.
 
-    The item has claimed later moments, or none: a claim of an earlier moment, once the clock was right, would show that
-    the item was made before that claim.  From one that has been there since before the moment to one that comes after
+    The item has claimed later moments since, or none: a claim of an earlier one, when the clock was right, would tell
+    that both were made before that claim.  From one that has been there since before the moment to one that comes after
     it nothing is handed on that says since when the clock has been right.
     """
     path, nodes, moment, spans = f"/{job.name}/sharding/{item}", job.facts.nodes, slot / 1000, clocks(job.facts).spans
@@ -179,18 +179,31 @@ def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     for start, end, ahead in spans:
         begun = [at for at in made if ahead > ASTRAY and start <= at < end and moment < at + ahead]
         right = min((at for at, _, off in spans if at >= end and abs(off) <= ASTRAY), default=end)
-        if begun and right < moment and _claims_no_earlier(job, item, slot, max(begun)):
+        if begun and right < moment and _claims_no_earlier(job, item, slot, max(begun), right):
             return not any(_could_tell(job, one, gained, lost, right, moment) for (gained, one), (lost, _) in held)
     return False
 
 
-def _claims_no_earlier(job: JobFacts, item: int, slot: int, since: float) -> bool:
-    """Say whether from a time to a moment an item had a record that claims a later moment, or no record at all."""
-    written = job.facts.nodes.over(f"/{job.name}/execution/{item}", since, slot / 1000)
-    claims = [decode_record(data) for data in written if data is not None]
-    if not claims:
-        return all(config.monitor_execution for config in job.configs(since, slot / 1000))
-    return any(one is not None and one.slot > slot for one in claims)
+def _claims_no_earlier(job: JobFacts, item: int, slot: int, since: float, right: float) -> bool:
+    """Say whether from a time to a moment an item had a record that claims a later moment, or claimed nothing at all.
+
+    What it had claimed before that time does not show when its schedule began; nor does the end of such a run, if it
+    was written before the clock was ``right``.
+    """
+    path, nodes, moment = f"/{job.name}/execution/{item}", job.facts.nodes, slot / 1000
+    former = decode_record(nodes.at(path, since) or b"")
+    written = [
+        (at, decode_record(data)) for at, data in nodes.changes(path) if since < at <= moment and data is not None
+    ]
+    if any(one is not None and one.slot > slot for one in [former, *(record for _, record in written)]):
+        return True
+    monitored = all(config.monitor_execution for config in job.configs(since, moment))
+    return monitored and former is not None and all(at < right and _is_end(former, one) for at, one in written)
+
+
+def _is_end(former: Record, record: Record | None) -> bool:
+    """Say whether a record is that of the same run as before, and claims nothing new."""
+    return record is not None and 0 < record.slot == former.slot and record.begun == former.begun
 
 
 def _differ(one: Era, other: Era) -> bool:
