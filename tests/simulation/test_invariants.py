@@ -504,6 +504,22 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
     assert not judged(ClockSet(T + 35, REGISTRY, -9), ClockSet(T + 36, REGISTRY, 0), joined=29)
 
 
+def test_nothing_lost_excuses_what_came_by_a_clock_ahead_while_the_item_was_off_and_was_passed_over_then() -> None:
+    def judged(*others: Entry, ahead: float = 26, off: float = 3, on: float = 5, claimed: float = 40) -> list[str]:
+        clock = [ClockSet(T + 2, REGISTRY, ahead), ClockSet(T + 15, REGISTRY, 0)]  # 30 comes at 4
+        claim = written(claimed - 26, 1, made("execution/0", record(A, claimed)))
+        switched = [written(off, 9, made("sharding/0/disabled")), written(on, 9, gone("sharding/0/disabled"))]
+        entries = calm(*clock, claim, *switched, *others, *LOST)
+        return broken(nothing_lost, sorted(entries, key=lambda entry: entry.at))
+
+    assert not judged()
+    assert judged(ahead=0)  # the clock was never ahead
+    assert judged(off=7.5, on=8.5)  # the item was on when the moment came
+    assert judged(claimed=28)  # no later moment was claimed, so this one is owed when it comes again
+    assert judged(written(16, 1, put("execution/0", record(A, 16))))  # the record was lowered
+    assert judged(written(1, 1, made("execution/0", record(A, 50))))  # it was claimed before by another clock
+
+
 def test_nothing_lost_excuses_what_an_earlier_schedule_claimed_by_a_clock_that_was_ahead() -> None:
     slow, quick = CONFIG.replace(b"0/10 *", b"0 *"), CONFIG
 

@@ -186,9 +186,9 @@ def _is_noted(job: JobFacts, era: Era) -> bool:
 
 
 def _came_early(job: JobFacts, item: int, moment: float) -> bool:
-    """Whether a moment had come before by the registry's clock, and was refused, or nobody knows what became of it.
+    """Whether a moment had come before by the registry's clock, and nobody had to run it, or knows what became of it.
 
-    Where no claims are written, that is so once the item is another's.
+    Where no claims are written, nobody knows once the item is another's.
     """
     path, nodes = f"/{job.name}/sharding/{item}/instance", job.facts.nodes
     for at in excuses.clocks(job.facts).early(moment):
@@ -197,7 +197,22 @@ def _came_early(job: JobFacts, item: int, moment: float) -> bool:
         unclaimed = any(not config.monitor_execution for config in job.configs(start, end))
         if _refused(job, holders, start, end) or (unclaimed and len(set(nodes.over(path, start, moment))) > 1):
             return True
+        if _was_off(job, item, holders, start, end) and _is_passed_over(job, item, start, moment):
+            return True
     return False
+
+
+def _was_off(job: JobFacts, item: int, holders: Collection[str], start: float, end: float) -> bool:
+    """Whether an item, or the server of one of its holders, was switched off at any time of a span."""
+    disabled = set(job.facts.nodes.over(f"/{job.name}/sharding/{item}/disabled", start, end)) != {None}
+    return disabled or any(_closed(job, holder.partition("@-@")[0], start, end) for holder in holders)
+
+
+def _is_passed_over(job: JobFacts, item: int, start: float, moment: float) -> bool:
+    """Whether an item claimed a later moment between a time and a moment, and its record stands when that comes."""
+    path, nodes = f"/{job.name}/execution/{item}", job.facts.nodes
+    before, then = (decode_record(nodes.at(path, at) or b"") for at in (start, moment))
+    return before is not None and then is not None and before.slot < 1000 * moment < then.slot
 
 
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:
