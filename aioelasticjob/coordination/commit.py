@@ -99,11 +99,12 @@ async def delete(member: Member, path: str, version: int, what: str) -> bool:
     Raises:
         RegistryError: there is no connection, or the registry refuses it; nothing was deleted.
     """
-    written = await write(member, [Delete(path, version)], what)
-    if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
-        return False
-    written.get()
-    return True
+    match await write(member, [Delete(path, version)], what):
+        case WriteRefused(Conflict()):
+            return False
+        case written:
+            written.get()
+            return True
 
 
 def _note(member: Member, what: str, written: WriteResult) -> None:

@@ -41,14 +41,14 @@ def encoded(value: str) -> bytes:
 class Offsets:
     """The offsets of the items of this instance.  Items that have no offset cost no request at a fire.
 
-    ``to_read`` is kept up to date: the items that have an offset, or whose handler has begun to save one and may have
-    been cut off before the reply.
+    ``may_have_offset`` is kept up to date: the items that have an offset, or may have one because their run was cut off
+    while its handler saved one.
     """
 
-    def __init__(self, member: Member, to_read: set[int] | None = None) -> None:
+    def __init__(self, member: Member, may_have_offset: set[int] | None = None) -> None:
         self._member = member
         self._used: set[int] = set()
-        self.to_read: set[int] = set() if to_read is None else to_read
+        self.may_have_offset: set[int] = set() if may_have_offset is None else may_have_offset
         self._warned: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
@@ -83,11 +83,12 @@ class Offsets:
             RegistryError: the registry refuses the write; nothing was saved.
         """
         data = encoded(value)
-        self.to_read.add(item)
+        self.may_have_offset.add(item)
         while True:
             match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
                 case WriteApplied():
                     self._used.add(item)
+                    self.may_have_offset.add(item)  # another read may have been answered during the save
                     return
                 case SessionOver():
                     raise Fenced(item)
@@ -109,7 +110,7 @@ class Offsets:
     async def _read(self, items: list[int]) -> dict[int, str]:
         nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
         found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
-        for known in (self._used, self.to_read):
+        for known in (self._used, self.may_have_offset):
             known.difference_update(items)
             known.update(found)
         return found

@@ -35,8 +35,8 @@ class Account:
         self.items = items
         items.join_again()
         self.held: frozenset[int] = NONE
-        self.offset_items: set[int] = set()
-        """The items that have an offset, as far as this instance knows."""
+        self.may_have_offset: set[int] = set()
+        """The items that have an offset, or may have one; ``Offsets`` keeps this up to date."""
         self.view = view
         """The newest view that this object was given."""
         self.missed = MissedMoments(self.clock, items, self.reports)

@@ -1,6 +1,7 @@
 """Chooses what an instance runs next: an orphan first, then what an operator asked for, then what is due.
 
-Nothing here waits.  ``Choice.run_next`` yields commands, and after each it decides from the newest facts.
+Nothing here waits.  ``Choice.run_next`` yields commands.  The view stays the same for the whole run, and the claim checks
+that it still holds; the time and the state of the items are asked anew after each command.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import ASKED, NONE, Fire, FireSource, Requested
 from aioelasticjob.running.commands import (
-    AwaitReleases,
     AwaitRescueEnd,
     ClaimItems,
+    FollowReleases,
     NoteAccepted,
     NoteRefused,
     ReadItems,
@@ -38,25 +39,25 @@ RESCUE = "to take an orphan"
 class Choice:
     """Chooses the next run of one instance.  ``lead`` is how many milliseconds before a moment its claim is prepared.
 
-    Each choice follows the whole way of one run: the claim, what its result means, the run, and what came meanwhile.
+    ``run_next`` leads one run from its claim to its end, and accounts for the moments that came meanwhile.
     """
 
     def __init__(self, layout: Layout, me: str, state: JobState, lead: int) -> None:
         self._me, self._state, self._lead = me, state, lead
         self.triggers = Triggers(layout, me, state)
         self._declined: frozenset[int] = NONE
-        """The orphans that this instance does not rescue because of the clock skew, and has said so."""
+        """The orphans of which this instance has said already that the clock skew keeps it from rescuing them."""
 
     def run_next(self, view: JobView) -> Steps[ClaimResult | None]:
         """Run what comes first; return the result of its claim, or None if there is nothing to run now."""
         taken = (yield from self._rescue(view)) if view.orphans else None
         if taken is None and self.triggers.are_open(view):
             taken = yield from self.triggers.answer(view, self._run)
-        if taken is None and (due := self.due(view) or self.due_soon(view)):
+        if taken is None and (due := self._due(view) or self._due_soon(view)):
             taken = yield from self._run(view, *due)
         return taken
 
-    def due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+    def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return the fire that is due, and its items.  If the clock skew forbids it, those items give it up."""
         state = self._state
         owed = state.owed() if view.settled else NONE
@@ -69,7 +70,7 @@ class Choice:
         state.accept()
         return Fire(state.timetable.newest, state.source(owed)), owed
 
-    def due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+    def _due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return the next fire and its items, if it is time to claim them, together with the process's other jobs.
 
         If the view or the time changes before the moment comes, the claim is withdrawn and decided anew.
@@ -86,7 +87,7 @@ class Choice:
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Claim items, run and settle them; return the result of the claim."""
         # this instance does not know whether an orphan has an offset, because another instance holds the item
-        with_offset = items if fire.source is FireSource.FAILOVER else items & self._state.offset_items
+        with_offset = items if fire.source is FireSource.FAILOVER else items & self._state.may_have_offset
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()
@@ -94,12 +95,12 @@ class Choice:
         self._note(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._state.runs_elsewhere(taken.elsewhere, fire)
-            yield AwaitReleases(view, fire, taken.elsewhere)
+            yield FollowReleases(view, fire, taken.elsewhere)
         if fire.source in ASKED:
             yield from self.triggers.claimed(fire, taken)
         if (claim := taken.claim) is None:
             return taken
-        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # they were run after that read
+        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # their offsets may have changed
             offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
         newest: JobView | None = yield RunItems(view, claim, offsets)
         if newest is not None:
@@ -131,7 +132,7 @@ class Choice:
         first = crc32(self._me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
             try:
-                taken = yield from self._take(view, item)
+                taken = yield from self._rescue_one(view, item)
                 self._state.reports.append(NoteAccepted(RESCUE))
                 if taken is not None and taken.claim is not None:
                     return taken
@@ -139,21 +140,21 @@ class Choice:
                 raise
             except RegistryError as error:  # go on with the other orphans
                 self._state.reports.append(NoteRefused(RESCUE, error))
-        return None  # due items are claimed next, without a pause
+        return None  # go on with triggers and due items at once
 
-    def _take(self, view: JobView, number: int) -> Steps[ClaimResult | None]:
+    def _rescue_one(self, view: JobView, number: int) -> Steps[ClaimResult | None]:
         item, taken = self._state.items[number], None
         yield ReadItems(frozenset({number}), NONE)
         record = item.record
         if record.completed:
             yield RemoveOrphanMark(number)
+        # an orphan that was rescued too often, or whose run was cancelled, is left to the leader
         elif record.rescues < view.config.max_rescues and not is_cancelled(view, number, item.fence):
-            # else the leader ends it
             requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
             fire = Fire(item.moment, FireSource.FAILOVER, record.parameter, requested=requested)
             taken = yield from self._run(view, fire, frozenset({number}))
             if taken.claim is None and item.seen is not None and item.record.begun != record.begun:
-                return (yield from self._take(view, number))  # the record that was read first was out of date
+                return (yield from self._rescue_one(view, number))  # the record that was read first was out of date
             if taken.claim is not None and number in self._state.held:
                 yield AwaitRescueEnd(number)  # it shall run its next moment together with the others
         if number not in self._state.held:

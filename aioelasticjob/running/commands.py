@@ -1,6 +1,6 @@
-"""What decides (``JobState``, ``Choice``) wants from its driver: values without I/O, performed in their order.
+"""The commands and reports of ``JobState`` and ``Choice``: values without I/O, performed in their order.
 
-Reports have no answer.  A command is yielded, and the driver sends its answer in, or throws in why it has none.
+A report has no answer.  A command has one: the driver sends it in, or throws in the error of the registry.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ class ClaimItems:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitReleases:
-    """Begin to wait until another instance has ended its runs of these items.  It has no answer."""
+class FollowReleases:
+    """Begin to follow the runs of these items on another instance, without waiting for their end.  It has no answer."""
 
     view: JobView
     fire: Fire
@@ -215,8 +215,8 @@ AnyReport: TypeAlias = Report | SayLowered | SayRefused | SayNothingToRun | Note
 NodeCommand: TypeAlias = (
     ReadItems | MarkMissed | ReadAccounted | WriteAccounted | ReadOffsets | ReadRequested | RemoveTrigger
 )
-"""Reads or writes nodes of the job, and nothing else.  ``StateDriver`` performs these, ``JobScheduler`` the others."""
-Command: TypeAlias = NodeCommand | RemoveOrphanMark | JoinRun | ClaimItems | AwaitReleases | RunItems | AwaitRescueEnd
+"""What ``StateDriver`` performs.  ``JobScheduler`` performs the others, and passes these on."""
+Command: TypeAlias = NodeCommand | RemoveOrphanMark | JoinRun | ClaimItems | FollowReleases | RunItems | AwaitRescueEnd
 C = TypeVar("C", bound=Command)
 T = TypeVar("T")
 NodeSteps: TypeAlias = Generator[NodeCommand, Any, T]

@@ -60,7 +60,7 @@ class StateDriver(JobState):
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
         self._member, self._wall, self._missed_reports, self._stats = member, clock, reports, stats
         self.cache = RecordCache(member, self._believable, items)
-        self.offsets = Offsets(member, self.offset_items)
+        self.offsets = Offsets(member, self.may_have_offset)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
@@ -88,7 +88,7 @@ class StateDriver(JobState):
             self.see_what_is_due(view)
             self.say_all()
         else:
-            await self.perform(self.see(view), self.answer)
+            await self.drive(self.see(view), self.perform)
         begun, self.begun_elsewhere = self.begun_elsewhere, NONE
         return begun
 
@@ -110,7 +110,7 @@ class StateDriver(JobState):
         self.missed.put(items, passed, why, cut_off, handled=handled)
         self.say_all()
 
-    async def perform(self, steps: Generator[C, Any, T], perform: Callable[[C], Awaitable[object]]) -> T:
+    async def drive(self, steps: Generator[C, Any, T], perform: Callable[[C], Awaitable[object]]) -> T:
         """Let ``perform`` perform the commands of these steps, send in its answers, and return the steps' result.
 
         What the registry raises is thrown in instead of an answer.
@@ -134,7 +134,7 @@ class StateDriver(JobState):
             steps.close()
             self.say_all()
 
-    async def answer(self, command: NodeCommand) -> object:
+    async def perform(self, command: NodeCommand) -> object:
         """Perform a command that reads or writes nodes of the job, and return its answer."""
         member = self._member
         match command:

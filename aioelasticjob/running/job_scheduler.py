@@ -25,10 +25,10 @@ from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
 from aioelasticjob.running.commands import (
-    AwaitReleases,
     AwaitRescueEnd,
     ClaimItems,
     Command,
+    FollowReleases,
     JoinRun,
     RemoveOrphanMark,
     RunItems,
@@ -195,7 +195,7 @@ class JobScheduler:
             view = await self._read_again()
         if begun := await self._state.look(view):
             self.releases.follow(begun)
-        taken = await self._state.perform(self._choice.run_next(view), self._perform)
+        taken = await self._state.drive(self._choice.run_next(view), self._perform)
         self._refused = 0
         if self._member.refusals.open:
             self._member.refusals.accepted("to read what is due")
@@ -220,14 +220,14 @@ class JobScheduler:
                 return await self._run_items(view, claim, offsets)
             case JoinRun(fire, items):
                 return await join_run(self._job.listeners, self._member, fire, items)
-            case AwaitReleases(view, fire, items):
+            case FollowReleases(view, fire, items):
                 self.releases.refused(view, fire, items)
             case AwaitRescueEnd(item):
                 await self._await_rescue_end(item)
             case RemoveOrphanMark(item):
                 await self._claims.remove_orphan_mark(item)
             case _:
-                return await self._state.answer(command)
+                return await self._state.perform(command)
         return None
 
     async def _await_rescue_end(self, item: int) -> None:

@@ -47,10 +47,10 @@ class JobState(Account):
     def see(self, view: JobView) -> NodeSteps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
 
-        If the driver cannot perform a command, it closes the generator, and calls this method again later.  The steps
-        before that command have no effect when they are made again.  Items gained are held, and the view counts as
-        applied (``looked_at``), only after their records were read and their missed moments marked; until then each
-        call reads and marks them anew.
+        If the registry refuses a command, its error ends this generator, and the driver calls this method again later.
+        The steps before that command have no effect when they are made again.  Items gained are held, and the view
+        counts as applied (``looked_at``), only after their records were read and their missed moments marked; until
+        then each call reads and marks them anew.
         """
         if self.clock.is_disturbed:
             self._follow_clock()

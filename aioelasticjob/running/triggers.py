@@ -41,7 +41,7 @@ class Triggers:
         """All items that the present fire is meant for, whether or not they can be claimed now."""
 
     def are_open(self, view: JobView) -> bool:
-        """Whether a trigger or a deferred item has not been run yet."""
+        """Whether there is a trigger, a request or a deferred item."""
         return bool(self.deferred or view.requested) or self._me in view.triggered
 
     def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:

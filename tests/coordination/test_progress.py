@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from aioelasticjob.coordination import progress
+from aioelasticjob.coordination.commit import WriteResult, write
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.errors import SessionEnded, Suspended
 from aioelasticjob.registry.transaction import Create
-from tests.coordination.test_claims import LAYOUT, MINE, ClaimedJob, done
+from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 
 
 def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
@@ -13,10 +17,25 @@ def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under
     offsets = Offsets(job.member)
     done(offsets.learn(job.items))
     job.write(Create(LAYOUT.item(1).offset, b"here"))
-    assert offsets.to_read == set()
+    assert offsets.may_have_offset == set()
     assert done(offsets.reread({0, 1})) == {1: "here"}
-    assert offsets.to_read == {1}
-    assert done(offsets.read(offsets.to_read)) == {1: "here"}
+    assert offsets.may_have_offset == {1}
+    assert done(offsets.read(offsets.may_have_offset)) == {1: "here"}
+
+
+def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = ClaimedJob()
+    offsets, claim = Offsets(job.member), job.claims.unmonitored(CRON, [0])
+
+    async def write_after_a_read(*given: Any, **options: Any) -> WriteResult:
+        await offsets.learn([0])
+        return await write(*given, **options)
+
+    monkeypatch.setattr(progress, "write", write_after_a_read)
+    done(offsets.save(claim, 0, "42"))
+    assert offsets.may_have_offset == {0}
 
 
 def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -> None:

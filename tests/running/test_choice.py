@@ -14,10 +14,10 @@ from aioelasticjob.errors import ClockSkew, NotPermitted, RegistryError, Session
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Progress, Record, Requested, VersionedRecord
 from aioelasticjob.running.choice import RESCUE, Choice
 from aioelasticjob.running.commands import (
-    AwaitReleases,
     AwaitRescueEnd,
     ClaimItems,
     Command,
+    FollowReleases,
     JoinRun,
     NoteAccepted,
     NoteRefused,
@@ -183,7 +183,7 @@ def test_a_view_that_became_outdated_while_offsets_were_read_claims_nothing() ->
         here.state.view.tree.mark_outdated()
         return {}
 
-    here.state.offset_items.add(0)
+    here.state.may_have_offset.add(0)
     here.answers = {ReadOffsets: read}
     assert here.run_next() == ClaimResult()
     assert here.claimed == []
@@ -192,7 +192,7 @@ def test_a_view_that_became_outdated_while_offsets_were_read_claims_nothing() ->
 def test_offsets_that_may_have_changed_before_the_claim_are_read_again() -> None:
     here = chosen(3)
     here.case.now = 1.1
-    here.state.offset_items |= {0, 1, 2}
+    here.state.may_have_offset |= {0, 1, 2}
     lost = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
     here.answers = {
         ReadOffsets: lambda one: {1: "new"} if one.claimed else {0: "old", 1: "old", 2: "c"},
@@ -210,8 +210,8 @@ def test_items_that_run_elsewhere_are_waited_for_and_their_moment_is_reported_an
     here.case.now = 1.1
     here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, frozenset({0})), elsewhere=frozenset({1}))
     here.run_next()
-    (waits,) = here.gave(AwaitReleases)
-    assert isinstance(waits, AwaitReleases)
+    (waits,) = here.gave(FollowReleases)
+    assert isinstance(waits, FollowReleases)
     assert waits.items == {1}
     assert here.state.items[1].elsewhere
     assert [(first, last) for first, last, _ in here.case.reported(1)] == [(1, 1)]

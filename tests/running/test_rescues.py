@@ -647,9 +647,9 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
 
     async def perform(command: Command) -> object:
         if not isinstance(command, ClaimItems):
-            return await state.answer(command)
+            return await state.perform(command)
         fires.append(command.fire)
         return ClaimResult()
 
-    done(state.perform(Choice(LAYOUT, job.member.id, state, lead=100).run_next(older), perform))
+    done(state.drive(Choice(LAYOUT, job.member.id, state, lead=100).run_next(older), perform))
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]

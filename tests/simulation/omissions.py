@@ -163,7 +163,7 @@ def rescue_the_completed() -> AbstractContextManager[object]:
             item.forget()
         return taken
 
-    return mock.patch.object(Choice, "_take", take)
+    return mock.patch.object(Choice, "_rescue_one", take)
 
 
 def rescue_twice() -> AbstractContextManager[object]:
