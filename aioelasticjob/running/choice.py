@@ -1,7 +1,7 @@
 """Chooses what an instance runs next: an orphan first, then what an operator asked for, then what is due.
 
-Nothing here waits.  ``Choice.run_next`` yields commands.  The view stays the same for the whole run, and the claim checks
-that it still holds; the time and the state of the items are asked anew after each command.
+Nothing here waits.  ``Choice.run_next`` yields commands.  The view stays the same for the whole run, and the claim
+checks that it still holds; the time and the state of the items are asked anew after each command.
 """
 
 from __future__ import annotations
