@@ -313,7 +313,7 @@ class JobScheduler:
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait until the fire's moment has come; False if the view or the time changes before."""
         now = self._state.clock.now
-        if fire.slot > now and fire.source is FireSource.CRON:
+        if fire.slot > now and fire.source in SCHEDULED:
             session, is_outdated = self._member.session, self.left or self._views.value is not view
             if is_outdated or not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
                 return False

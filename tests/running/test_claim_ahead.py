@@ -9,6 +9,7 @@ import pytest
 from aioelasticjob import ItemContext
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Delete
+from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
@@ -94,3 +95,19 @@ def test_a_claim_under_way_keeps_few_objects_that_the_garbage_collector_visits()
 
 async def _work(_context: ItemContext) -> None:
     pass
+
+
+@pytest.mark.parametrize("ends", [19.93, 19.95, 19.97, 19.99])
+def test_an_item_that_another_instance_settles_just_before_a_moment_does_not_run_before_it(ends: float) -> None:
+    """The claim for the moment found that the item runs elsewhere, so the item is run late, but not early."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", work=ends - 10)
+        await here.until(12)
+        await them.start_processes("b")
+        await here.until(25)
+        begun = [run for run in them.runs if run.host == "b"]
+        assert len(begun) == 2
+        assert all(20 <= run.at < 20.1 for run in begun), begun
+
+    simulate(scene)
