@@ -76,6 +76,7 @@ def open_page(chromium: Browser, there: Site, ada: None) -> Iterator[Callable[..
             page.goto(f"{there.url}{path}")
         else:
             sign_in(page, f"{there.url}/login?next={path}", name, PASSWORD)
+            expect(page).not_to_have_url(re.compile("/login"))  # the click does not wait for the page that follows
         return page
 
     yield open_it

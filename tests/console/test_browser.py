@@ -224,7 +224,7 @@ def test_a_page_says_when_the_console_does_not_answer_and_goes_on_when_it_does(
     page = open_page("/r/billing/jobs")
     row = page.get_by_role("row", name=re.compile("report"))
     expect(row.locator(".state")).to_have_text("waiting")
-    page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
+    page.wait_for_function("() => document.querySelector('.live')?._htmx?.sse?.reader")
     page.context.set_offline(True)
     page.evaluate("() => document.querySelector('.live')._htmx.sse.reader.cancel()")  # offline keeps what is open
     expect(page.get_by_text("The console does not answer.")).to_be_visible()

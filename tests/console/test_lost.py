@@ -116,7 +116,7 @@ def test_a_page_whose_console_says_nothing_any_more_tells_so_and_refuses_deeds(
 ) -> None:
     workers()
     page = _with_its_own_clock(open_page)
-    page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
+    page.wait_for_function("() => document.querySelector('.live')?._htmx?.sse?.reader")
     goes_on = threading.Event()
     there.loop.call_soon_threadsafe(goes_on.wait, 90)
     page.clock.fast_forward(30_000)

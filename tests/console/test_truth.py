@@ -34,6 +34,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 IN_VIEW = """(selector) => {
   const row = document.querySelector(selector);
+  if (!row) return false;
   row.scrollIntoView({ block: "center" });
   const { top, bottom, height } = row.getBoundingClientRect();
   return height > 0 && top >= 0 && bottom <= innerHeight;
@@ -132,7 +133,7 @@ def test_all_of_300_items_are_there_and_follow_what_changes(there: Site, open_pa
     for lane in range(3):
         expect(page.locator(f"#lane-{lane} .tile")).to_have_count(100)
     expect(page.locator("#job-items tbody tr")).to_have_count(300)
-    page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
+    page.wait_for_function("() => document.querySelector('.live')?._htmx?.sse?.reader")
     page.evaluate("() => { document.querySelector('#row-5').untouched = true }")
     failed = replace(items[299], record=ended("failed", now))
     there.show(status("wide", (*items[:299], failed), now=now, instances=INSTANCES))
@@ -210,7 +211,7 @@ def test_a_stretch_of_the_timeline_is_chosen_by_dragging(there: Site, open_page:
 def test_on_a_phone_the_timeline_opens_at_now(there: Site, open_page: Callable[..., Page]) -> None:
     there.show(status("busy", (item(0),), now=there.clock.now(), cron="0 * * * * ?"))
     page = open_page("/r/billing/job/busy", width=390)
-    page.wait_for_function("() => document.querySelector('#drawing').scrollLeft > 0")
+    page.wait_for_function("() => document.querySelector('#drawing')?.scrollLeft > 0")
     assert page.locator("#drawing").evaluate("(one) => one.scrollWidth - one.clientWidth - one.scrollLeft") <= 1
     legend = page.locator("#job-timeline .legend").bounding_box()
     assert legend is not None
