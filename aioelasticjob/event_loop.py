@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from anyio._backends._asyncio import CancelScope
+
 from aioelasticjob.errors import InvalidSetting
+
+__all__ = ["CancelScope", "require_asyncio"]
+# ``anyio.CancelScope`` looks up at each call which library runs the task; scopes are made several times for each fire
 
 
 def require_asyncio() -> None:

@@ -1,4 +1,4 @@
-"""The two transactions of a fire: the claim takes items, and the settlement ends their runs.
+"""The first transaction of a fire: the claim takes items.  The second one is in ``settlements.py``.
 
 A claim is written only if three conditions hold.  The assignment is still the one on which the claim was decided.  The
 items' records have not changed since they were read, so nobody has claimed this moment or a later one.  And no item
@@ -8,32 +8,37 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, write
+from aioelasticjob.coordination.commit import (
+    SentTransaction,
+    SessionOver,
+    WriteApplied,
+    WriteRefused,
+    note_result,
+    result_of,
+    send,
+    write,
+)
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
-from aioelasticjob.coordination.request_runs import claiming, losing, settling
-from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.coordination.request_runs import claiming, losing
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
-from aioelasticjob.layout import Layout
-from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 
 ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """How many items one transaction claims or settles."""
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
-SETTLE = "to settle items"
+CLAIM = "to claim items"
 Records: TypeAlias = Mapping[int, Record]
-Ended: TypeAlias = dict[int, VersionedRecord]
-"""The records to be written for items whose runs have ended."""
 
 log = logging.getLogger(__name__)
 
@@ -55,44 +60,82 @@ class ClaimResult:
     """Items whose records had changed since they were read; their offsets may have changed as well."""
 
 
-class Claims:
-    """Claims and settles items.  Nothing else in this process writes their records.
+@dataclass(slots=True)
+class SentClaim:
+    """A claim whose first transaction was sent; the items that do not fit into it follow."""
 
-    It has more than twelve methods: the steps of both transactions share what is known of the items.
+    view: JobView
+    fire: Fire
+    times: tuple[int, int]
+    """When the run begins, and the moment after it, in milliseconds since the epoch."""
+    before: dict[int, Record]
+    """The records that the transaction replaces."""
+    wanted: dict[int, Record]
+    """The records that it writes."""
+    rest: list[int]
+    """The items of later transactions."""
+    at_once: int
+    first: int = field(init=False)
+    """How many operations precede those of the items."""
+    transaction: SentTransaction = field(init=False)
+
+
+class Claims:
+    """Claims items.  Nothing but this and ``Settlements`` writes their records in this process.
+
+    It has more than twelve methods: each step of a claim is a method.
     """
 
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache
 
-    async def claim(
+    def send(
         self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, delay: Delay | None = None
-    ) -> ClaimResult:
-        """Claim those of the items that can be claimed.  ``now`` and ``next_fire`` are milliseconds since the epoch.
+    ) -> SentClaim:
+        """Send a claim of items, at once or after a delay.  ``now`` and ``next_fire`` are milliseconds since the epoch.
 
-        If the claim is withdrawn during its ``delay``, the result is stale.
+        ``claimed`` or ``finish`` gives its result.
+        """
+        rest = sorted(items)
+        for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
+            self._cache.items[item].executing = True
+        at_once = max(1, items_per_transaction([fire.parameter, *self._unknown_texts(rest)]) // fire.weight)
+        return self._sent(view, fire, (now, next_fire), rest, at_once, delay)
+
+    def claimed(self, sent: SentClaim) -> ClaimResult | None:
+        """Return the result of a claim that was accepted whole; None if ``finish`` has to be awaited for it."""
+        committed = None if sent.rest else sent.transaction.committed
+        if committed is None:
+            return None
+        taken = ClaimResult()
+        note_result(self._member, CLAIM, WriteApplied(committed))
+        self._note_claimed(sent, committed, taken)
+        return taken
+
+    async def finish(self, sent: SentClaim) -> ClaimResult:
+        """Wait for the result of a claim; claim those of its items that can be claimed.
+
+        If the claim is withdrawn during its delay, the result is stale.
 
         Raises:
             Suspended: there is no connection.
             SessionEnded: the session was lost.
             RegistryError: the registry refuses the claim, and no item was claimed.
         """
-        taken, rest = ClaimResult(), sorted(items)
-        for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
-            self._cache.items[item].executing = True
-        at_once = max(1, _at_once([fire.parameter, *self._unknown_texts(rest)]) // fire.weight)
+        taken, items = ClaimResult(), {*sent.wanted, *sent.rest}
         try:
-            while rest and not taken.stale:
-                part, rest = rest[:at_once], rest[at_once:]
-                await self._take(view, fire, part, (now, next_fire), delay, taken)
-                if taken.claim is not None:
-                    fire = taken.claim.fire
+            await self._take(sent, taken)
+            while sent.rest and not taken.stale:
+                fire = sent.fire if taken.claim is None else taken.claim.fire
+                sent = self._sent(sent.view, fire, sent.times, sent.rest, sent.at_once)
+                await self._take(sent, taken)
         except SessionEnded:
             raise
         except RegistryError:
             if taken.claim is None:
                 raise  # otherwise the items claimed before are run and settled; the others are still due
         finally:
-            for item in items if taken.claim is None else set(items) - taken.claim.items.keys():
+            for item in items if taken.claim is None else items - taken.claim.items.keys():
                 self._cache.items[item].executing = False
         return taken
 
@@ -103,60 +146,6 @@ class Claims:
         else:  # a trigger claims no scheduled moment
             assumed = {item: VersionedRecord(self._cache.record(item), None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
-
-    def settle(
-        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool, removed: bool = False
-    ) -> Awaitable[frozenset[int] | None]:
-        """End the runs of a claim; return the items handed over, or None if the session and its locks were lost.
-
-        ``now`` is in milliseconds since the epoch.  With ``hand_over``, items whose run was cut off are marked as
-        orphans.  ``removed`` says that this instance's node is gone.  If the job was removed and made again, other
-        instances may hold the locks, and the versions of nodes have begun again at 0.
-        """
-        ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
-        return self._give_back(ended, hand_over, removed=removed, fire=claim.fire)
-
-    async def withdraw(self, claim: Claim) -> bool:
-        """Give back items whose run has not begun, with their former records; False if the session was lost."""
-        former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
-        return await self._give_back(former, False, "to give items back") is not None
-
-    async def release(self, item: int, *, hand_over: bool) -> None:
-        """Remove a lock of this session that no execution needs any more, because its run was cut off.
-
-        Such a lock is left if the job ended with an error and joined again under the same session.  Without this method
-        the item would wait for its own instance for ever.  With ``hand_over`` the item is marked as an orphan.
-
-        Raises:
-            RegistryError: the registry cannot be read.
-        """
-        await self._cache.learn([item])
-        entry = self._cache.items[item]
-        if not entry.locked or entry.executing:
-            return
-        (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
-        if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
-            entry.rescuing = True
-        seen = VersionedRecord(entry.record, self._cache.version(item))
-        if await self._give_back({item: seen}, hand_over) is not None:
-            member, lock = self._member, "was still locked by this instance, though its run had been cut off"
-            if member.admits(log, "locks of runs that were cut off were removed"):
-                about = {"job": member.layout.job, "item": item}
-                log.warning("%s: item %d %s; the lock was removed", member.layout.job, item, lock, extra=about)
-
-    async def release_all(self, *, hand_over: bool) -> None:
-        """Remove all such locks of the job, also those of items that other instances hold by now.
-
-        Raises:
-            RegistryError: the registry cannot be read.
-        """
-        layout, session = self._member.layout, self._member.session
-        (names,) = await session.children_many([layout.execution])
-        items = [int(name) for name in names or () if is_item(name)]
-        nodes = await session.get_many([layout.item(item).running for item in items])
-        for item, lock in zip(items, nodes, strict=True):
-            if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
-                await self.release(item, hand_over=hand_over)
 
     async def remove_orphan_mark(self, item: int) -> None:
         """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
@@ -175,37 +164,49 @@ class Claims:
         await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # or it exists
         self._cache.items[item].marked = True
 
-    async def _take(
+    def _sent(
         self,
         view: JobView,
         fire: Fire,
-        items: Iterable[int],
         times: tuple[int, int],
-        delay: Delay | None,
-        taken: ClaimResult,
-    ) -> None:
-        """Claim items in one transaction, and note the result in ``taken``.
+        items: list[int],
+        at_once: int,
+        delay: Delay | None = None,
+    ) -> SentClaim:
+        """Send the transaction that claims the first of the items."""
+        before, begun, me = self._records(items[:at_once]), records.begun, self._member.id
+        wanted = {item: begun(record, fire, me, *times) for item, record in before.items()}
+        sent = SentClaim(view, fire, times, before, wanted, items[at_once:], at_once)
+        self._send(sent, delay)
+        return sent
+
+    def _send(self, sent: SentClaim, delay: Delay | None = None) -> None:
+        sent.first, operations = self._taking(sent.view, sent.fire, sent.wanted, sent.before)
+        sent.transaction = send(self._member, operations, CLAIM, delay)
+
+    async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
+        """Wait for the answer to a transaction, and note the result in ``taken``.
 
         Items that cannot be claimed are left out.  If the claim meets the same conflict again although everything was
         read again, it ends: the view may be outdated.
         """
-        before, met = self._records(items), ""
-        wanted = self._begun(before, fire, times)
+        met, wanted = "", sent.wanted
         while wanted:
-            first, operations = self._taking(view, fire, wanted, before)
-            match await write(self._member, operations, "to claim items", delay=delay):
+            match await result_of(self._member, sent.transaction):
                 case WriteApplied(committed):
-                    return self._note_claimed(first, fire, wanted, before, committed, taken)
+                    return self._note_claimed(sent, committed, taken)
                 case WriteRefused(Conflict() as conflict) if str(conflict) != met:
                     met = str(conflict)
-                    if conflict.index < first or not await self._cleared(conflict, wanted, taken):
+                    if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
                         taken.stale = True
                         return None
-                    taken.elsewhere |= await self._reconsider(fire, wanted, before)
+                    taken.elsewhere |= await self._reconsider(sent.fire, wanted, sent.before)
                 case WriteRefused(error) | SessionOver(error):
                     raise error
-            before |= self._records(wanted)
+            sent.before |= self._records(wanted)
             taken.renewed |= wanted.keys()
+            if wanted:
+                self._send(sent)
 
     def _records(self, items: Iterable[int]) -> dict[int, Record]:
         return {item: self._cache.items[item].record for item in items}
@@ -213,24 +214,19 @@ class Claims:
     def _unknown_texts(self, items: Iterable[int]) -> list[str]:
         return [record.unknown for record in self._records(items).values()]
 
-    def _begun(self, before: Records, fire: Fire, times: tuple[int, int]) -> dict[int, Record]:
-        return {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
-
-    def _note_claimed(
-        self, first: int, fire: Fire, wanted: Records, before: Records, committed: Committed, taken: ClaimResult
-    ) -> None:
+    def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
-        member, former = self._member, taken.claim
+        member, former, fire, zxid = self._member, taken.claim, sent.fire, committed.zxid
         written = dict[int, VersionedRecord]() if former is None else dict(former.items)
         found = dict[int, Record]() if former is None else dict(former.before)
         fences = dict[int, int]() if former is None else dict(former.fences)
-        for n, (item, record) in enumerate(wanted.items()):
-            entry, last = self._cache.items[item], before[item]
-            entry.seen = written[item] = VersionedRecord(record, committed.versions[first + 2 * n], committed.zxid)
+        for n, (item, record) in enumerate(sent.wanted.items()):
+            entry, last = self._cache.items[item], sent.before[item]
+            entry.seen = written[item] = VersionedRecord(record, committed.versions[sent.first + 2 * n], zxid)
             entry.claimed(rescue=fire.source is FireSource.FAILOVER)
             if fire.source is not FireSource.FAILOVER and records.is_cut_off(last):
                 taken.cut_off[item] = last
-            found[item], fences[item] = last, committed.zxid
+            found[item], fences[item] = last, zxid
         fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found)
 
@@ -278,83 +274,10 @@ class Claims:
                 wanted[item] = records.begun(record, fire, self._member.id, last.begun, last.next_fire)
         return set(running)
 
-    def _give_back(
-        self, ended: Ended, hand_over: bool, what: str = SETTLE, *, removed: bool = False, fire: Fire | None = None
-    ) -> Awaitable[frozenset[int] | None]:
-        """Settle items; return those that were marked as orphans, or None if the session was lost."""
-        at_once = _at_once(text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown))
-        if len(ended) <= at_once:
-            return self._give_back_at_once(ended, hand_over, what, fire, removed=removed)
-        return self._give_back_in_parts(ended, at_once, hand_over, what, fire, removed=removed)
 
-    async def _give_back_in_parts(
-        self, ended: Ended, at_once: int, hand_over: bool, what: str, fire: Fire | None, *, removed: bool
-    ) -> frozenset[int] | None:
-        rest, handed_over = list(ended), frozenset[int]()
-        while rest:
-            part, rest = rest[:at_once], rest[at_once:]
-            some = {item: ended[item] for item in part}
-            given = await self._give_back_at_once(some, hand_over, what, fire, removed=removed)
-            if given is None:
-                return None
-            handed_over |= given
-        return handed_over
-
-    async def _give_back_at_once(
-        self, ended: Ended, hand_over: bool, what: str, fire: Fire | None, *, removed: bool
-    ) -> frozenset[int] | None:
-        """Settle items in one transaction.
-
-        If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
-        stay locked until they are settled.
-        """
-        member, refused, before, gone = self._member, 0, "", set[str]()
-        items = frozenset(ended)
-        if removed:
-            with suppress(RegistryError):
-                ended = await self._still_mine(ended)
-        cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
-        while ended:
-            rescued = [item for item in ended if self._cache.items[item].rescuing]
-            noted = (one for one in settling(member.layout, fire, ended) if one.path not in gone)
-            operations = [*_settling(member.layout, ended, rescued, cut_off), *noted]
-            match await write(member, operations, what, wait=True):
-                case WriteApplied(committed):
-                    for (item, seen), version in zip(ended.items(), committed.versions[::2], strict=False):
-                        self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
-                    break
-                case SessionOver():
-                    return None
-                case WriteRefused(error):
-                    if isinstance(error, Conflict):
-                        cut_off = _without_mark(member.layout, cut_off, error)
-                        gone.add(error.path)  # somebody has removed a request
-                    if str(error) == before:  # another error is tried again at once, with what is read below
-                        await member.session.back_off(refused)
-                        refused += 1
-                    before = str(error)
-            with suppress(RegistryError):  # then the next attempt is refused again
-                ended = await self._still_mine(ended)
-                cut_off = cut_off.intersection(ended)
-        for entry in map(self._cache.items.__getitem__, items):
-            entry.rescuing = entry.executing = entry.locked = False
-        return cut_off
-
-    async def _still_mine(self, ended: Ended) -> Ended:
-        """Return the items still to be settled, with the present versions of records that somebody edited by hand."""
-        await self._cache.learn(list(ended))
-        entries, version = self._cache.items, self._cache.version
-        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
-        rescued = [item for item in sorted(mine) if entries[item].rescuing]
-        marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
-        for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
-            entries[item].rescuing = mark is not None and mark.stat.ephemeral_owner == self._member.incarnation
-        return mine
-
-
-def _at_once(texts: Iterable[str | None]) -> int:
+def items_per_transaction(texts: Collection[str | None]) -> int:
     """Return how many items fit into one transaction if their records hold these texts."""
-    longest = max((len(text) for text in texts if text), default=0)
+    longest = max([len(text) for text in texts if text]) if any(texts) else 0
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
@@ -377,21 +300,3 @@ def _claiming(member: Member, item: int, record: Record, version: int | None) ->
     paths, data = member.layout.item(item), records.encode(record)
     begin: Op = Create(paths.execution, data) if version is None else Set(paths.execution, data, version)
     return [begin, Create(paths.running, member.id.encode(), ephemeral=True)]
-
-
-def _settling(
-    layout: Layout, ended: Mapping[int, VersionedRecord], rescued: Collection[int], cut_off: Iterable[int]
-) -> list[Op]:
-    operations: list[Op] = []
-    for item, seen in ended.items():
-        paths = layout.item(item)
-        assert seen.version is not None  # a claim has written it
-        operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-    marks = [Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)) for item in cut_off]
-    return [*operations, *[Delete(layout.item(item).failover) for item in rescued], *marks]
-
-
-def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
-    """Leave out the items that are marked already, or all items if no mark can be made: the leader marks them later."""
-    refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
-    return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()

@@ -7,6 +7,7 @@ applied, it is sent again.
 
 from __future__ import annotations
 
+from asyncio import Future, get_running_loop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
@@ -58,30 +59,63 @@ WriteResult: TypeAlias = WriteApplied | WriteRefused | SessionOver
 """The result of a transaction: exactly one of three."""
 
 
-async def write(
-    member: Member, ops: Sequence[Op], what: str, *, wait: bool = False, delay: Delay | None = None
-) -> WriteResult:
+@dataclass(slots=True)
+class SentTransaction:
+    """A transaction on its way to the registry, and its answer."""
+
+    ops: Sequence[Op]
+    what: str
+    """What the job wants, as in "to settle items"."""
+    since: int
+    """The zxid of a transaction that was written before this one."""
+    answer: Future[Committed]
+
+    @property
+    def committed(self) -> Committed | None:
+        """What was written; None if the registry has not answered yet, or has not accepted it."""
+        answer = self.answer
+        accepted = answer.done() and not answer.cancelled() and answer.exception() is None
+        return answer.result() if accepted else None
+
+
+def send(member: Member, ops: Sequence[Op], what: str, delay: Delay | None = None) -> SentTransaction:
+    """Send a transaction under the member's session, at once or after a delay, without waiting for the answer."""
+    try:
+        answer = member.session.commit(ops, incarnation=member.incarnation, delay=delay)
+    except RegistryError as error:
+        answer = get_running_loop().create_future()
+        answer.set_exception(error)
+    return SentTransaction(ops, what, member.session.zxid, answer)
+
+
+async def write(member: Member, ops: Sequence[Op], what: str, *, wait: bool = False) -> WriteResult:
     """Write a transaction under the member's session, and return its result.  No RegistryError is raised.
 
     ``what`` says what the job wants, as in "to settle items".  If there is no connection, the result is a refusal
     (Suspended), or with ``wait`` this waits for a connection of the same session.  Every wait can be cancelled, and
     ends when the session ends.
     """
+    return await result_of(member, send(member, ops, what), wait=wait)
+
+
+async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False) -> WriteResult:
+    """Wait for the result of a transaction that was sent, as ``write`` does."""
     session, lost = member.session, 0
     while True:
-        since = session.zxid
         try:
-            written: WriteResult = WriteApplied(await session.commit(ops, incarnation=member.incarnation, delay=delay))
+            written: WriteResult = WriteApplied(await sent.answer)
         except OutcomeUnknown as error:
-            if (found := await _look(member, ops, what, since)) is None:
+            if (found := await _look(member, sent)) is None:
                 if lost:  # pause longer each time if a server fails again and again
-                    member.refusals.refused(what, error)
+                    member.refusals.refused(sent.what, error)
                     await session.back_off(lost - 1)
                 lost += 1
+                sent = send(member, sent.ops, sent.what)
                 continue
             written = found
         except Suspended as error:
             if wait and await connected(session, member.incarnation):
+                sent = send(member, sent.ops, sent.what)
                 continue
             written = SessionOver(_ended()) if wait else WriteRefused(error)
         except SessionEnded as error:  # the registry can say so although the session, with its locks, goes on
@@ -89,7 +123,7 @@ async def write(
             written = WriteRefused(error) if goes_on else SessionOver(error)
         except RegistryError as error:
             written = WriteRefused(error)
-        _note(member, what, written)
+        note_result(member, sent.what, written)
         return written
 
 
@@ -107,7 +141,7 @@ async def delete(member: Member, path: str, version: int, what: str) -> bool:
             return True
 
 
-def _note(member: Member, what: str, written: WriteResult) -> None:
+def note_result(member: Member, what: str, written: WriteResult) -> None:
     """Note a refusal, or the end of one.  A conflict and a missing connection do not count as refusals."""
     if isinstance(written, WriteApplied):
         if member.refusals.open:
@@ -198,19 +232,20 @@ def _shows_applied(op: Op, node: Node | None, incarnation: int, since: int) -> b
             return None
 
 
-async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> WriteApplied | SessionOver | None:
+async def _look(member: Member, sent: SentTransaction) -> WriteApplied | SessionOver | None:
     """Find out whether a transaction was applied, trying until the session ends; None if it was not."""
-    paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
+    paths = list(dict.fromkeys(op.path for op in sent.ops if not isinstance(op, Check)))
 
     async def read() -> list[Node | None]:
         await catch_up_server(member)
         return await member.session.get_many(paths)
 
     try:
-        nodes = await until_answered(member, what, read)
+        nodes = await until_answered(member, sent.what, read)
     except SessionEnded:
         return SessionOver(_ended())
-    found = committed_by_nodes(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
+    seen = dict(zip(paths, nodes, strict=True))
+    found = committed_by_nodes(sent.ops, seen, member.incarnation, sent.since)
     return None if found is None else WriteApplied(found)
 
 

@@ -227,7 +227,7 @@ class Session:
         """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
-    def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Awaitable[Committed]:
+    def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
         With ``delay`` it is sent when it is due; withdrawn before, it raises a Conflict of no operation (index -1).
@@ -254,9 +254,13 @@ class Session:
         """
         await _create_namespace(self._client, self._codec)
 
+    def pause_after(self, failures: int) -> float:
+        """Return how many seconds to wait before a refused request is tried again; it grows with the ``failures``."""
+        return self._keeper.backoff.before_reading(failures)
+
     async def back_off(self, failures: int) -> None:
-        """Wait before a refused request is tried again; the pause grows with the number of ``failures``."""
-        await anyio.sleep(self._keeper.backoff.before_reading(failures))
+        """Wait before a refused request is tried again."""
+        await anyio.sleep(self.pause_after(failures))
 
     async def connected(self) -> None:
         """Wait for a connection.

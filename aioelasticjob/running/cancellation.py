@@ -14,8 +14,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
-from anyio import CancelScope
-
+from aioelasticjob.event_loop import CancelScope
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.limited_log import MOST, LimitedLog

@@ -15,11 +15,14 @@ from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import ASKED, NONE, Fire, FireSource, Requested
+from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource, Requested
 from aioelasticjob.running.commands import (
+    AwaitMoment,
     AwaitRescueEnd,
     ClaimItems,
     FollowReleases,
+    GiveBack,
+    NewestView,
     NoteAccepted,
     NoteRefused,
     ReadItems,
@@ -32,6 +35,11 @@ from aioelasticjob.running.commands import (
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 
+ASLEEP = 500
+"""A claim is given back if this process comes so many milliseconds too late, say because the machine slept.
+
+The session may have ended meanwhile.
+"""
 RESCUE = "to take an orphan"
 """The purpose of the requests of a rescue, for the log line if the registry refuses one."""
 
@@ -102,10 +110,22 @@ class Choice:
             return taken
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # their offsets may have changed
             offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
-        newest: JobView | None = yield RunItems(view, claim, offsets)
-        if newest is not None:
-            self._state.collapse(newest, run_late=newest.config.misfire)
+        if not (yield from self._moment_comes(view, claim)):
+            yield GiveBack(claim)
+            return taken
+        if fire.source is FireSource.CRON:
+            self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution
+        yield RunItems(view, claim, offsets)
+        newest: JobView = yield NewestView()
+        self._state.collapse(newest, run_late=newest.config.misfire)
         return taken
+
+    def _moment_comes(self, view: JobView, claim: Claim) -> Steps[bool]:
+        """Wait until the moment of a claim has come; the result is False if the claim is to be given back."""
+        clock, fire = self._state.clock, claim.fire
+        if fire.slot <= clock.now or fire.source not in SCHEDULED:
+            return True
+        return bool((yield AwaitMoment(view, claim))) and clock.now - fire.slot <= ASLEEP
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:
         """Tell the state why a claim did not get all items, and which runs were cut off before it."""

@@ -10,18 +10,17 @@ from __future__ import annotations
 from asyncio import Future, get_running_loop
 from zlib import crc32
 
-from aioelasticjob.registry.session import Session
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.settlements import Settlements
+from aioelasticjob.errors import SessionEnded
+from aioelasticjob.model import Claim
 from aioelasticjob.registry.transaction import Delay
+from aioelasticjob.running.command_loop import Awaited
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
 """Milliseconds before a moment at which its claim is prepared.  Each job has one of them, to spread the work."""
 EARLY = 80
 """Milliseconds before its moment at which a claim is sent, so that it has been answered when the moment comes."""
-ASLEEP = 500
-"""A claim is given back if this process comes so many milliseconds too late, say because the machine slept.
-
-The session may have ended meanwhile.
-"""
 
 
 class Starts:
@@ -52,32 +51,54 @@ class Starts:
 class ClaimAhead:
     """The claim of one job that waits for its moment, if there is one.  Times are in milliseconds."""
 
-    def __init__(self, session: Session, starts: Starts, job: str) -> None:
-        self._session, self._starts = session, starts
-        self.lead = LEADS[crc32(job.encode()) % len(LEADS)]
+    def __init__(self, member: Member, starts: Starts, settlements: Settlements) -> None:
+        self._member, self._starts, self._settlements = member, starts, settlements
+        self.lead = LEADS[crc32(member.layout.job.encode()) % len(LEADS)]
         """How long before a moment the job's claim is prepared."""
-        self._hold: Delay | None = None
+        self._delay: Delay | None = None
+        self._claim: Claim | None = None
         self._start: Future[bool] | None = None
 
-    def hold(self, moment: int, now: int) -> Delay:
-        """Return the delay after which the claim is sent, unless it is taken back."""
-        self._hold = Delay(get_running_loop().time() + (moment - now - EARLY) / 1000)
-        return self._hold
+    def delay(self, moment: int, now: int) -> Delay:
+        """Return the delay after which the claim for a moment is sent, unless it is taken back."""
+        self._delay = Delay(get_running_loop().time() + (moment - now - EARLY) / 1000)
+        return self._delay
+
+    def wait(self, claim: Claim, now: int, *, is_outdated: bool) -> Awaited | bool:
+        """Wait until the moment of a claim comes; the answer is False if the claim is not to be run.
+
+        The wait is at most 80 ms: otherwise a clock set back by an hour would keep the items locked for an hour.
+        """
+        self._claim = claim
+        if is_outdated:
+            return False
+        moment = claim.fire.slot
+        self._start = self._starts.at(moment, min(moment - now, EARLY))
+        return Awaited(self._start, self._moment_has_come)
 
     def take_back(self) -> None:
         """Withdraw the claim if it has not been sent, and end the wait for its moment: the decision may be outdated."""
-        if self._hold is not None:
-            self._session.withdraw(self._hold)
+        if self._delay is not None:
+            self._member.session.withdraw(self._delay)
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
-    async def wait(self, moment: int, now: int) -> bool:
-        """Wait for a moment, at most 80 ms: else a clock set back by an hour would keep the items locked for an hour.
+    def begun(self) -> None:
+        """Note that the run of the claim begins."""
+        self._delay = self._claim = self._start = None
 
-        Return True when the moment has come, and False if the claim was taken back meanwhile.
+    async def give_back(self) -> None:
+        """Give the claim back that waits for its moment, if there is one.
+
+        Raises:
+            SessionEnded: the session was lost, and with it the claim.
         """
-        start = self._start = self._starts.at(moment, min(moment - now, EARLY))
-        try:
-            return await start
-        finally:
-            self._hold = self._start = None
+        claim = self._claim
+        self.begun()
+        if claim is not None and not await self._settlements.withdraw(claim):
+            raise SessionEnded("the session was lost before the items of a claim were given back")
+
+    def _moment_has_come(self) -> bool:
+        assert self._start is not None
+        member, session = self._member, self._member.session
+        return self._start.result() and session.incarnation == member.incarnation and session.is_proven()

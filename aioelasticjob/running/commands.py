@@ -190,11 +190,32 @@ class FollowReleases:
 
 
 @dataclass(frozen=True, slots=True)
-class RunItems:
-    """Run and settle claimed items.
+class AwaitMoment:
+    """Wait until the moment of a claim comes.
 
-    The answer is the newest view afterwards, or None if the claim was given back without a run.
+    The answer is False if it was not waited for, since the view or the time has changed or the session may be over.
     """
+
+    view: JobView
+    """The view on which the claim was decided."""
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Give claimed items back without a run.  It has no answer."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class NewestView:
+    """Ask for the newest view.  After an outage this waits for a short time until the view was read anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunItems:
+    """Run and settle claimed items.  It has no answer."""
 
     view: JobView
     claim: Claim
@@ -216,8 +237,18 @@ NodeCommand: TypeAlias = (
     ReadItems | MarkMissed | ReadAccounted | WriteAccounted | ReadOffsets | ReadRequested | RemoveTrigger
 )
 """What ``StateDriver`` performs.  ``JobScheduler`` performs the others, and passes these on."""
-Command: TypeAlias = NodeCommand | RemoveOrphanMark | JoinRun | ClaimItems | FollowReleases | RunItems | AwaitRescueEnd
-C = TypeVar("C", bound=Command)
+Command: TypeAlias = (
+    NodeCommand
+    | RemoveOrphanMark
+    | JoinRun
+    | ClaimItems
+    | AwaitMoment
+    | GiveBack
+    | FollowReleases
+    | RunItems
+    | AwaitRescueEnd
+    | NewestView
+)
 T = TypeVar("T")
 NodeSteps: TypeAlias = Generator[NodeCommand, Any, T]
 Steps: TypeAlias = Generator[Command, Any, T]

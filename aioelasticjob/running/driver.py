@@ -1,10 +1,10 @@
-"""Performs the commands of what decides, and passes it the facts: answers of the registry, and clock readings."""
+"""Performs the commands of a job's state, and passes it the facts: answers of the registry, and clock readings."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Iterable
 from math import inf
-from typing import Any, assert_never
+from typing import assert_never
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.commit import delete
@@ -16,11 +16,10 @@ from aioelasticjob.coordination.request_runs import requested_run
 from aioelasticjob.coordination.unmonitored import advance_accounted, read_accounted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import NONE, Requested
+from aioelasticjob.model import Requested
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     AnyReport,
-    C,
     MarkMissed,
     NodeCommand,
     NoteAccepted,
@@ -34,7 +33,6 @@ from aioelasticjob.running.commands import (
     SayLowered,
     SayNothingToRun,
     SayRefused,
-    T,
     WriteAccounted,
 )
 from aioelasticjob.running.missed_reports import MissedReports
@@ -73,30 +71,6 @@ class StateDriver(JobState):
         wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
         return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
-    async def look(self, view: JobView) -> frozenset[int]:
-        """Apply a view (schedule, items gained and lost, what is disabled), and compute which moments are due.
-
-        Return the items that this view is the first to show to run on another instance.  No view will show the end of
-        those runs, so the caller waits for it and calls ``released``.
-
-        Raises:
-            RegistryError: something could not be read or written.  The next call does what is left.
-        """
-        self.now()
-        if self.only_time_has_passed(view):
-            self.has_future_records = False
-            self.see_what_is_due(view)
-            self.say_all()
-        else:
-            await self.drive(self.see(view), self.perform)
-        begun, self.begun_elsewhere = self.begun_elsewhere, NONE
-        return begun
-
-    def reach(self, moment: int) -> None:
-        """See ``JobState.reach``.  The caller has just read the clocks."""
-        super().reach(moment)
-        self.say_all()
-
     def released(self, item: int) -> None:
         """See ``JobState.released``."""
         self.now()
@@ -109,30 +83,6 @@ class StateDriver(JobState):
         """Report moments that need not be in the schedule, or another instance's run that was cut off."""
         self.missed.put(items, passed, why, cut_off, handled=handled)
         self.say_all()
-
-    async def drive(self, steps: Generator[C, Any, T], perform: Callable[[C], Awaitable[object]]) -> T:
-        """Let ``perform`` perform the commands of these steps, send in its answers, and return the steps' result.
-
-        What the registry raises is thrown in instead of an answer.
-        """
-        answer: object = None
-        error: RegistryError | None = None
-        try:
-            while True:
-                command = steps.send(answer) if error is None else steps.throw(error)
-                self.say_all()
-                answer = error = None
-                try:
-                    answer = await perform(command)
-                except RegistryError as failure:
-                    error = failure
-                self.now()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            steps.close()
-            self.say_all()
 
     async def perform(self, command: NodeCommand) -> object:
         """Perform a command that reads or writes nodes of the job, and return its answer."""

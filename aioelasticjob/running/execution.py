@@ -46,8 +46,6 @@ class Execution:
     """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None
     """Puts events of the runs; None unless anybody reads events."""
-    begun: bool = False
-    """Whether its moment has come, so that its handlers may have run."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """The outcome of each item.  An item whose run was cut off has none."""
     is_proven: Callable[[], bool] = lambda: True

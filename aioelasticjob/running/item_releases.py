@@ -10,6 +10,7 @@ from anyio import sleep
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import until_answered
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import SCHEDULED, Fire
@@ -26,9 +27,15 @@ class ItemReleases:
     """Waits until items run nowhere.  For each such item it tells the state, and then calls ``after_release``."""
 
     def __init__(
-        self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, after_release: Callable[[], None]
+        self,
+        member: Member,
+        state: StateDriver,
+        claims: Claims,
+        settlements: Settlements,
+        tasks: TaskScope,
+        after_release: Callable[[], None],
     ) -> None:
-        self._member, self._state, self._claims = member, state, claims
+        self._member, self._state, self._claims, self._settlements = member, state, claims, settlements
         self._tasks, self._after_release = tasks, after_release
 
     def follow(self, items: Iterable[int]) -> None:
@@ -45,7 +52,14 @@ class ItemReleases:
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
         with suppress(SessionEnded):  # the end of the session has removed them
-            await self._until_answered(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
+            await self._until_answered(
+                lambda: self._settlements.release_all(hand_over=self._state.view.config.failover)
+            )
+
+    @property
+    def _hand_over(self) -> bool:
+        """Whether runs that were cut off are handed over to rescuers."""
+        return self._state.view.config.failover
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
         """Wait until an item runs nowhere.  If it ``missed`` a moment, first mark that for operators."""
@@ -58,7 +72,7 @@ class ItemReleases:
             self._after_release()
 
     async def _ended(self, item: int) -> None:
-        await self._claims.release(item, hand_over=self._state.view.config.failover)
+        await self._settlements.release(item, hand_over=self._hand_over)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
         while self._state.items[item].seen is not None:
             await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's

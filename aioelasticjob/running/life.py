@@ -12,7 +12,6 @@ from anyio import CancelScope, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import ENDED_STATES, connected
 from aioelasticjob.coordination.coordinator import Coordinator
 from aioelasticjob.coordination.declaration import differences, other_handlers
@@ -20,6 +19,7 @@ from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join, leave
 from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError
@@ -38,8 +38,6 @@ from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_unt
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT
 
-"""Seconds after which the same warning is logged again."""
-
 log = logging.getLogger(__name__)
 
 
@@ -55,7 +53,6 @@ class History:
     """The newest valid configuration."""
     trouble: str = ""
     """The last warning."""
-    """When the last warning was logged, by the loop's clock."""
     again: bool = False
     """Whether the last life was under the present session, too."""
     accounted: int = 0
@@ -185,10 +182,10 @@ class Life:
         coordinator = Coordinator(
             member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
         )
-        running = Activity(self._scheduler, self.tasks, lambda: job_scheduler.run, is_urgent=False)
+        running = Activity(self._scheduler, self.tasks, job_scheduler.loop.turn, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
         listening = Activity(self._scheduler, self.tasks, self._port.turn)
-        job_scheduler.wake = running.wake
+        job_scheduler.wake, job_scheduler.loop.go_on_after = running.wake, running.go_on_after
         views.listen(job_scheduler.reconsider)
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
@@ -247,7 +244,7 @@ class Life:
             await self.tasks.ended()
             if job_scheduler is not None:
                 view = job_scheduler.view
-                job_scheduler.give_up()
+                await job_scheduler.end()
                 if self.error is None:
                     with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
                         await _unregister(job_scheduler, self.member, view, self._shared.clock)
@@ -273,10 +270,10 @@ class Life:
         and an instance that has left would stay the leader.  If the process ends too, the end of its session does this.
         """
         member, clock, failures = self.member, self._shared.clock, 0
-        claims = Claims(member, RecordCache(member, lambda: int(clock.now() * 1000)))
+        settlements = Settlements(member, RecordCache(member, lambda: int(clock.now() * 1000)))
         while await connected(member.session, member.incarnation):
             try:
-                await claims.release_all(hand_over=hand_over)
+                await settlements.release_all(hand_over=hand_over)
                 await leave(member)
                 break
             except RegistryError as error:

@@ -77,9 +77,10 @@ async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Sc
                     leaving.start_soon(job.leave)
             with move_on_after(FINAL_DELIVERY_TIMEOUT):
                 await shared.dispatcher.wait_until_delivered()
+            scheduler.is_over = True
             tasks.cancel_scope.cancel()
     finally:
-        scheduler.tasks = before  # jobs that did not leave in time go on there, and their errors are reported
+        scheduler.tasks = before  # jobs that did not leave in time end there, and their errors are reported
 
 
 def _look_at_switches(jobs: Sequence[LocalJob]) -> None:

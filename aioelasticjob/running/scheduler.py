@@ -8,16 +8,19 @@ for it.
 
 from __future__ import annotations
 
-from asyncio import Event, Task, TimerHandle, get_running_loop, sleep, wait
+from asyncio import Event, Future, Task, TimerHandle, get_running_loop, sleep, wait
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
-from anyio import CancelScope, Semaphore
+from anyio import Semaphore
 from anyio.abc import TaskGroup
+
+from aioelasticjob.event_loop import CancelScope
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -42,6 +45,7 @@ class Scheduler:
         """The task group in which ``run`` is called, and in which tasks are started while it is not."""
         self._joining = joining
         """Each job holds it while it joins.  While jobs wait for it, fewer turns are given, so they join sooner."""
+        self._answered: dict[Activity, None] = {}
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -49,6 +53,10 @@ class Scheduler:
         self._order = count()
         self._timer: TimerHandle | None = None
         self._timer_at = inf
+        self.context = copy_context()
+        """The context of all callbacks, so that not each of them copies one."""
+        self.is_over = False
+        """Whether no more turns are given."""
         self._runs = list[_Started]()
         """For each call of ``run`` that goes on, the newest last: the tasks that it cancels when it is cancelled."""
 
@@ -65,7 +73,7 @@ class Scheduler:
                 await self._news.wait()
                 self._news.clear()
                 self._give_turns()
-                if self._urgent or self._woken:  # all other ready tasks go first
+                if (self._answered or self._urgent or self._woken) and not self.is_over:  # all other ready tasks go first
                     self._news.set()
                     await sleep(0)
         finally:
@@ -98,18 +106,28 @@ class Scheduler:
         (self._urgent if activity.is_urgent else self._woken)[activity] = None
         self._news.set()
 
+    def go_on(self, activity: Activity) -> None:
+        """Give an activity a turn in the next round: it has begun something, and what it has awaited is there."""
+        self._answered[activity] = None
+        self._news.set()
+
     def wake_at(self, when: float, activity: Activity) -> None:
         """Give an activity a turn at a time of the loop's clock."""
         heappush(self._heap, (when, next(self._order), activity))
         self._set_timer()
 
     def _give_turns(self) -> None:
-        """Give turns to urgent activities and to some of the others; those that have waited longest come first.
+        """Give turns to all activities that can go on, to urgent ones, and to some others, in the order of their waiting.
 
         If the process is overloaded, jobs wait here, where a waiting job costs nothing, and not in the middle of an
         execution, where each costs memory and a lock in the registry.  Urgent activities do not wait for them: jobs
         join, and items move, as fast as without load.
         """
+        if self.is_over:
+            return
+        answered, self._answered = self._answered, {}
+        for activity in answered:
+            activity.take_turn()
         for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
             del self._urgent[activity]
             activity.take_turn()
@@ -211,6 +229,15 @@ class Activity:
             self._again = True
         else:
             self._scheduler.wake(self)
+
+    def go_on_after(self, future: Future[Any]) -> None:
+        """Ask for a turn when a future is done, before activities that have yet to begin something."""
+        future.add_done_callback(self._go_on, context=self._scheduler.context)
+
+    def _go_on(self, future: Future[Any]) -> None:
+        if not future.cancelled():
+            future.exception()  # it was looked at, so asyncio need not warn of it
+        self._scheduler.go_on(self)
 
     def time_has_come(self, when: float) -> None:
         """Ask for a turn if the activity's time has come.  It may have asked for a later time meanwhile."""

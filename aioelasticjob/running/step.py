@@ -30,7 +30,7 @@ class JobState(Account):
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = NONE
-        """The items that a view was the first to show to run on another instance, until the driver takes them."""
+        """The items that a view was the first to show to run on another instance, until ``look`` returns them."""
         self._future = FutureRecords(self.missed, items, self.reports)
         self._unattended = UnattendedMoments(me, self.clock, self.missed, items)
         self._since = int(view.scheduled_since * 1000)
@@ -43,6 +43,20 @@ class JobState(Account):
         """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
         """The newest moment that the job's earlier life in this process has run or reported."""
+
+    def look(self, view: JobView) -> NodeSteps[frozenset[int]]:
+        """Apply a view, and compute which moments are due.
+
+        The result is the items that this view is the first to show to run on another instance.  No view will show the
+        end of those runs, so the caller waits for it and calls ``released``.
+        """
+        if self.only_time_has_passed(view):
+            self.has_future_records = False
+            self.see_what_is_due(view)
+        else:
+            yield from self.see(view)
+        begun, self.begun_elsewhere = self.begun_elsewhere, NONE
+        return begun
 
     def see(self, view: JobView) -> NodeSteps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.

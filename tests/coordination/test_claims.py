@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -17,6 +17,7 @@ from aioelasticjob.coordination.claims import ITEMS_AT_ONCE, ClaimResult, Claims
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.records import MAX_PARAMETER_BYTES
+from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
@@ -59,7 +60,7 @@ class FaultySession(BareSession):
         """Go on under another session."""
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
+    async def _commit(self, ops: Sequence[Op], incarnation: int, delay: Delay | None) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
         self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
         if word == "reply lost":
@@ -70,7 +71,7 @@ class FaultySession(BareSession):
             raise {"suspended": Suspended, "over": SessionEnded}[word](word)
         if not isinstance(word, str):
             word()
-        return await super().commit(ops, incarnation=incarnation, delay=delay)
+        return await super()._commit(ops, incarnation, delay)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         if self.reads:
@@ -99,7 +100,7 @@ class ClaimedJob:
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
         self.member = Member(self.session.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
         self.cache = RecordCache(self.member)
-        self.claims = Claims(self.member, self.cache)
+        self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
         self.learn()
 
     def write(self, *operations: Op) -> None:
@@ -112,7 +113,23 @@ class ClaimedJob:
         return frozenset(done(self.cache.learn(self.items)))
 
     def claim(self, fire: Fire = CRON, items: Collection[int] | None = None, **options: Any) -> ClaimResult:
-        return done(self.claims.claim(self.view(), fire, self.items if items is None else items, NOW, NEXT, **options))
+        return self.claim_on(self.view(), fire, items, **options)
+
+    def claim_on(
+        self,
+        view: JobView,
+        fire: Fire = CRON,
+        items: Collection[int] | None = None,
+        times: tuple[int, int] = (NOW, NEXT),
+        **options: Any,
+    ) -> ClaimResult:
+        """Claim items on a view that may be outdated."""
+
+        async def claim() -> ClaimResult:
+            sent = self.claims.send(view, fire, self.items if items is None else items, *times, **options)
+            return await self.claims.finish(sent)
+
+        return done(claim())
 
     def taken(self, fire: Fire = CRON, items: Collection[int] | None = None) -> Claim:
         claim = self.claim(fire, items).claim
@@ -123,8 +140,18 @@ class ClaimedJob:
         return self.hand_over(claim, *outcomes, hand_over=False) is not None
 
     def hand_over(self, claim: Claim, *outcomes: Outcome, hand_over: bool = True) -> frozenset[int] | None:
-        ended = dict(zip(claim.items, outcomes, strict=False))
-        return done(self.claims.settle(claim, ended, NOW + 100, hand_over=hand_over))
+        return self.settled(claim, dict(zip(claim.items, outcomes, strict=False)), NOW + 100, hand_over=hand_over)
+
+    def settled(
+        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int = NOW, **options: bool
+    ) -> frozenset[int] | None:
+        """Settle a claim; return the items handed over, or None if the session is over."""
+
+        async def settle() -> frozenset[int] | None:
+            given = self.settlements.settle(claim, outcomes, now, **options)
+            return given.handed_over if await self.settlements.finish(given) else None
+
+        return done(settle())
 
     def record(self, item: int = 0) -> Record:
         record = records.decode(self.registry.nodes[LAYOUT.item(item).execution].data)
@@ -239,7 +266,7 @@ def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
     job, view = ClaimedJob(), None
     view = job.view()
     job.write(Set(LAYOUT.sharding, b"", -1))
-    taken = done(job.claims.claim(view, CRON, job.items, NOW, NEXT))
+    taken = job.claim_on(view)
     assert (taken.claim, taken.stale) == (None, True)
     assert job.running() == []
 
@@ -287,7 +314,7 @@ def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
     job.session.commits.append("never arrived")
     view = job.view()
     job.elsewhere(2)
-    taken = done(job.claims.claim(view, CRON, job.items, NOW, NEXT))
+    taken = job.claim_on(view)
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 1}
     assert taken.elsewhere == {2}
@@ -500,7 +527,7 @@ def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before() -> No
         job.write(Delete(paths.running), Delete(paths.execution))
         job.write(Create(paths.execution, data), Create(paths.running, b"other"))  # at the same version as ours
     ended = dict.fromkeys(claim.items, Outcome.COMPLETED)
-    assert done(job.claims.settle(claim, ended, NOW, hand_over=False, removed=True)) is not None
+    assert job.settled(claim, ended, hand_over=False, removed=True) is not None
     assert (job.running(), job.record().completed) == ([0, 1, 2], False)
 
 
@@ -624,7 +651,7 @@ def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_r
     claim = job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (MAX_PARAMETER_BYTES // 40)))
     assert job.hand_over(claim) == set(job.items)
     again = job.taken(Fire(NEXT, FireSource.CRON))
-    assert done(job.claims.withdraw(again))
+    assert done(job.settlements.withdraw(again))
     assert job.record().parameter == claim.fire.parameter
     assert job.settle(job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
     assert 400_000 < max(job.session.sizes) < 900_000
@@ -657,7 +684,7 @@ def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -
     claim = job.taken(CRON, {0})
     assert job.record().unknown == ',"newer":{"a": [1]}'
     if end == "withdrawn":
-        assert done(job.claims.withdraw(claim))
+        assert done(job.settlements.withdraw(claim))
         assert job.record().slot == SLOT - 1000
     else:
         job.hand_over(claim, Outcome.COMPLETED if end == "settled" else Outcome.CANCELLED)

@@ -35,6 +35,7 @@ from aioelasticjob.coordination.progress import Offsets, RunCounts
 from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
+from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
@@ -80,7 +81,7 @@ class RefusedSession(FaultySession):
     def arm(self, faults: Collection[object], read_faults: Collection[object], ends_at: int | None) -> None:
         self.faults, self.read_faults, self.ends_at = list(faults), list(read_faults), ends_at
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
+    async def _commit(self, ops: Sequence[Op], incarnation: int, delay: Delay | None) -> Committed:
         if self.ends_at is not None:
             self.ends_at -= 1
             if self.ends_at < 0 and self.incarnation == MINE:
@@ -96,7 +97,7 @@ class RefusedSession(FaultySession):
         if word is not None:
             self.commits.append(word)  # type: ignore[arg-type]
         try:
-            committed = await super().commit(ops, incarnation=incarnation, delay=delay)
+            committed = await super()._commit(ops, incarnation, delay)
         except OutcomeUnknown:
             if word == "reply lost":
                 self.written.append(ops)
@@ -133,7 +134,7 @@ class RefusedJob(ClaimedJob):
             self.session.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0)
         )
         self.cache = RecordCache(self.member)
-        self.claims = Claims(self.member, self.cache)
+        self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
         self.learn()
 
     @property
@@ -149,7 +150,7 @@ class RefusedJob(ClaimedJob):
     def joined_again(self) -> None:
         """Let the job end here with an error and join again under the same session: it knows nothing of before."""
         self.cache = RecordCache(self.member)
-        self.claims = Claims(self.member, self.cache)
+        self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
 
 
 # One write.
@@ -331,7 +332,7 @@ def attempt(job: RefusedJob, fire: Fire) -> Claim | None:
             if all(entry.seen is None for entry in job.cache.items.values()):
                 job.learn()
                 for item in job.items:
-                    done(job.claims.release(item, hand_over=False))
+                    done(job.settlements.release(item, hand_over=False))
             return job.claim(fire).claim
         except SessionEnded:
             if not job.lives:
@@ -381,7 +382,7 @@ def test_what_is_given_back_is_as_it_was_found(faults: list[object], reads: list
     job = RefusedJob()
     claim = job.taken()
     job.session.arm(faults, reads, ends)
-    assert done(job.claims.withdraw(claim)) is job.lives
+    assert done(job.settlements.withdraw(claim)) is job.lives
     if job.lives:
         assert (job.locked(), job.record().slot, job.record().completed) == (set(), 0, True)
 
@@ -401,7 +402,7 @@ def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
     for item in job.items:
         for _ in range(5):
             try:
-                done(job.claims.release(item, hand_over=hand_over))
+                done(job.settlements.release(item, hand_over=hand_over))
                 break
             except RegistryError:  # it could not be read
                 continue
@@ -430,18 +431,18 @@ def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
         return
     assert (taken.claim, taken.elsewhere) == (None, {0, 1, 2})
     for item in job.items:
-        done(job.claims.release(item, hand_over=True))
+        done(job.settlements.release(item, hand_over=True))
     assert (job.locked(), job.waiting()) == (set(), {0, 1, 2})
 
 
 def test_an_item_that_is_locked_by_an_execution_of_ours_is_not_released() -> None:
     job = RefusedJob()
     claim = job.taken()
-    done(job.claims.release(0, hand_over=True))
+    done(job.settlements.release(0, hand_over=True))
     assert job.locked() == {0, 1, 2}
     assert job.settle(claim, *[Outcome.COMPLETED] * 3)
     job.elsewhere(1)
-    done(job.claims.release(1, hand_over=True))
+    done(job.settlements.release(1, hand_over=True))
     assert LAYOUT.item(1).running in job.registry.nodes
     assert job.registry.nodes[LAYOUT.item(1).running].stat.ephemeral_owner == THEIRS
 

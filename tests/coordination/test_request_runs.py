@@ -132,7 +132,7 @@ def test_a_loss_is_noted_once_though_the_first_claim_was_withdrawn() -> None:
     job.taken(fire_of(job), [0])
     job.write(Delete(LAYOUT.item(0).running))
     job.learn()
-    assert done(job.claims.withdraw(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
+    assert done(job.settlements.withdraw(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
     version = job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
     job.taken(Fire(2 * NOW, FireSource.CRON), [0])
     assert job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version
@@ -145,7 +145,7 @@ def test_a_claim_that_notes_a_loss_is_refused_if_it_was_decided_on_an_older_view
     job.learn()
     view, node = job.view(), LAYOUT.request_item("r", 0)
     job.write(Set(node, job.registry.nodes[node].data, 0))
-    taken = done(job.claims.claim(view, Fire(2 * NOW, FireSource.CRON), [0], NOW, NOW + SECOND))
+    taken = job.claim_on(view, Fire(2 * NOW, FireSource.CRON), [0], (NOW, NOW + SECOND))
     assert (taken.claim, taken.stale) == (None, True)
     assert job.running() == []
 

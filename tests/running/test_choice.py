@@ -14,11 +14,14 @@ from aioelasticjob.errors import ClockSkew, NotPermitted, RegistryError, Session
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Progress, Record, Requested, VersionedRecord
 from aioelasticjob.running.choice import RESCUE, Choice
 from aioelasticjob.running.commands import (
+    AwaitMoment,
     AwaitRescueEnd,
     ClaimItems,
     Command,
     FollowReleases,
+    GiveBack,
     JoinRun,
+    NewestView,
     NoteAccepted,
     NoteRefused,
     ReadItems,
@@ -84,9 +87,14 @@ class Chosen:
                 return {}
             case ClaimItems(_, fire, items):
                 return ClaimResult(self.claim(fire, items))
-            case RunItems(view, claim, _):
+            case AwaitMoment(_, claim):
+                self.case.now = claim.fire.slot / 1000 - BEGIN
+                return True
+            case RunItems(_, claim, _):
                 self.case.settle(self.state, frozenset(claim.items))
-                return view
+                return None
+            case NewestView():
+                return self.state.view
             case JoinRun() | RemoveTrigger():
                 return True
             case _:
@@ -154,7 +162,7 @@ def test_what_is_due_is_claimed_then_run_and_then_what_came_meanwhile_is_reporte
 
     here.case.now, here.answers = 1.1, {RunItems: run}
     here.run_next()
-    assert [type(command) for command in here.commands] == [ClaimItems, RunItems]
+    assert [type(command) for command in here.commands] == [ClaimItems, RunItems, NewestView]
     assert here.claimed == [(FireSource.CRON, 1.0, [0, 1])]
     assert here.case.reported(0) == here.case.reported(1) == [(2, 4, BUSY)]
 
@@ -217,15 +225,27 @@ def test_items_that_run_elsewhere_are_waited_for_and_their_moment_is_reported_an
     assert [(first, last) for first, last, _ in here.case.reported(1)] == [(1, 1)]
 
 
-def test_a_claim_that_is_given_back_without_a_run_accounts_for_nothing() -> None:
+def test_a_claim_ahead_waits_for_its_moment_which_is_then_run_on_time() -> None:
     here = chosen()
-    here.case.now = 1.1
-
-    def give_back(command: RunItems) -> None:
-        here.case.now = 3.5
-
-    here.answers = {RunItems: give_back}
+    here.case.now = 0.9
     here.run_next()
+    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems, NewestView]
+    assert here.state.timetable.newest == slot(1)
+    assert here.case.reported() == []
+
+
+@pytest.mark.parametrize(("comes", "now"), [(False, 0.95), (True, 1.6)], ids=["the view changed", "the machine slept"])
+def test_a_claim_whose_moment_passes_it_by_is_given_back_and_accounts_for_nothing(comes: bool, now: float) -> None:
+    here = chosen()
+    here.case.now = 0.9
+
+    def pass_by(_: AwaitMoment) -> bool:
+        here.case.now = now
+        return comes
+
+    here.answers = {AwaitMoment: pass_by}
+    here.run_next()
+    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, GiveBack]
     assert here.case.reported() == []
 
 

@@ -14,12 +14,14 @@ from anyio import CancelScope, Event, current_time, sleep
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import join
+from aioelasticjob.coordination.settlements import Settlement
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
+from aioelasticjob.running.commands import NodeSteps
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
+from aioelasticjob.running.runs import Runs
 from aioelasticjob.testing import UnhandledErrors, VirtualCluster, simulated
 from tests.support.simulated_jobs import end_life, running_job
 
@@ -41,11 +43,11 @@ def test_a_defect_of_this_package_in_one_job_makes_it_join_again_and_the_others_
 ) -> None:
     look, failures = StateDriver.look, list[int]()
 
-    async def fails_sometimes(self: StateDriver, view: object) -> object:
+    def fails_sometimes(self: StateDriver, view: JobView) -> NodeSteps[frozenset[int]]:
         if self.view.config.job_name == "broken" and len(failures) < 3 and ran["sound"] > 5 * (len(failures) + 1):
             failures.append(1)
             raise AssertionError("a defect")
-        return await look(self, view)  # type: ignore[arg-type]
+        return look(self, view)
 
     monkeypatch.setattr(StateDriver, "look", fails_sometimes)
     ran.clear()
@@ -70,10 +72,10 @@ def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytes
         failures.append(what)
         raise AssertionError(what)
 
-    async def looks(self: StateDriver, view: JobView) -> object:
+    def looks(self: StateDriver, view: JobView) -> NodeSteps[frozenset[int]]:
         if self.view.config.job_name == "broken" and not failures and ran["sound"] > 5:
             fail("looks")
-        return await look(self, view)
+        return look(self, view)
 
     async def joins(member: Member, *args: Any) -> object:
         if member.layout.job == "broken" and 0 < len(failures) < 3:
@@ -115,12 +117,12 @@ def test_a_life_that_begins_in_the_moment_in_which_its_session_ends_is_ended_onc
 
 
 def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle, failing = JobScheduler._settle, list[JobScheduler]()
+    settle, failing = Runs._settle, list[Runs]()
 
-    async def settles(self: JobScheduler, execution: Execution) -> bool:
+    def settles(self: Runs, execution: Execution) -> Settlement | None:
         if self in failing:
             raise AssertionError("the second")
-        return await settle(self, execution)
+        return settle(self, execution)
 
     async def work(context: ItemContext) -> None:
         await sleep(0.5)
@@ -129,11 +131,11 @@ def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.M
     async def scene(cluster: VirtualCluster) -> None:
         here = await cluster.start(_broken_and_sound(work))
         await sleep(10.2)
-        failing.append(running_job(here.app, "broken"))
+        failing.append(running_job(here.app, "broken")._runs)
         end_life(here.app, AssertionError("the first"), "broken")
         await sleep(10)
 
-    monkeypatch.setattr(JobScheduler, "_settle", settles)
+    monkeypatch.setattr(Runs, "_settle", settles)
     with pytest.raises(UnhandledErrors) as raised:
         scene(VirtualCluster())
     assert [str(error) for error in raised.value.exceptions] == ["the first", "the second"]
@@ -188,7 +190,7 @@ async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that
 
 
 def test_a_defect_after_the_process_has_given_up_waiting_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def settles(self: JobScheduler, execution: Execution) -> bool:
+    def settles(self: Runs, execution: Execution) -> Settlement | None:
         raise AssertionError("too late")
 
     async def unheeding(context: ItemContext) -> None:
@@ -203,7 +205,7 @@ def test_a_defect_after_the_process_has_given_up_waiting_is_reported(monkeypatch
         await sleep(13)
         await here.stop()
 
-    monkeypatch.setattr(JobScheduler, "_settle", settles)
+    monkeypatch.setattr(Runs, "_settle", settles)
     with pytest.raises(UnhandledErrors) as raised:
         scene(VirtualCluster())
     assert [str(error) for error in raised.value.exceptions] == ["too late"]

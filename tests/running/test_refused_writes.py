@@ -41,11 +41,11 @@ async def refusing(session: Session, code: int, which: Match) -> AsyncIterator[l
     """Refuse the transactions of a session that match, and yield those that were refused."""
     refused, commit = list[Sequence[Op]](), session.commit
 
-    async def picky(ops: Sequence[Op], **options: Any) -> Committed:
+    def picky(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
         if which(ops):
             refused.append(ops)
             raise failure(code, ops[0].path)
-        return await commit(ops, **options)
+        return commit(ops, **options)
 
     session.commit = picky  # type: ignore[method-assign]
     yield refused

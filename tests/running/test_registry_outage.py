@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -179,11 +180,11 @@ def test_a_write_that_breaks_the_connection_each_time_keeps_no_item_from_running
             async with here.app(work=0.1, cron="0/2 * * * * ?", reconcile_interval=10).running() as session:
                 commit = session.commit
 
-                async def picky(ops: Sequence[Op], **options: Any) -> Committed:
+                def picky(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
                     if any("Count" in op.path for op in ops):
                         here.faults.reset(HOST, REGISTRY)
                         raise OutcomeUnknown("the connection broke")
-                    return await commit(ops, **options)
+                    return commit(ops, **options)
 
                 session.commit = picky  # type: ignore[method-assign]
                 await anyio.sleep_forever()

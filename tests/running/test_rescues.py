@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import TypeVar
 
 import anyio
@@ -24,6 +25,7 @@ from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running.choice import Choice
+from aioelasticjob.running.command_loop import CommandLoop, InTask, Pass
 from aioelasticjob.running.commands import ClaimItems, Command
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executors import Executors
@@ -645,11 +647,17 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
     state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
 
-    async def perform(command: Command) -> object:
-        if not isinstance(command, ClaimItems):
-            return await state.perform(command)
-        fires.append(command.fire)
-        return ClaimResult()
+    def perform(command: Command) -> object:
+        if isinstance(command, ClaimItems):
+            fires.append(command.fire)
+            return ClaimResult()
+        return InTask(partial(state.perform, command))  # type: ignore[arg-type]
 
-    done(state.drive(Choice(LAYOUT, job.member.id, state, lead=100).run_next(older), perform))
+    def run_once() -> Pass:
+        yield from Choice(LAYOUT, job.member.id, state, lead=100).run_next(older)
+        return inf
+
+    work = CommandLoop(state, run_once, perform, lambda error: inf).turn()
+    assert not isinstance(work, float)
+    done(work())
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]

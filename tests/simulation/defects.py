@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects, records, request_runs, rules
-from aioelasticjob.coordination.claims import ClaimResult, Claims
+from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.rules import RuleInput, failover
 from aioelasticjob.coordination.rules.sharding import require_assignment
+from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
@@ -90,30 +92,33 @@ def deaf_mirror() -> AbstractContextManager[object]:
 def settle_in_any_session() -> AbstractContextManager[object]:
     """Settle a run in whatever session there is, as a client that waits out an expiry does."""
 
-    async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> bool:
-        session, layout = self._member.session, self._member.layout
-        for item, seen in claim.items.items():
-            ended = records.ended(seen, outcomes.get(item), now)
-            operation = Set(layout.item(item).execution, records.encode(ended.record), -1)
-            try:
-                await session.connected()
-                await session.commit([operation], incarnation=session.incarnation)
-            except RegistryError:
-                return False
-        settled: bool = await original(self, claim, outcomes, now, **_options)
-        return settled
+    original, settle = Settlements.finish, Settlements.settle
 
-    original: Any = Claims.settle
-    return mock.patch.object(Claims, "settle", settle)
+    async def finish(self: Settlements, given: Settlement) -> bool:
+        session, layout = self._member.session, self._member.layout
+        for item, ended in {**given.ended, **given.rest}.items():
+            operation = Set(layout.item(item).execution, records.encode(ended.record), -1)
+            await session.connected()
+            with contextlib.suppress(RegistryError):
+                await session.commit([operation], incarnation=session.incarnation)
+        return await original(self, given)
+
+    def not_at_once(self: Settlements, *rest: Any, **options: Any) -> Settlement:
+        return settle(self, *rest, **{**options, "removed": True})
+
+    return mock.patch.multiple(Settlements, finish=finish, settle=not_at_once)
 
 
 @contextlib.contextmanager
 def commit_in_any_session() -> Iterator[None]:
     """Write in the present session what was decided in an earlier one, by a job that lives on."""
 
-    async def commit(self: Session, ops: list[Op], *, incarnation: int, **options: Any) -> Committed:
-        await self.connected()
-        return await _commit(self, ops, incarnation=self.incarnation, **options)
+    async def commit_later(session: Session, ops: list[Op], **options: Any) -> Committed:
+        await session.connected()
+        return await _commit(session, ops, incarnation=session.incarnation, **options)
+
+    def commit(self: Session, ops: list[Op], *, incarnation: int, **options: Any) -> asyncio.Future[Committed]:
+        return asyncio.get_running_loop().create_task(commit_later(self, ops, **options))
 
     with live_on(), mock.patch.object(Session, "commit", commit):
         yield

@@ -12,12 +12,13 @@ from anyio import CancelScope
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import coordinator, effects, records
-from aioelasticjob.coordination.claims import ClaimResult, Claims
+from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.rules import InterruptedRun
+from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome
@@ -28,8 +29,8 @@ from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.missed_reports import MissedReports
+from aioelasticjob.running.runs import Runs
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
 from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
@@ -49,12 +50,12 @@ _margin, _assign, _mark_orphan, _to_transactions = (
 
 def leave_unsettled() -> AbstractContextManager[object]:
     """Let an instance that leaves drop what it runs."""
-    original: Any = JobScheduler._settle
+    original = Runs._settle
 
-    async def settle(self: JobScheduler, execution: Execution) -> bool:
-        return True if self.left else bool(await original(self, execution))
+    def settle(self: Runs, execution: Execution) -> Settlement | None:
+        return None if self._leaves else original(self, execution)
 
-    return mock.patch.object(JobScheduler, "_settle", settle)
+    return mock.patch.object(Runs, "_settle", settle)
 
 
 def _unreported(*reasons: str) -> AbstractContextManager[object]:
@@ -128,12 +129,14 @@ def lead_unfenced() -> Any:
 
 def settle_without_hand_over() -> AbstractContextManager[object]:
     """Give back what was cut off without putting it up for rescue."""
-    original: Any = Claims.settle
+    original = Settlements.settle
 
-    async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> Any:
-        return await original(self, claim, outcomes, now, hand_over=False)
+    def settle(
+        self: Settlements, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object
+    ) -> Settlement:
+        return original(self, claim, outcomes, now, hand_over=False)
 
-    return mock.patch.object(Claims, "settle", settle)
+    return mock.patch.object(Settlements, "settle", settle)
 
 
 def offsets_unfenced() -> AbstractContextManager[object]:

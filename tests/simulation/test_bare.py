@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 
 from aioelasticjob.coordination import claims, coordinator, effects, membership, records, rules
-from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
@@ -25,12 +24,13 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.rules.failover import mark_orphans
 from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInput
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, Suspended
-from aioelasticjob.model import Claim, Outcome, Record
+from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.runs import Runs
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.session import BareSession
 from tests.simulation.bare.simulation import START, live, main
@@ -158,7 +158,6 @@ def test_one_that_removes_a_newer_mark_is_not_excused_whatever_else_was_done_by_
 # What is broken on purpose.
 
 _claiming, _entitled, _assign, _mark_orphan = claims._claiming, claims._entitled, effects._assign, effects._mark_orphan
-_settle, _settle_execution = Claims.settle, JobScheduler._settle
 
 
 def lead_without_epoch() -> AbstractContextManager[object]:
@@ -219,26 +218,32 @@ def no_incarnation() -> AbstractContextManager[object]:
 def settle_in_any_session() -> AbstractContextManager[object]:
     """Settle a run in whatever session there is, as a client that waits out an expiry does."""
 
-    async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **options: Any) -> bool:
-        session = self._member.session
-        for item, seen in claim.items.items():
-            record = records.encode(records.ended(seen, outcomes.get(item), now).record)
-            await session.status.until(lambda status: status.state == "connected")
-            with suppress(RegistryError):
-                operation = Set(self._member.layout.item(item).execution, record, -1)
-                await session.commit([operation], incarnation=session.incarnation)
-        return await _settle(self, claim, outcomes, now, **options)
+    original, settle = Settlements.finish, Settlements.settle
 
-    return mock.patch.object(Claims, "settle", settle)
+    async def finish(self: Settlements, given: Settlement) -> bool:
+        session, layout = self._member.session, self._member.layout
+        for item, ended in {**given.ended, **given.rest}.items():
+            operation = Set(layout.item(item).execution, records.encode(ended.record), -1)
+            await session.connected()
+            with suppress(RegistryError):
+                await session.commit([operation], incarnation=session.incarnation)
+        return await original(self, given)
+
+    def not_at_once(self: Settlements, *rest: Any, **options: Any) -> Settlement:
+        return settle(self, *rest, **{**options, "removed": True})
+
+    return mock.patch.multiple(Settlements, finish=finish, settle=not_at_once)
 
 
 def leave_without_settling() -> AbstractContextManager[object]:
     """Let an instance that is asked to leave drop what it runs."""
 
-    async def settle(self: JobScheduler, execution: Execution) -> bool:
-        return True if self.left else await _settle_execution(self, execution)
+    original = Runs._settle
 
-    return mock.patch.object(JobScheduler, "_settle", settle)
+    def settle(self: Runs, execution: Execution) -> Settlement | None:
+        return None if self._leaves else original(self, execution)
+
+    return mock.patch.object(Runs, "_settle", settle)
 
 
 @contextmanager

@@ -223,8 +223,11 @@ class BareSession:
     async def wait_for_delayed(self) -> None:
         """Wait for nothing: of transactions on hold the answers come when they come."""
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
+    def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
+        return asyncio.get_running_loop().create_task(self._commit(ops, incarnation, delay))
+
+    async def _commit(self, ops: Sequence[Op], incarnation: int, delay: Delay | None) -> Committed:
         if delay is not None and not await self._leaves(delay):
             raise Conflict(-1, ops[0].path, "withdrawn")
         session = self.admit(incarnation)
@@ -293,9 +296,13 @@ class BareSession:
         await self._read()
         return self._registry.now
 
+    def pause_after(self, failures: int) -> float:
+        """Return the seconds for which others go first before something is tried again."""
+        return float(0.05 * min(2**failures, 16))
+
     async def back_off(self, failures: int) -> None:
         """Let others go first before something is tried again."""
-        await asyncio.sleep(0.05 * min(2**failures, 16))
+        await asyncio.sleep(self.pause_after(failures))
 
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that is there now is gone.  Outlives connections and sessions."""

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from random import Random
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects
-from aioelasticjob.coordination.claims import ClaimResult, Claims
+from aioelasticjob.coordination.claims import Claims, SentClaim
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running import life, switches
 from aioelasticjob.testing.loop import run_on
@@ -82,7 +82,7 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
         mock.patch.object(claims, "ITEMS_AT_ONCE", 2 if small else claims.ITEMS_AT_ONCE),
         mock.patch.object(life, "Follower", BareFollower),
         mock.patch.object(switches, "Follower", BareFollower),
-        mock.patch.object(Claims, "claim", _noting(worlds, Claims.claim)),
+        mock.patch.object(Claims, "send", _noting(worlds, Claims.send)),
     ):
         try:
             run_on(loop, happening, seed)
@@ -93,12 +93,12 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
     return BareVerdict(seed, tuple(broken), trace, loop.steps, judge.runs, judge.rescues, cost)
 
 
-def _noting(worlds: list[World], claim: Callable[..., Awaitable[ClaimResult]]) -> Callable[..., Awaitable[ClaimResult]]:
-    """Return a claim that shows the judge which view it is decided on."""
+def _noting(worlds: list[World], send: Callable[..., SentClaim]) -> Callable[..., SentClaim]:
+    """Return what sends claims, and shows the judge which view they are decided on."""
 
-    async def noted(self: Claims, view: JobView, *rest: object) -> ClaimResult:
+    def noted(self: Claims, view: JobView, *rest: object) -> SentClaim:
         worlds[0].judge.decided_on[self._member.incarnation] = view
-        return await claim(self, view, *rest)
+        return send(self, view, *rest)
 
     return noted
 

@@ -1,0 +1,240 @@
+"""The second transaction of a fire: the settlement ends the runs of a claim, and unlocks its items.
+
+A settlement writes the record of each item, with the version that the claim has written, and removes the item's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.claims import items_per_transaction
+from aioelasticjob.coordination.commit import (
+    SentTransaction,
+    SessionOver,
+    WriteApplied,
+    WriteRefused,
+    note_result,
+    result_of,
+    send,
+)
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.request_runs import settling
+from aioelasticjob.coordination.view import is_item
+from aioelasticjob.errors import Conflict, RegistryError
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Claim, Fire, Outcome, VersionedRecord
+from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
+
+SETTLE = "to settle items"
+Ended: TypeAlias = dict[int, VersionedRecord]
+"""The records to be written for items whose runs have ended."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Settlement:
+    """Items that are given back: at the end of their runs, or because these do not begin."""
+
+    ended: Ended
+    """The items of the present transaction."""
+    rest: Ended
+    """The items of later transactions."""
+    what: str
+    hand_over: bool
+    fire: Fire | None
+    at_once: int
+    transaction: SentTransaction | None = None
+    cut_off: frozenset[int] = frozenset()
+    """The items of the present transaction that it marks as orphans."""
+    handed_over: frozenset[int] = frozenset()
+    """The items that were marked as orphans."""
+    gone: set[str] = field(default_factory=set)
+    """The nodes of requests that somebody has removed."""
+
+
+class Settlements:
+    """Settles the items of claims, and removes locks that were left.
+
+    It has more than twelve methods: each step of a settlement is a method.
+    """
+
+    def __init__(self, member: Member, cache: RecordCache) -> None:
+        self._member, self._cache = member, cache
+
+    def settle(
+        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool, removed: bool = False
+    ) -> Settlement:
+        """Begin to end the runs of a claim; ``settled`` or ``finish`` gives the result.
+
+        ``now`` is in milliseconds since the epoch.  With ``hand_over``, items whose run was cut off are marked as
+        orphans.  ``removed`` says that this instance's node is gone.  If the job was removed and made again, other
+        instances may hold the locks, and the versions of nodes have begun again at 0, so they are read first.
+        """
+        ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
+        return self._give_back(ended, SETTLE, hand_over=hand_over, fire=claim.fire, read_first=removed)
+
+    def settled(self, given: Settlement) -> bool:
+        """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
+        committed = None if given.rest or given.transaction is None else given.transaction.committed
+        if committed is None:
+            return False
+        note_result(self._member, given.what, WriteApplied(committed))
+        items = tuple(given.ended)
+        self._note_settled(given, committed)
+        self._unlock(items)
+        return True
+
+    async def finish(self, given: Settlement) -> bool:
+        """Wait until the items of a settlement are settled; False if the session and its locks were lost.
+
+        If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
+        stay locked until they are settled.
+        """
+        items, refused, before = {*given.ended, *given.rest}, 0, ""
+        while given.ended or given.rest:
+            if not given.ended:
+                self._begin_part(given)
+            elif given.transaction is None:
+                with suppress(RegistryError):  # then the next attempt is refused again
+                    given.ended = await self._still_mine(given.ended)
+                    given.cut_off = given.cut_off.intersection(given.ended)
+                self._send_settlement(given)
+            if given.transaction is None:  # none of these items is locked by this instance any more
+                continue
+            match await result_of(self._member, given.transaction, wait=True):
+                case WriteApplied(committed):
+                    self._note_settled(given, committed)
+                case SessionOver():
+                    return False
+                case WriteRefused(error):
+                    given.transaction = None
+                    if isinstance(error, Conflict):
+                        given.cut_off = _without_mark(self._member.layout, given.cut_off, error)
+                        given.gone.add(error.path)  # somebody has removed a request
+                    if str(error) == before:  # another error is tried again at once, with what is read first
+                        await self._member.session.back_off(refused)
+                        refused += 1
+                    before = str(error)
+        self._unlock(items)
+        return True
+
+    async def withdraw(self, claim: Claim) -> bool:
+        """Give back items whose run has not begun, with their former records; False if the session was lost."""
+        former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
+        return await self.finish(self._give_back(former, "to give items back"))
+
+    async def release(self, item: int, *, hand_over: bool) -> None:
+        """Remove a lock of this session that no execution needs any more, because its run was cut off.
+
+        Such a lock is left if the job ended with an error and joined again under the same session.  Without this method
+        the item would wait for its own instance for ever.  With ``hand_over`` the item is marked as an orphan.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        await self._cache.learn([item])
+        entry = self._cache.items[item]
+        if not entry.locked or entry.executing:
+            return
+        (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
+        if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
+            entry.rescuing = True
+        seen = VersionedRecord(entry.record, self._cache.version(item))
+        if await self.finish(self._give_back({item: seen}, SETTLE, hand_over=hand_over)):
+            member, lock = self._member, "was still locked by this instance, though its run had been cut off"
+            if member.admits(log, "locks of runs that were cut off were removed"):
+                about = {"job": member.layout.job, "item": item}
+                log.warning("%s: item %d %s; the lock was removed", member.layout.job, item, lock, extra=about)
+
+    async def release_all(self, *, hand_over: bool) -> None:
+        """Remove all such locks of the job, also those of items that other instances hold by now.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        layout, session = self._member.layout, self._member.session
+        (names,) = await session.children_many([layout.execution])
+        items = [int(name) for name in names or () if is_item(name)]
+        nodes = await session.get_many([layout.item(item).running for item in items])
+        for item, lock in zip(items, nodes, strict=True):
+            if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
+                await self.release(item, hand_over=hand_over)
+
+    def _give_back(
+        self, ended: Ended, what: str, *, hand_over: bool = False, fire: Fire | None = None, read_first: bool = False
+    ) -> Settlement:
+        """Begin to give items back, with these records."""
+        at_once = items_per_transaction(
+            [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
+        )
+        given = Settlement({}, ended, what, hand_over, fire, at_once)
+        self._begin_part(given, read_first=read_first)
+        return given
+
+    def _begin_part(self, given: Settlement, *, read_first: bool = False) -> None:
+        """Choose the items of the next transaction, and send it unless they are to be read first."""
+        if len(given.rest) <= given.at_once:
+            given.ended, given.rest = given.rest, {}
+        else:
+            given.ended = {item: given.rest.pop(item) for item in list(given.rest)[: given.at_once]}
+        unfinished = given.ended.items() if given.hand_over else ()
+        given.cut_off = frozenset([item for item, seen in unfinished if not seen.record.completed])
+        if not read_first:
+            self._send_settlement(given)
+
+    def _send_settlement(self, given: Settlement) -> None:
+        """Send the present transaction, if any item is left in it."""
+        if given.ended:
+            layout, gone = self._member.layout, given.gone
+            rescued = [item for item in given.ended if self._cache.items[item].rescuing]
+            noted = [one for one in settling(layout, given.fire, given.ended) if one.path not in gone]
+            operations = [*_settling(layout, given.ended, rescued, given.cut_off), *noted]
+            given.transaction = send(self._member, operations, given.what)
+
+    def _note_settled(self, given: Settlement, committed: Committed) -> None:
+        """Note the records that a settlement has written."""
+        for (item, seen), version in zip(given.ended.items(), committed.versions[::2], strict=False):
+            self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
+        given.handed_over |= given.cut_off
+        given.ended, given.transaction = {}, None
+
+    def _unlock(self, items: Iterable[int]) -> None:
+        """Note that items are not locked any more."""
+        for entry in map(self._cache.items.__getitem__, items):
+            entry.rescuing = entry.executing = entry.locked = False
+
+    async def _still_mine(self, ended: Ended) -> Ended:
+        """Return the items still to be settled, with the present versions of records that somebody edited by hand."""
+        await self._cache.learn(list(ended))
+        entries, version = self._cache.items, self._cache.version
+        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
+        rescued = [item for item in sorted(mine) if entries[item].rescuing]
+        marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
+        for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
+            entries[item].rescuing = mark is not None and mark.stat.ephemeral_owner == self._member.incarnation
+        return mine
+
+
+def _settling(
+    layout: Layout, ended: Mapping[int, VersionedRecord], rescued: Collection[int], cut_off: Iterable[int]
+) -> list[Op]:
+    operations: list[Op] = []
+    for item, seen in ended.items():
+        paths = layout.item(item)
+        assert seen.version is not None  # a claim has written it
+        operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
+    marks = [Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)) for item in cut_off]
+    return [*operations, *[Delete(layout.item(item).failover) for item in rescued], *marks]
+
+
+def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
+    """Leave out the items that are marked already, or all items if no mark can be made: the leader marks them later."""
+    refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
+    return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()

@@ -1,0 +1,169 @@
+"""Runs the items of a claim: calls the handlers while the session is certain to live, and settles the items."""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop, sleep
+from contextlib import suppress
+from functools import partial
+
+from anyio import get_cancelled_exc_class, move_on_after
+
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.progress import RunOffsets
+from aioelasticjob.coordination.settlements import Settlement, Settlements
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import SessionEnded
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import Context, run_lease
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import SCHEDULED, Claim, FireSource
+from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.command_loop import Awaited, InTask
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.listeners import with_listeners
+from aioelasticjob.running.missed import NOT_RECORDED
+from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.retry_waits import RetryWaits
+from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.running.stopping import Stopping
+from aioelasticjob.running.stream_control import StreamControl, left_open
+
+
+class Runs:
+    """The runs of one job in one session, one after another."""
+
+    def __init__(
+        self,
+        job: Job,
+        member: Member,
+        views: Latest[JobView],
+        shared: ProcessContext,
+        state: StateDriver,
+        settlements: Settlements,
+        stats: ExecutionStats,
+        stopping: Stopping,
+    ) -> None:
+        self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
+        self._settlements, self._stats, self._stopping = settlements, stats, stopping
+        self._retry_waits, self._leaves = RetryWaits(views), False
+        self._scope: HandlerScope | None = None
+        self._stream: StreamControl | None = None
+
+    def leave(self) -> None:
+        """Let the run under way end soon: no further attempt begins, and a stream fetches nothing more."""
+        self._leaves = True
+        self._retry_waits.leave()
+        self.stop_fetching()
+
+    def stop_fetching(self) -> None:
+        """Let a streaming run end once it has processed the records that it has fetched."""
+        if self._stream is not None:
+            self._stream.end.set()
+
+    def stop_cancelled(self) -> None:
+        """Stop the runs that somebody has cancelled, according to the newest view."""
+        if self._stats.execution is not None:
+            self._stats.execution.stop_cancelled(self._views.value)
+
+    def cancel(self) -> None:
+        """Cancel the execution; its items are settled as cancelled."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> object:
+        """Run the handlers of claimed items, and begin to settle the items; return how that is to be awaited."""
+        if claim.fences and claim.incarnation != self._member.session.incarnation:
+            raise SessionEnded("the session was lost during a claim")
+        execution = self._execution_of(view, claim, offsets)
+        try:
+            await self._handle(view, execution)
+        except get_cancelled_exc_class():
+            with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
+                if (given := self._settle(execution)) is not None:
+                    await self._finish_settlement(execution, given)
+            raise
+        if (given := self._settle(execution)) is None:
+            return None
+        if given.transaction is None:
+            await self._finish_settlement(execution, given)
+            return None
+        return Awaited(given.transaction.answer, partial(self._settled, execution, given))
+
+    def _settled(self, execution: Execution, given: Settlement) -> InTask | None:
+        """Note that a settlement was answered; return what is left to do if it was not accepted whole."""
+        if not self._settlements.settled(given):
+            return InTask(partial(self._finish_settlement, execution, given))
+        self._note_settled(execution, given)
+        return None
+
+    async def _finish_settlement(self, execution: Execution, given: Settlement) -> None:
+        if not await self._settlements.finish(given):
+            raise SessionEnded("the session was lost before the items of the run were settled")
+        self._note_settled(execution, given)
+
+    def _note_settled(self, execution: Execution, given: Settlement) -> None:
+        self._stopping.settling = None
+        if given.handed_over and execution.trace is not None:
+            execution.trace.handed_over(given.handed_over)
+
+    def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
+        execution = Execution(
+            self._job,
+            view.config,
+            claim,
+            RunOffsets(self._state.offsets, claim, offsets),
+            self._shared.executors,
+            self._failed,
+            retry_waits=self._retry_waits,
+            is_proven=self._member.session.is_proven,
+            handling=self._stopping.handling,
+            limited_log=self._shared.limited_log,
+        )
+        return self._stats.reporting(execution)
+
+    async def _handle(self, view: JobView, execution: Execution) -> None:
+        """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
+        session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
+        run_lease.set(session.tenure(self._member.incarnation))
+        if execution.job.engine is not None:
+            self._stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
+            execution.stream_control = self._stream
+            if self._leaves or (fire.source is FireSource.FAILOVER and view.settled):
+                self.stop_fetching()  # the rescue of an item whose holder is alive ends after one batch
+        catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
+        self._stats.began(execution, catch_up=catch_up)
+        execution.stop_cancelled(self._views.value)
+        with HandlerScope(execution.log_unheeded_handlers, threads=self._job.blocking) as scope:
+            self._scope = scope
+            session.bind(scope, self._member.incarnation)
+            try:
+                if not scope.cancel_called:  # it is if the claim was answered after the lease's end
+                    me, listeners = self._member, self._job.listeners
+                    await (with_listeners(execution, me, self._views) if listeners else execute(execution))
+            finally:
+                self._scope = None
+                session.unbind(scope)
+                self._stats.ended(execution, get_running_loop().time() - began)
+        await sleep(0)
+        await session.wait_for_delayed()
+
+    def _settle(self, execution: Execution) -> Settlement | None:
+        """Begin to settle the items of an execution; None if its claim has written nothing."""
+        claim, state, view = execution.claim, self._state, self._views.value
+        if claim.fire.source in SCHEDULED:
+            state.items.ran(claim.items, claim.fire.slot)
+        unfinished = execution.stream_control.unfinished if execution.stream_control is not None else ()
+        if not claim.fences:  # the next holder finds no record of this run
+            state.cache.assume(unfinished, claim.fire.slot - 1)
+            slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - execution.outcomes.keys()
+            state.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
+            return None
+        ended = left_open(claim, unfinished) if unfinished else claim
+        hand_over, removed = view.config.failover, self._member.id not in view.instances
+        self._stopping.settling = claim
+        return self._settlements.settle(ended, execution.outcomes, state.now(), hand_over=hand_over, removed=removed)
+
+    def _failed(self, context: Context, error: Exception) -> None:
+        self._stats.failed(self._views.value.config, context, error)
