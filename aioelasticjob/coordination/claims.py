@@ -31,7 +31,7 @@ from aioelasticjob.coordination.request_runs import claiming, losing
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Record, VersionedRecord
-from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 
 ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """How many items one transaction claims or settles."""
@@ -66,8 +66,8 @@ class SentClaim:
 
     view: JobView
     fire: Fire
-    times: tuple[int, int]
-    """When the run begins, and the moment after it, in milliseconds since the epoch."""
+    now: int
+    next_fire: int
     before: dict[int, Record]
     """The records that the transaction replaces."""
     wanted: dict[int, Record]
@@ -90,17 +90,17 @@ class Claims:
         self._member, self._cache = member, cache
 
     def send(
-        self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, delay: Delay | None = None
+        self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, until: float | None = None
     ) -> SentClaim:
-        """Send a claim of items, at once or after a delay.  ``now`` and ``next_fire`` are milliseconds since the epoch.
+        """Send a claim of items, at once or at the time ``until`` of the loop's clock; ``finish`` gives its result.
 
-        ``claimed`` or ``finish`` gives its result.
+        ``now`` and ``next_fire`` are milliseconds since the epoch.
         """
         rest = sorted(items)
         for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
             self._cache.items[item].executing = True
         at_once = max(1, items_per_transaction([fire.parameter, *self._unknown_texts(rest)]) // fire.weight)
-        return self._sent(view, fire, (now, next_fire), rest, at_once, delay)
+        return self._sent(view, fire, now, next_fire, rest, at_once, until)
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole; None if ``finish`` has to be awaited for it."""
@@ -115,7 +115,7 @@ class Claims:
     async def finish(self, sent: SentClaim) -> ClaimResult:
         """Wait for the result of a claim; claim those of its items that can be claimed.
 
-        If the claim is withdrawn during its delay, the result is stale.
+        If the claim was withdrawn before it was sent, the result is stale.
 
         Raises:
             Suspended: there is no connection.
@@ -127,7 +127,7 @@ class Claims:
             await self._take(sent, taken)
             while sent.rest and not taken.stale:
                 fire = sent.fire if taken.claim is None else taken.claim.fire
-                sent = self._sent(sent.view, fire, sent.times, sent.rest, sent.at_once)
+                sent = self._sent(sent.view, fire, sent.now, sent.next_fire, sent.rest, sent.at_once)
                 await self._take(sent, taken)
         except SessionEnded:
             raise
@@ -168,21 +168,22 @@ class Claims:
         self,
         view: JobView,
         fire: Fire,
-        times: tuple[int, int],
+        now: int,
+        next_fire: int,
         items: list[int],
         at_once: int,
-        delay: Delay | None = None,
+        until: float | None = None,
     ) -> SentClaim:
         """Send the transaction that claims the first of the items."""
         before, begun, me = self._records(items[:at_once]), records.begun, self._member.id
-        wanted = {item: begun(record, fire, me, *times) for item, record in before.items()}
-        sent = SentClaim(view, fire, times, before, wanted, items[at_once:], at_once)
-        self._send(sent, delay)
+        wanted = {item: begun(record, fire, me, now, next_fire) for item, record in before.items()}
+        sent = SentClaim(view, fire, now, next_fire, before, wanted, items[at_once:], at_once)
+        self._send(sent, until)
         return sent
 
-    def _send(self, sent: SentClaim, delay: Delay | None = None) -> None:
+    def _send(self, sent: SentClaim, until: float | None = None) -> None:
         sent.first, operations = self._taking(sent.view, sent.fire, sent.wanted, sent.before)
-        sent.transaction = send(self._member, operations, CLAIM, delay)
+        sent.transaction = send(self._member, operations, CLAIM, until)
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.

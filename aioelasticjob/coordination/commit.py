@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 
 T = TypeVar("T")
@@ -78,10 +78,10 @@ class SentTransaction:
         return answer.result() if accepted else None
 
 
-def send(member: Member, ops: Sequence[Op], what: str, delay: Delay | None = None) -> SentTransaction:
-    """Send a transaction under the member's session, at once or after a delay, without waiting for the answer."""
+def send(member: Member, ops: Sequence[Op], what: str, until: float | None = None) -> SentTransaction:
+    """Send a transaction under the member's session, at once or at a time of the loop's clock; do not wait for it."""
     try:
-        answer = member.session.commit(ops, incarnation=member.incarnation, delay=delay)
+        answer = member.session.commit(ops, incarnation=member.incarnation, until=until)
     except RegistryError as error:
         answer = get_running_loop().create_future()
         answer.set_exception(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from json.encoder import encode_basestring_ascii as quoted
 
 from aioelasticjob.clock import moment
 from aioelasticjob.encoding import unencodable_text
@@ -28,12 +29,12 @@ def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
     rescues = f',"rescues":{record.rescues}' if record.rescues else ""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
-    asked += f',"request":{json.dumps(record.request)}' if record.asked and record.request else ""
+    asked += f',"request":{quoted(record.request)}' if record.asked and record.request else ""
     asked += f',"ahead":{record.ahead}' if record.ahead else ""
     return (
-        f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
+        f'{{"slot":{record.slot},"source":"{record.source}","instance":{quoted(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
-        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}{asked}{rescues}'
+        f'"completed":{"true" if record.completed else "false"},"outcome":{quoted(record.outcome)}{asked}{rescues}'
         f"{record.unknown}}}"
     ).encode()
 

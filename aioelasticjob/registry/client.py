@@ -14,7 +14,7 @@ from aioelasticjob.registry.codec import LOST, SESSION_OVER, THROTTLED, Codec, R
 from aioelasticjob.registry.group_commit import GroupCommit
 from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
+from aioelasticjob.registry.transaction import Committed, Create, Op, Set
 
 ASKED_AGAIN = frozenset({LOST, THROTTLED, *SESSION_OVER})
 """The errors after which a read is sent again."""
@@ -82,7 +82,7 @@ class Client:
             retries += 1
 
     def write(
-        self, ops: Sequence[Op], incarnation: int, codec: Codec, delay: Delay | None = None
+        self, ops: Sequence[Op], incarnation: int, codec: Codec, until: float | None = None
     ) -> asyncio.Future[Committed]:
         """Commit a transaction.
 
@@ -91,7 +91,7 @@ class Client:
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        return self.group_commit.commit(ops, body, incarnation, delay)
+        return self.group_commit.commit(ops, body, incarnation, until)
 
     async def connected(self) -> None:
         """Wait for a connection.

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, UNCERTAIN, Reply, committed, failure, joined
 from aioelasticjob.registry.session_keeper import SessionKeeper
-from aioelasticjob.registry.transaction import Committed, Delay, Op
+from aioelasticjob.registry.transaction import Committed, Op
 
 MAX_GROUP_OPERATIONS: Final = 128  # operations in a group: larger ones gain nothing, and keep the first of them waiting
 MAX_GROUP_BYTES: Final = 64 * 1024  # bytes in a group: a transaction beyond that goes alone
@@ -53,19 +53,19 @@ class GroupCommit:
         self._group: list[_Transaction] = []
         self._operations = self._bytes = 0
         self._waiting = False
-        self._held: dict[float, dict[Delay, _Transaction]] = {}
+        self._held: dict[float, dict[Pending, _Transaction]] = {}
         self._releasing = False
         self._due = 0  # groups of transactions that were kept until they were due, under way
         self._nothing_delayed: asyncio.Event = asyncio.Event()
         self._nothing_delayed.set()
 
-    def commit(self, ops: Sequence[Op], body: bytes, incarnation: int, delay: Delay | None = None) -> Pending:
+    def commit(self, ops: Sequence[Op], body: bytes, incarnation: int, until: float | None = None) -> Pending:
         """Send a transaction, rendered as ``body``, with others of its turn; only under the session given."""
         transaction = _Transaction(ops, body, incarnation, self._loop.create_future())
-        if delay is None:
+        if until is None:
             self._gather(transaction)
         else:
-            self._keep(transaction, delay)
+            self._keep(transaction, math.ceil(until * 1000) / 1000)
         return transaction.answer
 
     def _gather(self, transaction: _Transaction) -> None:
@@ -83,19 +83,18 @@ class GroupCommit:
         self._operations += len(ops)
         self._bytes += len(body)
 
-    def _keep(self, transaction: _Transaction, delay: Delay) -> None:
+    def _keep(self, transaction: _Transaction, due: float) -> None:
         """Delay a transaction, together with those that are due in the same millisecond: they share one timer."""
-        due = _due(delay)
         if due not in self._held:
             self._held[due] = {}
             self._loop.call_at(due, self._release, due)
-        self._held[due][delay] = transaction
+        self._held[due][transaction.answer] = transaction
 
-    def withdraw(self, delay: Delay) -> None:
+    def withdraw(self, answer: asyncio.Future[Committed]) -> None:
         """Drop a transaction that is still delayed; its caller gets a Conflict at once."""
-        transaction = self._held.get(_due(delay), {}).pop(delay, None)
-        if transaction is not None:
-            transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
+        for held in self._held.values():
+            if (transaction := held.pop(answer, None)) is not None:
+                transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
 
     def _release(self, due: float) -> None:
         self._send_group()  # transactions that are not due yet must not share a group with those that are
@@ -179,10 +178,6 @@ class GroupCommit:
             if whole.time:
                 self._note_time(whole.time, self._keeper.lease.now() - sent)
             _tell(group, whole)
-
-
-def _due(delay: Delay) -> float:
-    return math.ceil(delay.until * 1000) / 1000
 
 
 def _tell(group: Sequence[_Transaction], whole: Committed) -> None:

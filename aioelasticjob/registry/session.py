@@ -29,7 +29,7 @@ from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.lease import Cancellable, SessionRunLease
 from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, SessionStatus
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
+from aioelasticjob.registry.transaction import Committed, Create, Op, Set
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
 from aioelasticjob.registry.watches import Watcher
 
@@ -227,14 +227,15 @@ class Session:
         """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
-    def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> asyncio.Future[Committed]:
+    def commit(self, ops: Sequence[Op], *, incarnation: int, until: float | None = None) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
-        With ``delay`` it is sent when it is due; withdrawn before, it raises a Conflict of no operation (index -1).
+        With ``until`` it is sent at that time of the loop's clock.  Before, ``withdraw`` drops it: given the answer, it
+        lets that raise a Conflict of no operation (index -1).
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        return self._client.write(ops, incarnation, self._codec, delay)
+        return self._client.write(ops, incarnation, self._codec, until)
 
     async def server_time(self, path: str = CLOCK_NODE) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.

@@ -43,16 +43,6 @@ class Check:
 Op: TypeAlias = Create | Set | Delete | Check
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Delay:
-    """Delays a transaction until a moment of the loop's clock.
-
-    It delays one transaction at a time; ``Session.withdraw`` drops that one before its moment.
-    """
-
-    until: float
-
-
 @dataclass(frozen=True, slots=True)
 class Committed:
     """A transaction that was written: its zxid, and the data version of each operation's node after it.

@@ -95,7 +95,8 @@ class Choice:
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Claim items, run and settle them; return the result of the claim."""
         # this instance does not know whether an orphan has an offset, because another instance holds the item
-        with_offset = items if fire.source is FireSource.FAILOVER else items & self._state.may_have_offset
+        may_have = items if fire.source is FireSource.FAILOVER else self._state.may_have_offset
+        with_offset = items & may_have if may_have else NONE
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()

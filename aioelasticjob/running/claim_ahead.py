@@ -10,11 +10,12 @@ from __future__ import annotations
 from asyncio import Future, get_running_loop
 from zlib import crc32
 
+from aioelasticjob.coordination.claims import Claims, SentClaim
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.settlements import Settlements
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
-from aioelasticjob.model import Claim
-from aioelasticjob.registry.transaction import Delay
+from aioelasticjob.model import Claim, Fire
 from aioelasticjob.running.command_loop import Awaited
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
@@ -55,21 +56,24 @@ class ClaimAhead:
         self._member, self._starts, self._settlements = member, starts, settlements
         self.lead = LEADS[crc32(member.layout.job.encode()) % len(LEADS)]
         """How long before a moment the job's claim is prepared."""
-        self._delay: Delay | None = None
+        self._sent: SentClaim | None = None
         self._claim: Claim | None = None
         self._start: Future[bool] | None = None
 
-    def delay(self, moment: int, now: int) -> Delay:
-        """Return the delay after which the claim for a moment is sent, unless it is taken back."""
-        self._delay = Delay(get_running_loop().time() + (moment - now - EARLY) / 1000)
-        return self._delay
+    def send(
+        self, claims: Claims, view: JobView, fire: Fire, items: frozenset[int], now: int, next_fire: int
+    ) -> SentClaim:
+        """Have a claim sent shortly before its moment, unless it is taken back."""
+        at = get_running_loop().time() + (fire.slot - now - EARLY) / 1000
+        self._sent = claims.send(view, fire, items, fire.slot, next_fire, at)
+        return self._sent
 
     def wait(self, claim: Claim, now: int, *, is_outdated: bool) -> Awaited | bool:
         """Wait until the moment of a claim comes; the answer is False if the claim is not to be run.
 
         The wait is at most 80 ms: otherwise a clock set back by an hour would keep the items locked for an hour.
         """
-        self._claim = claim
+        self._sent, self._claim = None, claim
         if is_outdated:
             return False
         moment = claim.fire.slot
@@ -78,14 +82,14 @@ class ClaimAhead:
 
     def take_back(self) -> None:
         """Withdraw the claim if it has not been sent, and end the wait for its moment: the decision may be outdated."""
-        if self._delay is not None:
-            self._member.session.withdraw(self._delay)
+        if self._sent is not None:
+            self._member.session.withdraw(self._sent.transaction.answer)
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
     def begun(self) -> None:
         """Note that the run of the claim begins."""
-        self._delay = self._claim = self._start = None
+        self._sent = self._claim = self._start = None
 
     async def give_back(self) -> None:
         """Give the claim back that waits for its moment, if there is one.

@@ -61,12 +61,11 @@ class CommandLoop:
 
     def turn(self) -> float | Work:
         """Make steps until the job has to wait; return the seconds until the next turn, or work for a task."""
-        awaited, answer = self._awaited, None
-        if awaited is not None:
-            if not awaited.future.done():
-                return inf
-            self._awaited, answer = None, awaited
-        found = self._go_on(answer)
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None and not awaited.future.done():
+            self._awaited = awaited
+            return inf
+        found = self._go_on(awaited)
         return found if isinstance(found, float) else partial(self._work, found)
 
     def close(self) -> None:
@@ -76,7 +75,8 @@ class CommandLoop:
         self._steps = self._awaited = None
 
     def _go_on(self, answer: object, error: RegistryError | None = None) -> float | InTask:
-        """Make steps until an answer is awaited, or a pass returns when the next one begins."""
+        """Read the clocks, and make steps until an answer is awaited, or a pass returns when the next one begins."""
+        self._state.now()
         while not isinstance(answer, InTask):
             perform: Callable[[], object]
             if not isinstance(answer, Awaited):
@@ -100,7 +100,6 @@ class CommandLoop:
     def _next(self, answer: object, error: RegistryError | None) -> Command | float:
         """Send an answer in, and return the next command, or the seconds until the next pass."""
         steps, self._steps = self._steps, None  # an error ends it
-        self._state.now()
         try:
             while True:
                 try:

@@ -211,6 +211,8 @@ class JobScheduler:
             case RunItems(view, claim, offsets):
                 self._ahead.begun()
                 return InTask(partial(self._runs.run, view, claim, offsets))
+            case NewestView():
+                return InTask(self._await_new_view) if self._views.value.tree.outdated else self._views.value
             case GiveBack():
                 return InTask(self._ahead.give_back)
             case JoinRun(fire, items):
@@ -220,8 +222,6 @@ class JobScheduler:
                 return None
             case AwaitRescueEnd(item):
                 return InTask(partial(self._await_rescue_end, item))
-            case NewestView():
-                return InTask(self._await_new_view) if self._views.value.tree.outdated else self._views.value
             case RemoveOrphanMark(item):
                 return InTask(partial(self._claims.remove_orphan_mark, item))
             case _:
@@ -229,18 +229,19 @@ class JobScheduler:
 
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
         """Claim items at once, or send the claim shortly before the moment if this is still to come."""
-        state, session, delay = self._state, self._member.session, None
+        state, session = self._state, self._member.session
         if not view.config.monitor_execution:
             # for written claims the registry's client checks this
             if session.status.value.state is not SessionState.CONNECTED or not session.is_proven():
                 raise Suspended("it is not certain that the session lives")
             return ClaimResult(self._claims.unmonitored(fire, items))
-        now, begun, following = state.clock.now, state.clock.now, state.timetable.upcoming or 0
-        if fire.slot == following and fire.source is FireSource.CRON:
-            if self._views.value is not view or self.left:  # later changes take the claim back
-                return ClaimResult()
-            begun, following, delay = fire.slot, state.timetable.following(), self._ahead.delay(fire.slot, now)
-        sent = self._claims.send(view, fire, items, begun, following, delay)
+        now, upcoming = state.clock.now, state.timetable.upcoming or 0
+        if fire.slot != upcoming or fire.source is not FireSource.CRON:
+            sent = self._claims.send(view, fire, items, now, upcoming)
+        elif self._views.value is view and not self.left:  # later changes take the claim back
+            sent = self._ahead.send(self._claims, view, fire, items, now, state.timetable.following())
+        else:
+            return ClaimResult()
         return Awaited(sent.transaction.answer, partial(self._claimed, sent))
 
     def _claimed(self, sent: SentClaim) -> object:

@@ -29,6 +29,7 @@ from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
+from aioelasticjob.running.trace import Trace
 
 
 class Runs:
@@ -82,31 +83,31 @@ class Runs:
         except get_cancelled_exc_class():
             with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
                 if (given := self._settle(execution)) is not None:
-                    await self._finish_settlement(execution, given)
+                    await self._finish_settlement(execution.trace, given)
             raise
         if (given := self._settle(execution)) is None:
             return None
         if given.transaction is None:
-            await self._finish_settlement(execution, given)
+            await self._finish_settlement(execution.trace, given)
             return None
-        return Awaited(given.transaction.answer, partial(self._settled, execution, given))
+        return Awaited(given.transaction.answer, partial(self._settled, execution.trace, given))
 
-    def _settled(self, execution: Execution, given: Settlement) -> InTask | None:
+    def _settled(self, trace: Trace | None, given: Settlement) -> InTask | None:
         """Note that a settlement was answered; return what is left to do if it was not accepted whole."""
         if not self._settlements.settled(given):
-            return InTask(partial(self._finish_settlement, execution, given))
-        self._note_settled(execution, given)
+            return InTask(partial(self._finish_settlement, trace, given))
+        self._note_settled(trace, given)
         return None
 
-    async def _finish_settlement(self, execution: Execution, given: Settlement) -> None:
+    async def _finish_settlement(self, trace: Trace | None, given: Settlement) -> None:
         if not await self._settlements.finish(given):
             raise SessionEnded("the session was lost before the items of the run were settled")
-        self._note_settled(execution, given)
+        self._note_settled(trace, given)
 
-    def _note_settled(self, execution: Execution, given: Settlement) -> None:
+    def _note_settled(self, trace: Trace | None, given: Settlement) -> None:
         self._stopping.settling = None
-        if given.handed_over and execution.trace is not None:
-            execution.trace.handed_over(given.handed_over)
+        if given.handed_over and trace is not None:
+            trace.handed_over(given.handed_over)
 
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
         execution = Execution(

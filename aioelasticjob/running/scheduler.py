@@ -72,8 +72,10 @@ class Scheduler:
             while True:
                 await self._news.wait()
                 self._news.clear()
+                if self.is_over:
+                    continue
                 self._give_turns()
-                if (self._answered or self._urgent or self._woken) and not self.is_over:  # all other ready tasks go first
+                if self._answered or self._urgent or self._woken:  # all other ready tasks go first
                     self._news.set()
                     await sleep(0)
         finally:
@@ -117,14 +119,12 @@ class Scheduler:
         self._set_timer()
 
     def _give_turns(self) -> None:
-        """Give turns to all activities that can go on, to urgent ones, and to some others, in the order of their waiting.
+        """Give turns to activities that can go on, to urgent ones, and to some others; who waited longest comes first.
 
         If the process is overloaded, jobs wait here, where a waiting job costs nothing, and not in the middle of an
         execution, where each costs memory and a lock in the registry.  Urgent activities do not wait for them: jobs
         join, and items move, as fast as without load.
         """
-        if self.is_over:
-            return
         answered, self._answered = self._answered, {}
         for activity in answered:
             activity.take_turn()

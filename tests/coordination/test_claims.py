@@ -23,7 +23,7 @@ from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspend
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.session import SessionState, SessionStatus
-from aioelasticjob.registry.transaction import Committed, Create, Delay, Delete, Op, Set
+from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing import run
 from tests.simulation.bare.registry import BareRegistry
@@ -60,7 +60,7 @@ class FaultySession(BareSession):
         """Go on under another session."""
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
 
-    async def _commit(self, ops: Sequence[Op], incarnation: int, delay: Delay | None) -> Committed:
+    async def _commit(self, ops: Sequence[Op], incarnation: int, until: float | None) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
         self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
         if word == "reply lost":
@@ -71,7 +71,7 @@ class FaultySession(BareSession):
             raise {"suspended": Suspended, "over": SessionEnded}[word](word)
         if not isinstance(word, str):
             word()
-        return await super()._commit(ops, incarnation, delay)
+        return await super()._commit(ops, incarnation, until)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         if self.reads:
@@ -112,8 +112,8 @@ class ClaimedJob:
     def learn(self) -> frozenset[int]:
         return frozenset(done(self.cache.learn(self.items)))
 
-    def claim(self, fire: Fire = CRON, items: Collection[int] | None = None, **options: Any) -> ClaimResult:
-        return self.claim_on(self.view(), fire, items, **options)
+    def claim(self, fire: Fire = CRON, items: Collection[int] | None = None) -> ClaimResult:
+        return self.claim_on(self.view(), fire, items)
 
     def claim_on(
         self,
@@ -121,12 +121,11 @@ class ClaimedJob:
         fire: Fire = CRON,
         items: Collection[int] | None = None,
         times: tuple[int, int] = (NOW, NEXT),
-        **options: Any,
     ) -> ClaimResult:
         """Claim items on a view that may be outdated."""
 
         async def claim() -> ClaimResult:
-            sent = self.claims.send(view, fire, self.items if items is None else items, *times, **options)
+            sent = self.claims.send(view, fire, self.items if items is None else items, *times)
             return await self.claims.finish(sent)
 
         return done(claim())
@@ -272,11 +271,16 @@ def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])
-def test_a_claim_on_hold_leaves_when_it_is_due_unless_it_is_withdrawn(withdrawn: bool) -> None:
-    job, delay = ClaimedJob(), Delay(SLOT / 1000)
-    if withdrawn:
-        job.session.commits.append(lambda: get_running_loop().call_soon(job.session.withdraw, delay))
-    taken = job.claim(delay=delay)
+def test_a_claim_that_is_to_leave_later_leaves_then_unless_it_is_withdrawn(withdrawn: bool) -> None:
+    job = ClaimedJob()
+
+    async def claim() -> ClaimResult:
+        sent = job.claims.send(job.view(), CRON, job.items, NOW, NEXT, SLOT / 1000)
+        if withdrawn:
+            get_running_loop().call_soon(job.session.withdraw, sent.transaction.answer)
+        return await job.claims.finish(sent)
+
+    taken = done(claim())
     assert taken.stale is withdrawn
     assert job.running() == ([] if withdrawn else [0, 1, 2])
 

@@ -39,7 +39,7 @@ from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
-from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 from tests.coordination.test_claims import (
     CRON,
@@ -81,7 +81,7 @@ class RefusedSession(FaultySession):
     def arm(self, faults: Collection[object], read_faults: Collection[object], ends_at: int | None) -> None:
         self.faults, self.read_faults, self.ends_at = list(faults), list(read_faults), ends_at
 
-    async def _commit(self, ops: Sequence[Op], incarnation: int, delay: Delay | None) -> Committed:
+    async def _commit(self, ops: Sequence[Op], incarnation: int, until: float | None) -> Committed:
         if self.ends_at is not None:
             self.ends_at -= 1
             if self.ends_at < 0 and self.incarnation == MINE:
@@ -97,7 +97,7 @@ class RefusedSession(FaultySession):
         if word is not None:
             self.commits.append(word)  # type: ignore[arg-type]
         try:
-            committed = await super()._commit(ops, incarnation, delay)
+            committed = await super()._commit(ops, incarnation, until)
         except OutcomeUnknown:
             if word == "reply lost":
                 self.written.append(ops)

@@ -12,7 +12,7 @@ from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, Sessio
 from aioelasticjob.registry.codec import MULTI, UNCERTAIN, Reply
 from aioelasticjob.registry.group_commit import MAX_GROUP_OPERATIONS
 from aioelasticjob.registry.session import Session, open_session
-from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Op, Set
+from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
 from tests.support.loops import run_async
 from tests.support.simulated_registry import SimulatedRegistry, simulated
 
@@ -133,15 +133,11 @@ def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withd
     async def use(session: Session, world: SimulatedRegistry) -> None:
         loop, before = asyncio.get_running_loop(), requests(world)
         due = loop.time() + 0.25
-        delays = {path: Delay(due) for path in ("/a", "/withdrawn", "/b")}
-        outcomes = asyncio.gather(
-            *(
-                session.commit([Create(path)], incarnation=session.incarnation, delay=delay)
-                for path, delay in delays.items()
-            ),
-            return_exceptions=True,
-        )
-        session.withdraw(delays["/withdrawn"])
+        answers = [
+            session.commit([Create(path)], incarnation=session.incarnation, until=due) for path in ("/a", "/gone", "/b")
+        ]
+        outcomes = asyncio.gather(*answers, return_exceptions=True)
+        session.withdraw(answers[1])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(outcomes), 0.2)
         assert requests(world) == before
@@ -160,14 +156,13 @@ def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withd
 def test_a_delayed_commit_that_is_withdrawn_fails_at_once() -> None:
     async def use(session: Session, world: SimulatedRegistry) -> None:
         loop, before = asyncio.get_running_loop(), requests(world)
-        delay = Delay(loop.time() + 0.25)
-        commit = asyncio.ensure_future(session.commit([Create("/a")], incarnation=session.incarnation, delay=delay))
+        commit = session.commit([Create("/a")], incarnation=session.incarnation, until=loop.time() + 0.25)
         await asyncio.sleep(0)
         asked = loop.time()
-        session.withdraw(delay)
+        session.withdraw(commit)
         with pytest.raises(Conflict, match="withdrawn"):
             await commit
-        session.withdraw(delay)  # there is nothing left to withdraw
+        session.withdraw(commit)  # there is nothing left to withdraw
         assert loop.time() == asked
         await asyncio.sleep(0.3)
         assert requests(world) == before
@@ -181,8 +176,7 @@ def test_what_is_in_no_hurry_lets_the_answers_come_first_to_what_was_due() -> No
         due = math.ceil(loop.time() + 1)  # on a whole millisecond, to which holds are rounded up
 
         async def claim() -> None:
-            delay = Delay(due)
-            await session.commit([Create("/claimed")], incarnation=session.incarnation, delay=delay)
+            await session.commit([Create("/claimed")], incarnation=session.incarnation, until=due)
             order.append("claimed")
 
         async with asyncio.TaskGroup() as tasks:
@@ -203,8 +197,7 @@ def test_whoever_was_due_has_had_a_turn_before_the_first_of_them_goes_on() -> No
         due, order = asyncio.get_running_loop().time() + 0.1, list[str]()
 
         async def claim(number: int) -> None:
-            delay = Delay(due)
-            await session.commit([Create(f"/{number}")], incarnation=session.incarnation, delay=delay)
+            await session.commit([Create(f"/{number}")], incarnation=session.incarnation, until=due)
             order.append("begun")
             await session.wait_for_delayed()
             order.append("going on")

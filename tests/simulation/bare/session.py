@@ -22,7 +22,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.registry.session_keeper import Outages
-from aioelasticjob.registry.transaction import Committed, Delay, Op
+from aioelasticjob.registry.transaction import Committed, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from tests.simulation.bare.registry import BareRegistry, Before
 
@@ -103,7 +103,7 @@ class BareSession:
         self._registry, self._past, self._dice = registry, past, dice
         self._flying: list[_Request[object]] = []
         self._bound: dict[Cancellable, None] = {}
-        self._held: dict[Delay, asyncio.Future[bool]] = {}
+        self._held: dict[asyncio.Future[Committed], asyncio.Future[bool]] = {}
         self._outages: deque[tuple[float, float]] = deque(maxlen=32)
         self._away_since: float | None = None
         self._arrives = self._answered = 0.0
@@ -223,12 +223,12 @@ class BareSession:
     async def wait_for_delayed(self) -> None:
         """Wait for nothing: of transactions on hold the answers come when they come."""
 
-    def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> asyncio.Future[Committed]:
+    def commit(self, ops: Sequence[Op], *, incarnation: int, until: float | None = None) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
-        return asyncio.get_running_loop().create_task(self._commit(ops, incarnation, delay))
+        return asyncio.get_running_loop().create_task(self._commit(ops, incarnation, until))
 
-    async def _commit(self, ops: Sequence[Op], incarnation: int, delay: Delay | None) -> Committed:
-        if delay is not None and not await self._leaves(delay):
+    async def _commit(self, ops: Sequence[Op], incarnation: int, until: float | None) -> Committed:
+        if until is not None and not await self._leaves(until):
             raise Conflict(-1, ops[0].path, "withdrawn")
         session = self.admit(incarnation)
         try:
@@ -241,9 +241,9 @@ class BareSession:
         self.zxid = max(self.zxid, written.zxid)
         return written
 
-    def withdraw(self, delay: Delay) -> None:
+    def withdraw(self, answer: asyncio.Future[Committed]) -> None:
         """Let a transaction on hold be refused now; one that has left is not touched."""
-        self._let_go(delay, False)
+        self._let_go(answer, False)
 
     def admit(self, incarnation: int) -> int:
         """Return the session to write under, or refuse."""
@@ -318,19 +318,20 @@ class BareSession:
                 self.hear_of_deletion()
             await self._deletions.until(lambda now, seen=deletions: now != seen)  # type: ignore[misc]
 
-    async def _leaves(self, delay: Delay) -> bool:
+    async def _leaves(self, until: float) -> bool:
         """Wait until a transaction on hold leaves; False if it was withdrawn."""
-        loop = asyncio.get_running_loop()
-        leaves = self._held[delay] = loop.create_future()
-        timer = loop.call_at(delay.until, self._let_go, delay, True)
+        loop, answer = asyncio.get_running_loop(), asyncio.current_task()
+        assert answer is not None
+        leaves = self._held[answer] = loop.create_future()
+        timer = loop.call_at(until, self._let_go, answer, True)
         try:
             return bool(await leaves)
         finally:
             timer.cancel()
-            del self._held[delay]
+            del self._held[answer]
 
-    def _let_go(self, delay: Delay, leaves: bool) -> None:
-        waiting = self._held.get(delay)
+    def _let_go(self, answer: asyncio.Future[Committed], leaves: bool) -> None:
+        waiting = self._held.get(answer)
         if waiting is not None and not waiting.done():
             waiting.set_result(leaves)
 
