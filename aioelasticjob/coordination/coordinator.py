@@ -30,7 +30,6 @@ from aioelasticjob.coordination.operator_log import OperatorLog
 from aioelasticjob.coordination.operator_note import decode_note, shown_name
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
-from aioelasticjob.coordination.refusal_note import note_refusals
 from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
@@ -156,7 +155,7 @@ class Coordinator:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
         if due.tick:
-            await note_refusals(member, view.tree)
+            await _note_refusals(member, view.tree)
         if due.counts:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
@@ -203,6 +202,19 @@ class Coordinator:
     def _time(self) -> float:
         """The registry's time in seconds since the epoch."""
         return self._clock.now() - (self._member.session.clock_skew or 0.0)
+
+
+async def _note_refusals(member: Member, tree: Tree) -> None:
+    """Note in the instance's node what the registry refuses.  If it refuses that, too, the next tick tries again."""
+    path = member.layout.instance(member.id)
+    note = member.refusals.noting(path, tree.get(path))
+    try:
+        if note is not None:
+            await member.session.commit([note], incarnation=member.incarnation)
+    except (Suspended, SessionEnded):
+        raise
+    except RegistryError:
+        return
 
 
 def _may_be_dismissed(member: Member, view: JobView) -> bool:

@@ -11,7 +11,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.instance_nodes import instance_data
-from aioelasticjob.coordination.refusal_note import noted_refusals
+from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import Instance, Outcome, Record
