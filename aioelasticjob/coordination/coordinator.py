@@ -26,8 +26,7 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.operator_log import OperatorLog
-from aioelasticjob.coordination.operator_note import decode_note, shown_name
+from aioelasticjob.coordination.operator_log import OperatorLog, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.request_runs import losing
@@ -248,11 +247,10 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> b
 async def _who_removed(member: Member, seen: int | None) -> str:
     """Return who has removed the job after a transaction; empty if that is not known."""
     try:
-        note = decode_note(await member.session.get(SWITCHES))
+        note = await member.session.get(SWITCHES)
     except RegistryError:
         return ""
-    is_new = note is not None and seen is not None and note.zxid > seen
-    return shown_name(note.by) if note is not None and is_new and note.covers(member.layout.config) else ""
+    return "" if seen is None else who_acted(member.layout.config, note, seen)
 
 
 async def _is_removed(member: Member) -> bool:
