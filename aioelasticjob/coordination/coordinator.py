@@ -26,12 +26,12 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.operator_log import OperatorLog, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
-from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended

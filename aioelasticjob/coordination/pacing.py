@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.unmonitored import NOBODY_YET, AccountedMoment
+from aioelasticjob.coordination.missed_marks import NOBODY_YET, AccountedMoment
 from aioelasticjob.coordination.view import JobView
 
 PAUSE_AFTER_REMOVAL = 0.3
