@@ -198,14 +198,11 @@ def decode_progress(data: bytes) -> Progress:
         if unencodable_text(fields) is not None:
             raise TypeError("no text that UTF-8 can spell")
         otherwise = {_text(key): whole_number(value) for key, value in fields.get("otherwise", {}).items()}
-        moment, runs, failed = (
-            whole_number(fields["moment"]),
-            whole_number(fields.get("runs", 1)),
-            whole_number(fields.get("failed", 0)),
-        )
+        failed = whole_number(fields.get("failed", 0))
         if sum(otherwise.values()) > failed:
             raise ValueError("more ended otherwise than did not complete")
-        return Progress(moment, runs, failed, outcome, otherwise)
+        runs = whole_number(fields.get("runs", 1))
+        return Progress(whole_number(fields["moment"]), runs, failed, outcome, otherwise)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
 
