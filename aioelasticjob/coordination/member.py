@@ -50,15 +50,8 @@ class Member:
         ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
         keys in it that this release does not know are kept.
         """
-        fields: dict[str, object] = {
-            **instance_data(before),
-            "id": self.id,
-            "ip": self.ip,
-            "host": self.host,
-            "pid": self.pid,
-        }
-        fields["incarnation"] = self.incarnation
-        fields["features"] = sorted(self.features)
+        own = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
+        fields: dict[str, object] = {**instance_data(before), **own, "features": sorted(self.features)}
         fields |= {} if up_since == inf else {"upSince": up_since}
         fields |= {"handler": self.handler} if self.handler else {}
         fields |= {"differs": list(differs)} if differs else {}

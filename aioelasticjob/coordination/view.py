@@ -145,7 +145,8 @@ class JobView:
     @cached_property
     def assignment(self) -> Mapping[int, str]:
         """The instance that holds each item; items without a holder are absent."""
-        return _assignment(self.tree, self.layout, self.items)
+        found = {item: self.tree.get(self.layout.item(item).instance) for item in self.items}
+        return {item: node.text for item, node in found.items() if node is not None}
 
     @cached_property
     def disabled_items(self) -> frozenset[int]:
@@ -379,11 +380,6 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     if config.job_name != layout.job:
         raise ForeignData(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
     return config
-
-
-def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:
-    found = {item: tree.get(layout.item(item).instance) for item in items}
-    return {item: node.text for item, node in found.items() if node is not None}
 
 
 @lru_cache(maxsize=256)
