@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 
-from aioelasticjob.coordination.instance_nodes import instance_data, is_host
+from aioelasticjob.coordination.instance_nodes import is_host
 from aioelasticjob.credentials import hide_in_json, hide_in_text
+from aioelasticjob.encoding import json_object
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Tree
@@ -38,7 +39,7 @@ class Mask:
             self._host(ip, node_text(tree.get(layout.server(ip))))
         for name in tree.children(layout.instances):
             node = tree.get(layout.instance(name))
-            data = {} if node is None else instance_data(node.data)
+            data = {} if node is None else json_object(node.data)
             host = data.get("host")
             self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
             if is_host(data.get("ip")):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.tree import Node, Tree
@@ -32,7 +32,7 @@ def address_of(instance: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
-    fields = instance_data(data)
+    fields = json_object(data)
     ip, named, _ = name.partition("@-@")
     if not named and is_host(fields.get("ip")):
         ip = str(fields["ip"])  # a node made by hand; our own names contain the address
@@ -52,15 +52,6 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
 
 def _features(fields: object) -> frozenset[str]:
     return frozenset(one for one in fields if isinstance(one, str)) if fields and isinstance(fields, list) else NONE
-
-
-def instance_data(data: bytes) -> Mapping[str, object]:
-    """Return the JSON object in an instance's node; empty if the data is not one."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
 
 
 def is_host(name: object) -> bool:

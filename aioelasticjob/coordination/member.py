@@ -10,8 +10,8 @@ from math import inf
 
 from aioelasticjob import config as settings
 from aioelasticjob.config import required
-from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.session import Session
@@ -51,7 +51,7 @@ class Member:
         keys in it that this release does not know are kept.
         """
         own = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
-        fields: dict[str, object] = {**instance_data(before), **own, "features": sorted(self.features)}
+        fields: dict[str, object] = {**json_object(before), **own, "features": sorted(self.features)}
         fields |= {} if up_since == inf else {"upSince": up_since}
         fields |= {"handler": self.handler} if self.handler else {}
         fields |= {"differs": list(differs)} if differs else {}

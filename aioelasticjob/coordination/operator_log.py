@@ -18,6 +18,7 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.request_runs import cancellations_of, requests_of
 from aioelasticjob.coordination.requests import CANCELLED
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.tree import Node, Tree, parent
@@ -58,14 +59,11 @@ def encode_note(by: str, paths: Collection[str]) -> bytes:
 
 def decode_note(node: Node | None) -> OperatorNote | None:
     """Return the note in a node; None without one, or if somebody has written something else there."""
-    try:
-        fields = json.loads(b"" if node is None else node.data)
-        by, paths = fields["by"], fields["paths"]
-        if node is None or not isinstance(by, str) or not all(isinstance(path, str) for path in paths):
-            return None
-    except (ValueError, TypeError, KeyError, RecursionError):
+    fields = {} if node is None else json_object(node.data)
+    by, paths = fields.get("by"), fields.get("paths")
+    if node is None or not isinstance(by, str) or not isinstance(paths, list):
         return None
-    return OperatorNote(by, frozenset(paths), node.stat.mzxid)
+    return OperatorNote(by, frozenset(paths), node.stat.mzxid) if all(isinstance(path, str) for path in paths) else None
 
 
 def shown_name(by: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.coordination.instance_nodes import instance_data
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.transaction import Set
@@ -89,7 +89,7 @@ class Refusals:
         present = self.present[:MOST]
         if node is None or not (present or KEY.encode() in node.data):
             return None
-        data = instance_data(node.data)
+        data = json_object(node.data)
         if [(one.what, one.since) for one in present] == [(what, since) for what, _, since in noted_refusals(data)]:
             return None
         wanted = {key: value for key, value in data.items() if key != KEY}

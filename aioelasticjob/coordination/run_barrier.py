@@ -23,6 +23,7 @@ from aioelasticjob.coordination.records import decode, is_cut_off
 from aioelasticjob.coordination.request_runs import following, open_requests, requests_of, waiting_items
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import child
 from aioelasticjob.model import Fire, FireSource, Requested
@@ -362,11 +363,8 @@ class _Marks:
 
 def _runs(node: Node | None) -> dict[str, str]:
     """Return the states of runs; empty if somebody has written nonsense by hand."""
-    try:
-        fields = json.loads(node.data) if node is not None and node.data else {}
-    except (ValueError, RecursionError):
-        return {}
-    return {str(run): str(state) for run, state in fields.items()} if isinstance(fields, dict) else {}
+    fields = {} if node is None else json_object(node.data)
+    return {str(run): str(state) for run, state in fields.items()}
 
 
 def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:

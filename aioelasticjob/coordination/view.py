@@ -11,9 +11,10 @@ from typing import Any
 from aioelasticjob import error_handlers
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.instance_nodes import address_of, instance_data, instances_of
+from aioelasticjob.coordination.instance_nodes import address_of, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import fits
@@ -278,7 +279,7 @@ def _noted(data: bytes, made: int) -> tuple[Mapping[str, Any], ...]:
 
     The first note does not say since when its schedule is in force, because it is made with the configuration.
     """
-    noted = {"since": made, **instance_data(data)}
+    noted = {"since": made, **json_object(data)}
     former = noted.pop("former", [])
     schedules = (*former, noted) if isinstance(former, list) else ()
     return schedules if all(map(_is_schedule, schedules)) else ()

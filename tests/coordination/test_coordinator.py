@@ -9,11 +9,11 @@ import pytest
 from anyio import current_time
 
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, Coordinator, dismissed
-from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import read
+from aioelasticjob.encoding import json_object
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Delete
@@ -153,7 +153,7 @@ def test_what_is_refused_is_noted_on_a_tick_and_on_the_next_one_if_that_was_refu
             job.member.refusals.refused("to settle items", failure(-125, "/job/execution/0"))
             job.session.commits.append(word)
             await coordinated.settle()
-            said = noted_refusals(instance_data(job.registry.nodes[path].data))
+            said = noted_refusals(json_object(job.registry.nodes[path].data))
             noted.append([what for what, _, _ in said])
         assert noted == [[], ["to settle items"]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.coordination.instance_nodes import instance_data, is_host
+from aioelasticjob.coordination.instance_nodes import is_host
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,3 @@ from aioelasticjob.coordination.instance_nodes import instance_data, is_host
 )
 def test_what_can_be_a_host(name: object, fits: bool) -> None:
     assert is_host(name) is fits
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"1e999"])
-def test_what_is_no_object_says_nothing(data: bytes) -> None:
-    assert instance_data(data) == {}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.refusals import KEY, LONGEST_REASON, QUIET_FOR, Refusals, noted_refusals
+from aioelasticjob.encoding import json_object
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.tree import Node
 from tests.support.stats import stat
@@ -67,7 +67,7 @@ def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:
     assert noted(plain) is plain  # nothing to say, nothing written
     refusals.refused("to settle items", failure(-125, "/job/" + "x" * 1000))
     node = noted(plain)
-    ((what, why, since),) = noted_refusals(instance_data(node.data))
+    ((what, why, since),) = noted_refusals(json_object(node.data))
     assert (what, len(why), since) == ("to settle items", LONGEST_REASON, 100.0)
     now[0] += 1
     refusals.refused("to settle items", failure(-125, "/job/execution/0"))
