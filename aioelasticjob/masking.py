@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 
-from aioelasticjob.coordination.instance_nodes import is_host
+from aioelasticjob.coordination.member import is_host
 from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.encoding import json_object
 from aioelasticjob.jobs.kinds import without_secrets

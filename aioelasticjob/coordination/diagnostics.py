@@ -6,8 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from aioelasticjob.coordination.instance_nodes import is_host
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.member import Member, is_host
 from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.encoding import json_object

@@ -11,7 +11,7 @@ from typing import Any
 from aioelasticjob import error_handlers
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.instance_nodes import address_of, instances_of
+from aioelasticjob.coordination.member import address_of, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import json_object
