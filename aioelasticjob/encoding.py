@@ -1,6 +1,18 @@
-"""Text that UTF-8 cannot encode, and that the registry can therefore not hold."""
+"""What the registry's nodes can hold: JSON objects, unless somebody has edited them, and text that UTF-8 can encode."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+
+def json_object(data: bytes) -> Mapping[str, object]:
+    """Return the JSON object in a node's data; empty if the data is not one."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def encodable_text(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -26,23 +26,21 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.operator_log import OperatorLog
-from aioelasticjob.coordination.operator_note import decode_note, shown_name
+from aioelasticjob.coordination.missed_marks import note_accounted
+from aioelasticjob.coordination.operator_log import OperatorLog, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
-from aioelasticjob.coordination.refusal_note import note_refusals
 from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
-from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import SWITCHES, Layout
+from aioelasticjob.layout import SWITCHES, ItemPaths
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 
 MIRROR_TIMEOUT = 5.0
 """Seconds to wait until the mirror shows this instance's own write, before deciding without it."""
@@ -60,6 +58,8 @@ Report: TypeAlias = Callable[[EndRun | UpdateRequest], None]
 """Is called with an effect that was written, if it ends what others wait for."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
+Execution: TypeAlias = tuple[int, ItemPaths, Node | None, Node | None, Node | None]
+"""An item, its paths, and the nodes of its record, its lock and its mark."""
 
 
 class Coordinator:
@@ -85,7 +85,7 @@ class Coordinator:
         self._member, self._trees, self._switches, self._views = member, trees, switches, views
         self._run_counts, self._clock = counts, clock
         self._report, self._dismissed, self._over = report, dismissed, over
-        self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member)
+        self._pacing, self._config_warnings = Pacing(member.id), ConfigWarnings(member)
         self._operator_log = OperatorLog(member)
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
@@ -130,10 +130,8 @@ class Coordinator:
             self._config_warnings.log_changes(diagnose(view, member.id))
             self._operator_log.log_changes(view)
         due = pacing.look(view)
-        unwanted = pacing.looks_for_unwanted_records(member, view, due.tick)
-        orphans = pacing.looks_for_orphans(member, view, due.tick)
-        if due.tick or due.counts or unwanted or orphans:
-            return partial(self._attempt, self._look_up, view, due, unwanted, orphans)
+        if due.waits:
+            return partial(self._attempt, self._look_up, view, due)
         member.refusals.accepted(READ_PURPOSE)
         return self._work_for(RuleInput(view, member.id, due.quiet, False, self._time, host=member.host))
 
@@ -152,19 +150,19 @@ class Coordinator:
         found = self._decide(view)
         return found if isinstance(found, float) else await found()
 
-    async def _look_up(self, view: JobView, due: Due, seek_unwanted: bool, seek_orphans: bool) -> float:
+    async def _look_up(self, view: JobView, due: Due) -> float:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
         if due.tick:
-            await note_refusals(member, view.tree)
+            await _note_refusals(member, view.tree)
         if due.counts:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
             pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
-        unwanted = await _unwanted_records(member) if seek_unwanted else {}
+        unwanted = await _unwanted_records(member) if due.unwanted else {}
         cut_off = dict[int, InterruptedRun]()
-        if seek_orphans:
+        if due.orphans:
             cut_off, pacing.lingering = await _cut_off(member, view)
             if cut_off or pacing.lingering:  # look again until they have been rescued
                 pacing.orphans_looked_up = None
@@ -205,6 +203,19 @@ class Coordinator:
         return self._clock.now() - (self._member.session.clock_skew or 0.0)
 
 
+async def _note_refusals(member: Member, tree: Tree) -> None:
+    """Note in the instance's node what the registry refuses.  If it refuses that, too, the next tick tries again."""
+    path = member.layout.instance(member.id)
+    note = member.refusals.noting(path, tree.get(path))
+    try:
+        if note is not None:
+            await member.session.commit([note], incarnation=member.incarnation)
+    except (Suspended, SessionEnded):
+        raise
+    except RegistryError:
+        return
+
+
 def _may_be_dismissed(member: Member, view: JobView) -> bool:
     return member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
 
@@ -236,11 +247,10 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> b
 async def _who_removed(member: Member, seen: int | None) -> str:
     """Return who has removed the job after a transaction; empty if that is not known."""
     try:
-        note = decode_note(await member.session.get(SWITCHES))
+        note = await member.session.get(SWITCHES)
     except RegistryError:
         return ""
-    is_new = note is not None and seen is not None and note.zxid > seen
-    return shown_name(note.by) if note is not None and is_new and note.covers(member.layout.config) else ""
+    return "" if seen is None else who_acted(member.layout.config, note, seen)
 
 
 async def _is_removed(member: Member) -> bool:
@@ -263,11 +273,10 @@ async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, Interrupted
     A run lingers if an instance that is not registered any more still runs it: no mirrored node will show its end.
     """
     items = sorted(view.items)
-    paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
-    nodes = iter(await member.session.get_many(paths))
+    paths = [path for item in map(member.layout.item, items) for path in (item.execution, item.running)]
+    nodes = await member.session.get_many(paths)
     found, lingering = dict[int, InterruptedRun](), False
-    for item in items:
-        node, running = next(nodes), next(nodes)
+    for item, node, running in zip(items, nodes[::2], nodes[1::2], strict=True):
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = InterruptedRun(record, node.stat.version, node.stat.mzxid)
@@ -281,24 +290,26 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
 
     Each mark precedes its record.  The result is empty as long as any item runs.
     """
-    layout, session = member.layout, member.session
     try:
-        items = [int(name) for name in await session.children(layout.execution) if is_item(name)]
+        items = [int(name) for name in await member.session.children(member.layout.execution) if is_item(name)]
     except NodeMissing:
         return {}
-    paths = [path for item in items for path in _execution(layout, item)]
-    nodes = iter(await session.get_many(paths))
     found = dict[str, int]()
-    for item in items:
-        record, _, mark = _execution(layout, item)
-        noted, runs, misfired = next(nodes), next(nodes), next(nodes)
-        if runs is not None:
+    for _, paths, record, running, mark in await _executions(member, items):
+        if running is not None:
             return {}
-        if misfired is not None and not misfired.stat.num_children:
-            found[mark] = misfired.stat.version
-        if noted is not None and noted.stat.num_children == (mark in found):
-            found[record] = noted.stat.version
+        if mark is not None and not mark.stat.num_children:
+            found[paths.misfire] = mark.stat.version
+        if record is not None and record.stat.num_children == (paths.misfire in found):
+            found[paths.execution] = record.stat.version
     return found
+
+
+async def _executions(member: Member, items: Sequence[int]) -> Iterator[Execution]:
+    """Read the record, the lock and the mark of items."""
+    paths = [member.layout.item(item) for item in items]
+    nodes = await member.session.get_many([path for one in paths for path in (one.execution, one.running, one.misfire)])
+    return zip(items, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True)
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report) -> int:
@@ -356,25 +367,14 @@ async def _transactions(member: Member, view: JobView, effect: Effect, lost: dic
 
 async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:
     """Return the surplus items that no instance runs any more, and the operations that remove their records."""
-    layout = member.layout
-    chosen = sorted(items)[:200]
-    paths = [_execution(layout, item) for item in chosen]
-    nodes = iter(await member.session.get_many([path for three in paths for path in three]))
     idle, removal = set(), Transaction()
-    for item, (record, _, mark) in zip(chosen, paths, strict=True):
-        found, running, misfired = next(nodes), next(nodes), next(nodes)
-        marks = misfired is not None and not misfired.stat.num_children
-        if running is not None or (found is not None and found.stat.num_children > marks):
+    for item, paths, record, running, mark in await _executions(member, sorted(items)[:200]):
+        marks = mark is not None and not mark.stat.num_children
+        if running is not None or (record is not None and record.stat.num_children > marks):
             continue  # it still runs, or somebody has made nodes below it by hand
         idle.add(item)
-        removal += [Delete(mark)] if misfired else []
-        removal += [Delete(record, found.stat.version)] if found else []
-        if found and (run := records.decode(found.data)) is not None and not run.completed:
+        removal += [Delete(paths.misfire)] if mark else []
+        removal += [Delete(paths.execution, record.stat.version)] if record else []
+        if record and (run := records.decode(record.data)) is not None and not run.completed:
             lost[item] = run
     return frozenset(idle), removal
-
-
-def _execution(layout: Layout, item: int) -> tuple[str, str, str]:
-    """Return the nodes of an item's runs: record, lock and mark."""
-    paths = layout.item(item)
-    return paths.execution, paths.running, paths.misfire

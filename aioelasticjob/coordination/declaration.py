@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.instance_nodes import instance_data
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.retry import Retry
@@ -58,7 +58,7 @@ def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping
     found = {}
     for name in tree.children(layout.instances):
         node = tree.get(layout.instance(name))
-        other = None if node is None or name == me else instance_data(node.data).get("handler")
+        other = None if node is None or name == me else json_object(node.data).get("handler")
         if handler and isinstance(other, str) and other and other != handler:
             found[name] = other
     return found

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from aioelasticjob.coordination.instance_nodes import instance_data, is_host
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.member import Member, is_host
 from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child
 
 OBSTRUCTED = "has nodes below it, so no instance can remove it"
@@ -63,7 +63,7 @@ def _instances(view: JobView) -> Iterator[tuple[str, str]]:
 @lru_cache(maxsize=65536)
 def _wrong_data(name: str, data: bytes) -> str | None:
     """Return what is wrong with the data of an instance's node; None if nothing is.  Empty data is allowed."""
-    fields = instance_data(data)
+    fields = json_object(data)
     if data and not fields:
         return f"holds {data[:80]!r}, which is not a JSON object, so it is ignored"
     ip, named, _ = name.partition("@-@")

@@ -1,21 +1,26 @@
-"""The identity of a job's instance: its id, its session, and the data of its node."""
+"""An instance of a job: its identity within a session, and its node, as it is written and as it is read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from logging import Logger
 from math import inf
 
 from aioelasticjob import config as settings
 from aioelasticjob.config import required
-from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
+
+_HOST = re.compile(r"[\w.:%-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +55,8 @@ class Member:
         ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
         keys in it that this release does not know are kept.
         """
-        fields: dict[str, object] = {
-            **instance_data(before),
-            "id": self.id,
-            "ip": self.ip,
-            "host": self.host,
-            "pid": self.pid,
-        }
-        fields["incarnation"] = self.incarnation
-        fields["features"] = sorted(self.features)
+        own = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
+        fields: dict[str, object] = {**json_object(before), **own, "features": sorted(self.features)}
         fields |= {} if up_since == inf else {"upSince": up_since}
         fields |= {"handler": self.handler} if self.handler else {}
         fields |= {"differs": list(differs)} if differs else {}
@@ -72,3 +70,48 @@ class Member:
     def knows(self, features: Collection[str]) -> bool:
         """Whether this instance knows all of these features."""
         return self.features.issuperset(features)
+
+
+def instances_of(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
+    """Return all registered instances, by id."""
+    nodes = {name: tree.get(layout.instance(name)) for name in tree.children(layout.instances)}
+    return {name: instance(name, node) for name, node in nodes.items() if node and node.stat.ephemeral_owner}
+
+
+def instance(name: str, node: Node) -> Instance:
+    """Return the instance that a node describes."""
+    return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
+
+
+def address_of(instance: str) -> str:
+    """Return the address that an instance's id contains; the whole id of one that was made by hand."""
+    return instance.partition("@-@")[0]
+
+
+@lru_cache(maxsize=65536)
+def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
+    fields = json_object(data)
+    ip, named, _ = name.partition("@-@")
+    if not named and is_host(fields.get("ip")):
+        ip = str(fields["ip"])  # a node made by hand; our own names contain the address
+    host, pid, since = fields.get("host"), fields.get("pid"), fields.get("upSince")
+    return Instance(
+        name,
+        ip,
+        str(host) if is_host(host) else "",
+        pid if isinstance(pid, int) else 0,
+        incarnation,
+        joined,
+        since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
+        fields.get("leaving") is True,
+        _features(fields.get("features")),
+    )
+
+
+def _features(fields: object) -> frozenset[str]:
+    return frozenset(one for one in fields if isinstance(one, str)) if fields and isinstance(fields, list) else NONE
+
+
+def is_host(name: object) -> bool:
+    """Whether a value is an address or a host name, and so can be the name of a node."""
+    return isinstance(name, str) and _HOST.fullmatch(name) is not None and bool(name.strip("."))

@@ -16,8 +16,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import WriteRefused, connected, write
 from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
-from aioelasticjob.coordination.instance_nodes import instance
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.member import Member, instance
 from aioelasticjob.coordination.view import JobView, parse, read, scheduling, with_known_names
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
@@ -126,8 +125,8 @@ async def leave(member: Member) -> None:
     Raises:
         RegistryError: the registry refuses it, or there is no connection.  Then the session's end removes the node.
     """
-    layout, asks, refusal = member.layout, True, None
-    for _ in range(MAX_CONFLICTS):
+    layout, asks = member.layout, True
+    for attempt in range(1, MAX_CONFLICTS + 1):
         requests = (layout.shutdown(member.id), layout.trigger(member.id))
         paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
         mine, leader_node, mark, *asked = await member.session.get_many(paths)
@@ -145,10 +144,9 @@ async def leave(member: Member) -> None:
             (await write(member, operations, "to leave")).get()
             return
         except Conflict as conflict:
+            if attempt == MAX_CONFLICTS:
+                raise
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # somebody removed its parent
-            refusal = conflict
-    if refusal is not None:
-        raise refusal
 
 
 async def _announcement(member: Member) -> list[Op]:

@@ -1,26 +1,80 @@
-"""Logs what operators have done to a job, in each process that it concerns."""
+"""What operators have done to a job: the note that each action leaves, and the log of it in each process concerned.
+
+An action notes in its own transaction who has acted, on the job or on servers in all jobs.  The note is a node of its
+own: a flag that an action removes cannot hold a name, and for other releases the data of a flag has a meaning.  A
+release that does not know the note ignores it.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from aioelasticjob.coordination.declaration import differences, shown
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.operator_note import ANYBODY, shown_name, who_acted
 from aioelasticjob.coordination.request_runs import cancellations_of, requests_of
 from aioelasticjob.coordination.requests import CANCELLED
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.plural import listed_items
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree, parent
 
+ANYBODY = "an operator"
+"""The name of an operator whose name is not known."""
+MAX_PATHS = 20
+"""How many nodes a note names; if there are more, it names their parents."""
+MAX_NAME = 100
+"""Characters of a name that are shown."""
 UNDONE: Final = {"paused": "resumed", "disabled": "enabled"}
 """By what an operator can do to a server, the word for undoing it."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNote:
+    """The last action that was noted."""
+
+    by: str
+    """Who acted."""
+    paths: frozenset[str]
+    """The nodes that were made, changed or removed, or their parents."""
+    zxid: int
+    """The transaction of the action."""
+
+    def covers(self, path: str) -> bool:
+        """Whether the action made, changed or removed a node, as far as the note tells."""
+        return path in self.paths or parent(path) in self.paths
+
+
+def encode_note(by: str, paths: Collection[str]) -> bytes:
+    """Return the data of a note."""
+    named = paths if len(paths) <= MAX_PATHS else {parent(path) for path in paths}
+    return json.dumps({"by": by, "paths": sorted(named)[:MAX_PATHS]}).encode()
+
+
+def decode_note(node: Node | None) -> OperatorNote | None:
+    """Return the note in a node; None without one, or if somebody has written something else there."""
+    fields = {} if node is None else json_object(node.data)
+    by, paths = fields.get("by"), fields.get("paths")
+    if node is None or not isinstance(by, str) or not isinstance(paths, list):
+        return None
+    return OperatorNote(by, frozenset(paths), node.stat.mzxid) if all(isinstance(path, str) for path in paths) else None
+
+
+def shown_name(by: str) -> str:
+    """Return the name of an operator as it is shown: short, on one line, and never empty."""
+    return "".join(filter(str.isprintable, by))[:MAX_NAME] or ANYBODY
+
+
+def who_acted(path: str, note: Node | None, since: int) -> str:
+    """Return who has changed a node, if a note says it that is newer than the transaction ``since``; else nothing."""
+    last = decode_note(note)
+    return shown_name(last.by) if last is not None and last.zxid > since and last.covers(path) else ""
 
 
 class OperatorLog:
@@ -76,8 +130,11 @@ class _Change:
     def by(self, path: str) -> str:
         """Return who has changed a node between the views, as far as that is known."""
         before, after, own = self.before, self.after, self.after.layout.operator
-        someone = who_acted(path, before.tree.get(own), after.tree.get(own))
-        return someone or who_acted(path, before.switches.get(SWITCHES), after.switches.get(SWITCHES)) or ANYBODY
+        for then, now, note in ((before.tree, after.tree, own), (before.switches, after.switches, SWITCHES)):
+            last = then.get(note)
+            if by := who_acted(path, now.get(note), 0 if last is None else last.stat.mzxid):
+                return by
+        return ANYBODY
 
 
 def _configured(change: _Change, path: str) -> Iterator[str]:

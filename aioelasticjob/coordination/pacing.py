@@ -6,8 +6,7 @@ from asyncio import get_running_loop
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.unmonitored import NOBODY_YET, AccountedMoment
+from aioelasticjob.coordination.missed_marks import NOBODY_YET, AccountedMoment
 from aioelasticjob.coordination.view import JobView
 
 PAUSE_AFTER_REMOVAL = 0.3
@@ -27,12 +26,22 @@ class Due(NamedTuple):
     """Whether this is a tick."""
     counts: bool
     """Whether the counts of runs that have ended are to be written."""
+    orphans: bool
+    """Whether the leader has to look for items whose run was cut off."""
+    unwanted: bool
+    """Whether the leader has to look for records to remove."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the registry has to be asked, which needs waiting, before the rules decide."""
+        return self.tick or self.counts or self.orphans or self.unwanted
 
 
 @dataclass(slots=True)
 class Pacing:
     """When membership last changed, and when a tick and a write of counts are due next, by the loop's clock."""
 
+    me: str
     members: tuple[str, ...] = ()
     since: float = field(default_factory=lambda: get_running_loop().time())
     tick_at: float = 0.0
@@ -70,15 +79,16 @@ class Pacing:
             self.tick_at = now + config.reconcile_interval
         if counts:
             self.counts_at = now + config.statistics_interval
-        return Due(now >= self.since + config.sharding_quiet, tick, counts)  # summed as in ``pause``, for rounding
+        quiet = now >= self.since + config.sharding_quiet  # summed as in ``pause``, for rounding
+        return Due(quiet, tick, counts, self.looks_for_orphans(view, tick), self.looks_for_unwanted_records(view, tick))
 
-    def looks_for_orphans(self, member: Member, view: JobView, tick: bool) -> bool:
+    def looks_for_orphans(self, view: JobView, tick: bool) -> bool:
         """Return whether the leader has to look for items whose run was cut off.
 
         It does so if the instances, the item count or the orphans have changed, and on every tick.  Orphans count,
         because one may have been rescued too often already: then nobody rescues it, and the leader gives it up.
         """
-        if view.leader != member.id or not view.config.failover:
+        if view.leader != self.me or not view.config.failover:
             self.orphans_looked_up, self.lingering = None, False
             return False
         seen = (frozenset(view.instances), view.config.sharding_total_count, view.orphans)
@@ -86,9 +96,9 @@ class Pacing:
         self.orphans_looked_up = seen
         return due
 
-    def looks_for_unwanted_records(self, member: Member, view: JobView, tick: bool) -> bool:
+    def looks_for_unwanted_records(self, view: JobView, tick: bool) -> bool:
         """Return whether the leader has to look for records to remove: once monitoring is off, and then on ticks."""
-        unmonitored = view.leader == member.id and not view.config.monitor_execution
+        unmonitored = view.leader == self.me and not view.config.monitor_execution
         due = unmonitored and (tick or not self.unmonitored)
         self.unmonitored = unmonitored
         return due

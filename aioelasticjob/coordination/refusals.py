@@ -1,17 +1,30 @@
-"""Notes which requests of a job the registry refuses, since when and why, for the log and for health checks."""
+"""Notes which requests of a job the registry refuses, since when and why: for the log, health checks and operators.
+
+Operators read it in the node of the instance.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.plural import counted
+from aioelasticjob.registry.transaction import Set
+from aioelasticjob.registry.tree import Node
 
 QUIET_FOR = 60.0
 """Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
+KEY = "refused"
+"""The key in the instance's node."""
+MOST = 3
+"""Kinds of requests that are noted in the instance's node."""
+LONGEST_REASON = 300
+"""Characters of a reason that are noted in the instance's node."""
 
 log = logging.getLogger(__name__)
 
@@ -70,3 +83,28 @@ class Refusals:
                 *(self._job, what, counted(over.times, "time"), self._now() - over.since),
                 extra={"job": self._job},
             )
+
+    def noting(self, path: str, node: Node | None) -> Set | None:
+        """Return the write that notes in the instance's node what is refused at present; None if the node says so."""
+        present = self.present[:MOST]
+        if node is None or not (present or KEY.encode() in node.data):
+            return None
+        data = json_object(node.data)
+        if [(one.what, one.since) for one in present] == [(what, since) for what, _, since in noted_refusals(data)]:
+            return None
+        wanted = {key: value for key, value in data.items() if key != KEY}
+        if present:
+            wanted[KEY] = [{"what": one.what, "why": one.why[:LONGEST_REASON], "since": one.since} for one in present]
+        return Set(path, json.dumps(wanted).encode(), node.stat.version)
+
+
+def noted_refusals(data: Mapping[str, object]) -> tuple[tuple[str, str, float], ...]:
+    """Return the purpose, the reason and the beginning of each refusal that an instance's node tells of."""
+    found = data.get(KEY)
+    said = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    rows = [(one.get("what"), one.get("why"), one.get("since")) for one in said]
+    return tuple(
+        (what, why, float(since))
+        for what, why, since in rows
+        if isinstance(what, str) and isinstance(why, str) and isinstance(since, int | float)
+    )

@@ -6,9 +6,10 @@ below the request, in the same transaction.  So of two instances that decide on 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.requests import (
@@ -25,6 +26,8 @@ from aioelasticjob.model import CUT_OFF, Fire, FireSource, Outcome, Progress, Re
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class RequestedRun:
@@ -36,21 +39,12 @@ class RequestedRun:
 
 def requests_of(view: JobView) -> tuple[Request, ...]:
     """Return a job's requests in the order in which they are answered; nodes that are no requests are left out."""
-    layout, found = view.layout, list[Request]()
-    for name in view.requested:
-        node = view.tree.get(layout.request(name))
-        request = None if node is None else decode(name, node)
-        if request is not None:
-            found.append(request)
-    return tuple(sorted(found, key=lambda one: (one.moment, one.number, one.id)))
+    return tuple(sorted(_decoded(view, decode), key=lambda one: (one.moment, one.number, one.id)))
 
 
 def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
     """Return who wants runs to be stopped, and which."""
-    layout = view.layout
-    nodes = ((name, view.tree.get(layout.request(name))) for name in view.requested)
-    found = (decode_cancellation(name, node) for name, node in nodes if node is not None)
-    return tuple(one for one in found if one is not None)
+    return tuple(_decoded(view, decode_cancellation))
 
 
 def is_cancelled(view: JobView, item: int, fence: int) -> bool:
@@ -76,9 +70,8 @@ def progress_of(view: JobView, request: Request, item: int) -> tuple[Progress, i
 
 def begun_items(view: JobView, request: Request) -> dict[int, tuple[Progress, int]]:
     """Return the progress of all items that have begun a request, with the versions of their nodes."""
-    names = view.tree.children(view.layout.request(request.id))
-    found = {int(name): progress_of(view, request, int(name)) for name in names if is_item(name)}
-    return {item: progress for item, progress in found.items() if progress is not None}
+    items = [int(name) for name in view.tree.children(view.layout.request(request.id)) if is_item(name)]
+    return {item: one for item in items if (one := progress_of(view, request, item)) is not None}
 
 
 def following(view: JobView, request: Request, item: int) -> int | None:
@@ -101,8 +94,7 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
     for request in open_requests(view) if free else ():
         if request.source is not source or request.paused or not _is_due(request, now):
             continue
-        moments = {item: moment for item, moment in _moments(view, request, free).items() if moment is not None}
-        if moments:
+        if moments := _moments(view, request, free):
             oldest = min(moments.values())
             items = frozenset(item for item, moment in moments.items() if moment == oldest)
             return RequestedRun(_fire(view, request, oldest, items), items)
@@ -181,26 +173,34 @@ def settling(layout: Layout, fire: Fire | None, ended: Mapping[int, VersionedRec
     operations = list[Set]()
     for item, seen in ended.items():
         before = requested.progress.get(item)
-        rescued = fire.source is FireSource.FAILOVER and before is not None
-        progress = before[0] if rescued and before is not None else _begun(fire, before)
+        # a rescue goes on with what was begun before
+        progress = before[0] if before is not None and fire.source is FireSource.FAILOVER else _begun(fire, before)
         if seen.record.completed:
             data = encode_progress(replace(progress, outcome=seen.record.outcome))
             operations.append(Set(layout.request_item(requested.id, item), data, -1))
     return operations
 
 
+def _decoded(view: JobView, decode: Callable[[str, Node], T | None]) -> Iterator[T]:
+    """Yield what the nodes of requests hold, without those that hold something else."""
+    for name in view.requested:
+        node = view.tree.get(view.layout.request(name))
+        if node is not None and (found := decode(name, node)) is not None:
+            yield found
+
+
 def _is_due(request: Request, now: int) -> bool:
     return request.at <= now and not (request.expires and request.expires <= now)
 
 
-def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[int, int | None]:
+def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[int, int]:
     """Return the next moment of each free item that may run for a request now."""
     count, span = view.config.sharding_total_count, request.span
     if span is not None and span.items_at_once:  # everybody computes the same few items, the first that are not done
         chosen = frozenset(islice(_unfinished(view, request), span.items_at_once)) & free
     else:
         chosen = frozenset(item for item in free if item < count and request.asks_for(item))
-    return {item: following(view, request, item) for item in chosen}
+    return {item: moment for item in chosen if (moment := following(view, request, item)) is not None}
 
 
 def _unfinished(view: JobView, request: Request) -> Iterator[int]:
@@ -212,15 +212,14 @@ def _unfinished(view: JobView, request: Request) -> Iterator[int]:
     for item in request.within(view.config.sharding_total_count):
         progress = progress_of(view, request, item)
         goes_on = view.config.failover and progress is not None and not progress[0].outcome
-        waits = request.following(None if progress is None else progress[0]) is not None
+        waits = following(view, request, item) is not None
         rests = item in view.resting_items
         if (goes_on and not (rests and item in view.orphans)) or (waits and not rests):
             yield item
 
 
 def _fire(view: JobView, request: Request, moment: int, items: Iterable[int]) -> Fire:
-    found = {item: progress_of(view, request, item) for item in items}
-    progress = {item: one for item, one in found.items() if one is not None}
+    progress = {item: one for item in items if (one := progress_of(view, request, item)) is not None}
     requested = Requested(request.id, request.version, progress)
     return Fire(moment, request.source, request.parameter, None, request.number, requested)
 

@@ -198,14 +198,11 @@ def decode_progress(data: bytes) -> Progress:
         if unencodable_text(fields) is not None:
             raise TypeError("no text that UTF-8 can spell")
         otherwise = {_text(key): whole_number(value) for key, value in fields.get("otherwise", {}).items()}
-        moment, runs, failed = (
-            whole_number(fields["moment"]),
-            whole_number(fields.get("runs", 1)),
-            whole_number(fields.get("failed", 0)),
-        )
+        failed = whole_number(fields.get("failed", 0))
         if sum(otherwise.values()) > failed:
             raise ValueError("more ended otherwise than did not complete")
-        return Progress(moment, runs, failed, outcome, otherwise)
+        runs = whole_number(fields.get("runs", 1))
+        return Progress(whole_number(fields["moment"]), runs, failed, outcome, otherwise)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
 
@@ -216,33 +213,28 @@ def _decoded(name: str, data: bytes, number: int, version: int) -> Request | Non
         fields = json.loads(data)
         if unencodable_text(fields) is not None or not is_id(name):
             return None
-        return _read(name, fields, number, version)
+        source, outcomes = _SOURCES[fields["kind"]], fields.get("outcomes")
+        return Request(
+            name,
+            source,
+            whole_number(fields["count"], MAX_ITEMS),
+            whole_number(fields["asked"]),
+            _items(fields.get("items")),
+            at=whole_number(fields.get("at", 0)),
+            expires=whole_number(fields.get("expires", 0)),
+            parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
+            by=_text(fields.get("by", "")),
+            named=fields.get("named") is True,
+            span=_span(fields) if source is FireSource.BACKFILL else None,
+            paused=fields.get("paused") is True,
+            stopped=_text(fields.get("stopped", "")),
+            closed=whole_number(fields.get("closed", 0)),
+            outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
+            number=number,
+            version=version,
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSetting):
         return None
-
-
-def _read(name: str, fields: Mapping[str, Any], number: int, version: int) -> Request:
-    source = _SOURCES[fields["kind"]]
-    outcomes = fields.get("outcomes")
-    return Request(
-        name,
-        source,
-        whole_number(fields["count"], MAX_ITEMS),
-        whole_number(fields["asked"]),
-        _items(fields.get("items")),
-        at=whole_number(fields.get("at", 0)),
-        expires=whole_number(fields.get("expires", 0)),
-        parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
-        by=_text(fields.get("by", "")),
-        named=fields.get("named") is True,
-        span=_span(fields) if source is FireSource.BACKFILL else None,
-        paused=fields.get("paused") is True,
-        stopped=_text(fields.get("stopped", "")),
-        closed=whole_number(fields.get("closed", 0)),
-        outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
-        number=number,
-        version=version,
-    )
 
 
 def _span(fields: Mapping[str, Any]) -> Span:

@@ -11,7 +11,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
 from anyio import move_on_after
 
@@ -22,6 +23,7 @@ from aioelasticjob.coordination.records import decode, is_cut_off
 from aioelasticjob.coordination.request_runs import following, open_requests, requests_of, waiting_items
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import child
 from aioelasticjob.model import Fire, FireSource, Requested
@@ -40,6 +42,8 @@ RELEASE_TIMEOUT = 3.0
 NOTING: Final = "to note how far a run has come"
 
 T = TypeVar("T")
+Decide: TypeAlias = Callable[[], Awaitable[list[Op]]]
+"""Reads nodes, and returns the operations that are to be written, conditional on these nodes; none if all is well."""
 
 MAX_CONFLICTS = 50
 """Conflicts after which a write fails.  In each one another instance succeeds, so 50 mean that something is wrong."""
@@ -95,14 +99,9 @@ class RunBarrier:
 
         Return False if the trigger (``request``) is gone, because another claim has begun its run before.
         """
-        for part in _parts(items, MAX_OPERATIONS):
-
-            async def attempt(part: list[int] = part) -> None:
-                if operations := await self._enrolling(run, part):
-                    await self._commit(operations if request is None else [request, *operations])
-
+        for part in _parts(sorted(items), MAX_OPERATIONS):
             try:
-                await self._steadily(attempt, request)
+                await self._write(partial(self._enrolling, run, part), request)
             except Conflict as conflict:
                 if request is None or conflict.path != request.path:
                     raise
@@ -132,18 +131,19 @@ class RunBarrier:
         """Take the right to call a run's listeners; False if another instance has it, or the state is not ``state``."""
         mine = False
 
-        async def attempt() -> None:
+        async def decide() -> list[Op]:
             nonlocal mine
-            parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
+            path, calling = self._layout.guarantee, self._layout.calling(run)
+            parent, holder = await self._read([path, calling])
             mine = _runs(parent).get(run) == state
             if mine and holder is not None:  # our own is left from a run that was cut off
                 mine = holder.stat.ephemeral_owner == self._member.incarnation
-            elif mine:
-                path, me = self._layout.guarantee, self._member.id.encode()
-                unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
-                await self._commit([unchanged, Create(self._layout.calling(run), me, ephemeral=True)])
+            if not mine or holder is not None:
+                return []
+            unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
+            return [unchanged, Create(calling, self._member.id.encode(), ephemeral=True)]
 
-        await self._steadily(attempt)
+        await self._write(decide)
         return mine
 
     async def note(self, run: str, state: str) -> None:
@@ -152,32 +152,31 @@ class RunBarrier:
         If the registry refuses that, it is tried again while the session lives, because the others go on waiting.
         """
 
-        async def attempt() -> None:
-            parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
+        async def decide() -> list[Op]:
+            path, calling = self._layout.guarantee, self._layout.calling(run)
+            parent, holder = await self._read([path, calling])
             data = json.dumps(_kept({**_runs(parent), run: state})).encode()
-            path = self._layout.guarantee
             operations: list[Op] = [Create(path, data) if parent is None else Set(path, data, parent.stat.version)]
             if holder is not None and holder.stat.ephemeral_owner == self._member.incarnation:
-                operations.append(Delete(self._layout.calling(run), holder.stat.version))
-            await self._commit(operations)
+                operations.append(Delete(calling, holder.stat.version))
+            return operations
 
-        await self._until_accepted(attempt)
+        await self._write_until_accepted(decide)
 
     async def release(self, run: str) -> None:
         """Give up the right to call listeners without a new state, so that another instance calls them."""
+
+        async def decide() -> list[Op]:
+            return [Delete(self._layout.calling(run))]
+
         cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
         with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
-            await self._until_accepted(lambda: self._commit([Delete(self._layout.calling(run))]))
+            await self._write_until_accepted(decide)
 
     async def end(self, run: str, items: Collection[int]) -> None:
         """Note that items have ended a run."""
-        for part in _parts(items, MAX_OPERATIONS // 2):
-
-            async def attempt(part: list[int] = part) -> None:
-                if operations := await self._ending(run, part):
-                    await self._commit(operations)
-
-            await self._steadily(attempt)
+        for part in _parts(sorted(items), MAX_OPERATIONS // 2):
+            await self._write(partial(self._ending, run, part))
 
     async def finished_runs(self, view: JobView, besides: str | None = None) -> list[str]:
         """Return the runs, without ``besides``, that all their items have ended or passed over, in their order.
@@ -210,7 +209,7 @@ class RunBarrier:
             if first is None or _moment(node) < first:
                 stale[child(self._layout.completed, item)] = node
         operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
-        for part in (operations[n : n + MAX_OPERATIONS] for n in range(0, len(operations), MAX_OPERATIONS)):
+        for part in _parts(operations, MAX_OPERATIONS):
             await write(self._member, part, "to remove marks of runs")  # if refused, a later run tidies up
 
     async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
@@ -228,9 +227,7 @@ class RunBarrier:
 
     async def _requested(self, view: JobView, runs: Iterable[str]) -> frozenset[str]:
         """Return those of the runs that an item has yet to begin because of a request, which is read anew."""
-        requests = self._layout.requests
-        tree = await self._steadily(lambda: self._session.subtree([requests]))
-        now = replace(view, tree=tree)
+        now = replace(view, tree=await self._ask(lambda: self._session.subtree([self._layout.requests])))
         return frozenset(
             run
             for request in open_requests(now)
@@ -258,8 +255,8 @@ class RunBarrier:
         return _Marks(begun, ended, left)
 
     async def _below(self, parent: str) -> dict[int, Node]:
-        names = await self._steadily(lambda: self._session.children_many([parent]))
-        items = sorted(int(name) for name in names[0] or () if is_item(name))
+        (names,) = await self._ask(lambda: self._session.children_many([parent]))
+        items = sorted(int(name) for name in names or () if is_item(name))
         nodes = await self._read([child(parent, item) for item in items])
         return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
 
@@ -296,44 +293,50 @@ class RunBarrier:
         missing: list[Op] = [Create(path) for path, node in zip(above, nodes, strict=False) if node is None]
         return missing, nodes[len(above) :]
 
-    async def _commit(self, operations: Sequence[Op]) -> None:
-        (await write(self._member, operations, NOTING, wait=True)).get()
-
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
-        return await self._steadily(lambda: self._session.get_many(paths))
+        return await self._ask(lambda: self._session.get_many(paths))
 
-    async def _until_accepted(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a write, as ``_steadily`` does, also while the registry refuses it."""
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Read from the registry.  Without a connection this waits for one, until the session ends."""
+        while True:
+            try:
+                return await request()
+            except Suspended:
+                if not await connected(self._session, self._member.incarnation):
+                    raise SessionEnded("the session was lost while listeners were called") from None
+
+    async def _write(self, decide: Decide, condition: Check | None = None) -> None:
+        """Write what ``decide`` wants, if the ``condition`` holds; if another instance has written before, decide anew.
+
+        Raises:
+            Conflict: the condition does not hold, the job was removed, or too many attempts have met a conflict.
+            SessionEnded: the session was lost meanwhile.
+        """
+        for attempt in range(1, MAX_CONFLICTS + 1):
+            operations = await decide()
+            if not operations:
+                return
+            try:
+                wanted = operations if condition is None else [condition, *operations]
+                (await write(self._member, wanted, NOTING, wait=True)).get()
+                return
+            except Conflict as conflict:
+                removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
+                if removed or attempt == MAX_CONFLICTS or (condition and conflict.path == condition.path):
+                    raise
+
+    async def _write_until_accepted(self, decide: Decide) -> None:
+        """Write what ``decide`` wants, as ``_write`` does, and try again while the registry refuses it."""
         failures = 0
         while True:
             try:
-                return await self._steadily(attempt)
+                return await self._write(decide)
             except (Conflict, SessionEnded):
                 raise
             except RegistryError as error:
                 self._member.refusals.refused(NOTING, error)
                 await self._session.back_off(failures)
                 failures += 1
-
-    async def _steadily(self, attempt: Callable[[], Awaitable[T]], condition: Check | None = None) -> T:
-        """Repeat a read, or a read with a conditional write, until it succeeds.
-
-        Raises:
-            Conflict: the condition does not hold, the job was removed, or too many attempts have met a conflict.
-            SessionEnded: the session was lost meanwhile.
-        """
-        conflicts = 0
-        while True:
-            try:
-                return await attempt()
-            except Conflict as conflict:  # another instance has written before
-                conflicts += 1
-                removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
-                if removed or conflicts == MAX_CONFLICTS or (condition and conflict.path == condition.path):
-                    raise
-            except Suspended:  # raised by a read; writes wait for a connection themselves
-                if not await connected(self._session, self._member.incarnation):
-                    raise SessionEnded("the session was lost while listeners were called") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +363,8 @@ class _Marks:
 
 def _runs(node: Node | None) -> dict[str, str]:
     """Return the states of runs; empty if somebody has written nonsense by hand."""
-    try:
-        fields = json.loads(node.data) if node is not None and node.data else {}
-    except (ValueError, RecursionError):
-        return {}
-    return {str(run): str(state) for run, state in fields.items()} if isinstance(fields, dict) else {}
+    fields = {} if node is None else json_object(node.data)
+    return {str(run): str(state) for run, state in fields.items()}
 
 
 def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
@@ -378,6 +378,5 @@ def _moment(node: Node) -> int:
     return moment_of(node.text) or 0
 
 
-def _parts(items: Collection[int], size: int) -> Iterator[list[int]]:
-    chosen = sorted(items)
-    return (chosen[n : n + size] for n in range(0, len(chosen), size))
+def _parts(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (whole[n : n + size] for n in range(0, len(whole), size))

@@ -39,7 +39,7 @@ Strategy = Callable[[AssignmentInput], Assignment]
 
 def in_order(instances: Sequence[Instance]) -> tuple[str, ...]:
     """Return the ids of instances, sorted by address (numerically if it is an IP address), then by id."""
-    return tuple(one.id for one in sorted(instances, key=_place))
+    return tuple(one.id for one in sorted(instances, key=lambda one: (_order_of(one.ip), one.id)))
 
 
 def average(given: AssignmentInput) -> Assignment:
@@ -160,10 +160,6 @@ def _runs(order: Sequence[str], count: int) -> Assignment:
 def _rotated(order: tuple[str, ...], by: int) -> tuple[str, ...]:
     by %= len(order)
     return order[by:] + order[:by]
-
-
-def _place(instance: Instance) -> tuple[int, int, str, str]:
-    return (*_order_of(instance.ip), instance.id)
 
 
 @lru_cache(4096)

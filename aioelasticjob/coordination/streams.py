@@ -7,7 +7,7 @@ but never the newest one, and delays no other reader.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -124,15 +124,16 @@ class Streams:
     @asynccontextmanager
     async def config(self) -> AsyncIterator[Changes[_Config, ConfigChanged]]:
         """Stream the configuration.  If the registry's is invalid, that is reported, and the last valid one stays."""
-        last: list[JobConfig] = []
+        last: JobConfig | None = None
 
         def state(tree: Tree) -> _Config:
+            nonlocal last
             if self._layout.config not in tree:  # the job was removed, so its configuration is gone
-                last.clear()
-            view = read(tree, self._layout, last[-1] if last else JobConfig(job_name=self._layout.job))
+                last = None
+            view = read(tree, self._layout, last or JobConfig(job_name=self._layout.job))
             if view.fault is None:
-                last[:] = [view.config]
-            return _Config(last[-1] if last else None, view.fault)
+                last = view.config
+            return _Config(last, view.fault)
 
         async with self._trees((self._layout.config,)) as trees:
             yield Changes(trees, state, _config_changed)
@@ -149,10 +150,8 @@ class Streams:
         async with self._trees((self._layout.execution,)) as trees:
             yield Changes(trees, self._execution, _execution_changed)
 
-    @asynccontextmanager
-    async def _trees(self, roots: Sequence[str]) -> AsyncIterator[Latest[Tree]]:
-        async with mirror(self._session, roots, shallow=set(roots).intersection(self._layout.shallow)) as trees:
-            yield trees
+    def _trees(self, roots: Sequence[str]) -> AbstractAsyncContextManager[Latest[Tree]]:
+        return mirror(self._session, roots, shallow=set(roots).intersection(self._layout.shallow))
 
     def _view(self, tree: Tree) -> JobView:
         return JobView(self._layout, tree, JobConfig(job_name=self._layout.job), switches=tree)

@@ -11,9 +11,10 @@ from typing import Any
 from aioelasticjob import error_handlers
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.instance_nodes import address_of, instance_data, instances_of
+from aioelasticjob.coordination.member import address_of, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import fits
@@ -145,7 +146,8 @@ class JobView:
     @cached_property
     def assignment(self) -> Mapping[int, str]:
         """The instance that holds each item; items without a holder are absent."""
-        return _assignment(self.tree, self.layout, self.items)
+        found = {item: self.tree.get(self.layout.item(item).instance) for item in self.items}
+        return {item: node.text for item, node in found.items() if node is not None}
 
     @cached_property
     def disabled_items(self) -> frozenset[int]:
@@ -277,7 +279,7 @@ def _noted(data: bytes, made: int) -> tuple[Mapping[str, Any], ...]:
 
     The first note does not say since when its schedule is in force, because it is made with the configuration.
     """
-    noted = {"since": made, **instance_data(data)}
+    noted = {"since": made, **json_object(data)}
     former = noted.pop("former", [])
     schedules = (*former, noted) if isinstance(former, list) else ()
     return schedules if all(map(_is_schedule, schedules)) else ()
@@ -379,11 +381,6 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     if config.job_name != layout.job:
         raise ForeignData(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
     return config
-
-
-def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:
-    found = {item: tree.get(layout.item(item).instance) for item in items}
-    return {item: node.text for item, node in found.items() if node is not None}
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.dump import render
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, child
 from aioelasticjob.operations.status import JobStatus, status_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.operator_note import encode_note
+from aioelasticjob.coordination.operator_log import encode_note
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, ElasticJobError
 from aioelasticjob.layout import SWITCHES, Layout

@@ -10,9 +10,9 @@ from typing import Any
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.instance_nodes import instance_data
-from aioelasticjob.coordination.refusal_note import noted_refusals
+from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import Instance, Outcome, Record
 from aioelasticjob.registry.tree import Node, Tree
@@ -347,7 +347,7 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
 def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
     """Return what an instance's node says that only people need."""
     node = view.tree.get(view.layout.instance(instance))
-    data = {} if node is None else instance_data(node.data)
+    data = {} if node is None else json_object(node.data)
     handler, differs = data.get("handler"), data.get("differs")
     names = differs if isinstance(differs, list) else ()
     return {

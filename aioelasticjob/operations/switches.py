@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from aioelasticjob.config import SWITCHES_FEATURE
-from aioelasticjob.coordination.instance_nodes import address_of, instance
+from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch

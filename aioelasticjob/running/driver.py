@@ -9,11 +9,10 @@ from typing import assert_never
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.commit import delete
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.missed_marks import mark_missed_moments
+from aioelasticjob.coordination.missed_marks import advance_accounted, mark_missed_moments, read_accounted
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.request_runs import requested_run
-from aioelasticjob.coordination.unmonitored import advance_accounted, read_accounted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Requested

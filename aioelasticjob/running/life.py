@@ -18,9 +18,9 @@ from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join, leave
+from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.settlements import Settlements
-from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import Job

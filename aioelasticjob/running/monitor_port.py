@@ -14,8 +14,8 @@ from math import inf
 
 from anyio import CancelScope, move_on_after
 
-from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.dump import render
 from aioelasticjob.errors import InvalidSetting, RegistryError
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout

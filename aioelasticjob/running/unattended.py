@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
+from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
-from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor

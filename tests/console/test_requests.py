@@ -12,7 +12,7 @@ import pytest
 
 from aioelasticjob import operations
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.coordination.operator_note import decode_note
+from aioelasticjob.coordination.operator_log import decode_note
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.session import Session

@@ -11,13 +11,16 @@ from anyio import current_time
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, Coordinator, dismissed
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import read
+from aioelasticjob.encoding import json_object
 from aioelasticjob.latest import Latest
+from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
-from tests.coordination.test_claims import ClaimedJob
+from tests.coordination.test_claims import ClaimedJob, Word
 from tests.coordination.test_membership import CONFIG, LAYOUT, ME, arrival, nothing
 
 
@@ -129,5 +132,47 @@ def test_who_writes_under_a_session_that_has_ended_says_so() -> None:
         coordinated.show()
         assert await coordinated.turn() == inf
         assert coordinated.called == ["over"]
+
+    run(main, seed=0)
+
+
+def test_what_is_refused_is_noted_on_a_tick_and_on_the_next_one_if_that_was_refused_as_well() -> None:
+    job, path = ClaimedJob(), ASKED.instance(ME)
+
+    def refuse() -> None:
+        raise failure(-125, path)
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.sharding_quiet)
+        await coordinated.settle()
+        noted = []
+        for word in (refuse, "well"):
+            await anyio.sleep(job.config.reconcile_interval)
+            job.member.refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+            job.session.commits.append(word)
+            await coordinated.settle()
+            said = noted_refusals(json_object(job.registry.nodes[path].data))
+            noted.append([what for what, _, _ in said])
+        assert noted == [[], ["to settle items"]]
+
+    run(main, seed=0)
+
+
+@pytest.mark.parametrize(("word", "called"), [("suspended", []), ("over", ["over"])])
+def test_without_a_connection_nothing_else_is_looked_up_on_a_tick(word: Word, called: list[str]) -> None:
+    job = ClaimedJob()
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.reconcile_interval)
+        job.member.refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+        job.session.commits.append(word)
+        coordinated.show()
+        before = job.registry.zxid
+        await coordinated.turn()
+        assert (coordinated.called, job.registry.zxid) == (called, before)
 
     run(main, seed=0)

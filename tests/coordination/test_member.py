@@ -8,8 +8,7 @@ from math import inf
 
 import pytest
 
-from aioelasticjob.coordination.instance_nodes import instance
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.member import Member, instance, is_host
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.test_claims import LAYOUT, ME, ClaimedJob
 
@@ -59,3 +58,14 @@ def test_of_a_job_that_is_not_there_nothing_is_lacking() -> None:
     job = ClaimedJob()
     tree = job.registry.tree().replace({LAYOUT.config: None}, job.registry.zxid)
     assert member().lacks(tree) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        *[("10.0.0.1", True), ("fe80::1%eth0", True), ("web-1.example.com", True), ("größe", True), ("by_hand", True)],
+        *[("", False), (".", False), ("..", False), ("a/b", False), ("a b", False), ("\ud800", False), (None, False)],
+    ],
+)
+def test_what_can_be_a_host(name: object, fits: bool) -> None:
+    assert is_host(name) is fits

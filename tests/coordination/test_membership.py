@@ -12,8 +12,7 @@ import anyio
 import pytest
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.instance_nodes import instance
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.member import Member, instance
 from aioelasticjob.coordination.membership import announce_leaving, join
 from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import OutcomeUnknown, Suspended

@@ -1,12 +1,28 @@
-"""What operators do to a job is in the log of the processes that it concerns."""
+"""What operators do to a job is in the log of the processes that it concerns, with who has done it if that is known."""
 
 from __future__ import annotations
 
 import pytest
 
 from aioelasticjob import operations
+from aioelasticjob.coordination.operator_log import (
+    ANYBODY,
+    MAX_NAME,
+    MAX_PATHS,
+    decode_note,
+    encode_note,
+    shown_name,
+    who_acted,
+)
+from aioelasticjob.registry.tree import Node, Stat
 from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import SimulatedJobs, simulate
+
+PAUSED = "/job/leader/paused"
+
+
+def node(data: bytes, zxid: int = 7) -> Node:
+    return Node.of(data, Stat.of((1, zxid), (0, 0), 0))
 
 
 def test_what_operators_do_is_logged_by_the_workers(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,3 +150,34 @@ def test_runs_that_somebody_stops_are_named(caplog: pytest.LogCaptureFixture) ->
 
     simulate(scene)
     assert any("bert has asked to stop the runs of items 1, 2" in line for line in caplog.messages), caplog.messages
+
+
+def test_an_action_is_that_of_the_note_that_was_written_with_it() -> None:
+    after = node(encode_note("anna@desk", [PAUSED]))
+    assert who_acted(PAUSED, after, 0) == "anna@desk"
+    assert who_acted(PAUSED, after, 6) == "anna@desk"
+    assert who_acted(PAUSED, after, 7) == ""  # somebody else has acted since, without a note
+    assert who_acted("/job/config", after, 0) == ""
+    assert who_acted(PAUSED, None, 0) == ""
+
+
+def test_of_many_nodes_only_their_parents_are_noted() -> None:
+    asked = [f"/job/trigger/{number}" for number in range(1000)]
+    after = node(encode_note("anna", asked))
+    assert len(after.data) < 100
+    assert who_acted(asked[-1], after, 0) == "anna"
+    everywhere = node(encode_note("anna", [f"/job{number}/servers/ip/paused" for number in range(1000)]))
+    note = decode_note(everywhere)
+    assert note is not None
+    assert len(note.paths) == MAX_PATHS
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"[]", b"{}", b'{"by": 1, "paths": []}', b'{"by": "a", "paths": [1]}'])
+def test_what_is_no_note_names_nobody(data: bytes) -> None:
+    assert who_acted(PAUSED, node(data), 0) == ""
+
+
+def test_a_name_is_shown_short_and_on_one_line() -> None:
+    assert shown_name("anna\nERROR all is lost") == "annaERROR all is lost"
+    assert len(shown_name("x" * 1000)) == MAX_NAME
+    assert shown_name("") == ANYBODY

@@ -16,12 +16,12 @@ def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on
     job = ClaimedJob()
 
     async def main() -> None:
-        rest = Pacing()
+        rest = Pacing(ME)
         job.config = job.config.changed(failover=True)
         job.write(Set(LAYOUT.config, job.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
 
         def looks(*, tick: bool = False) -> bool:
-            return rest.looks_for_orphans(job.member, job.view(), tick)
+            return rest.looks_for_orphans(job.view(), tick)
 
         assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
         job.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
@@ -39,14 +39,14 @@ def test_membership_is_quiet_once_nobody_has_come_or_gone_for_as_long_as_is_want
 
     async def main() -> None:
         job.write(Set(LAYOUT.config, job.config.changed(sharding_quiet=2, reconcile_interval=60).to_json(), -1))
-        pacing = Pacing()
-        assert pacing.look(job.view()) == (False, True, True)
+        pacing = Pacing(ME)
+        assert pacing.look(job.view())[:3] == (False, True, True)
         assert pacing.pause(job.view(), quiet=False) == 2
         await anyio.sleep(pacing.pause(job.view(), quiet=False))
-        assert pacing.look(job.view()) == (True, False, False)
+        assert pacing.look(job.view())[:3] == (True, False, False)
         assert pacing.pause(job.view(), quiet=True) == 58
         job.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1"), ephemeral=True)], 2)
-        assert pacing.look(job.view()) == (False, False, False)
+        assert pacing.look(job.view())[:3] == (False, False, False)
 
     run(main, seed=0)
 
@@ -56,7 +56,7 @@ def test_a_tick_comes_at_each_interval_and_sooner_if_that_was_made_shorter() -> 
 
     async def main() -> None:
         job.write(Set(LAYOUT.config, job.config.changed(reconcile_interval=60).to_json(), -1))
-        pacing = Pacing()
+        pacing = Pacing(ME)
         assert [pacing.look(job.view()).tick for _ in range(2)] == [True, False]
         await anyio.sleep(60)
         assert [pacing.look(job.view()).tick for _ in range(2)] == [True, False]
@@ -74,12 +74,12 @@ def test_counts_are_due_at_intervals_of_their_own() -> None:
 
     async def main() -> None:
         job.write(Set(LAYOUT.config, job.config.changed(reconcile_interval=60, statistics_interval=25).to_json(), -1))
-        pacing, due = Pacing(), list[tuple[float, bool, bool]]()
+        pacing, due = Pacing(ME), list[tuple[float, bool, bool]]()
         pacing.begin(job.view())
-        assert pacing.look(job.view())[1:] == (False, False)
+        assert pacing.look(job.view())[1:3] == (False, False)
         while current_time() < 61:
             await anyio.sleep(pacing.pause(job.view(), quiet=True))
-            due.append((round(current_time()), *pacing.look(job.view())[1:]))
+            due.append((round(current_time()), *pacing.look(job.view())[1:3]))
         assert due == [(25, False, True), (50, False, True), (60, True, False), (75, False, True)]
         job.write(Set(LAYOUT.config, job.config.changed(statistics_interval=5).to_json(), -1))
         assert not pacing.look(job.view()).counts
@@ -104,7 +104,7 @@ def test_nothing_is_written_for_a_while_after_something_was_removed_by_hand(happ
     job = ClaimedJob()
 
     async def main() -> None:
-        pacing = Pacing()
+        pacing = Pacing(ME)
         job.write(Create(LAYOUT.host, ME.encode()))
         before = job.view()
         job.write(*happens)
@@ -122,10 +122,10 @@ def test_the_leader_looks_for_records_when_they_are_switched_off_on_a_tick_and_a
     job = ClaimedJob()
 
     async def main() -> None:
-        pacing = Pacing()
+        pacing = Pacing(ME)
 
         def looks(*, tick: bool = False) -> bool:
-            return pacing.looks_for_unwanted_records(job.member, job.view(), tick)
+            return pacing.looks_for_unwanted_records(job.view(), tick)
 
         job.write(Create(LAYOUT.host, ME.encode()))
         assert not looks(tick=True)

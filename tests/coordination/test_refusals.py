@@ -1,11 +1,16 @@
-"""What the registry refuses is shown while it is refused, and logged in moderation."""
+"""What the registry refuses is shown while it is refused, noted in the instance's node, and logged in moderation."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.coordination.refusals import KEY, LONGEST_REASON, QUIET_FOR, Refusals, noted_refusals
+from aioelasticjob.encoding import json_object
 from aioelasticjob.registry.codec import failure
+from aioelasticjob.registry.tree import Node
+from tests.support.stats import stat
 
 
 def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -43,3 +48,34 @@ def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: p
     said = [entry.getMessage() for entry in caplog.records]
     assert [text.split()[3] for text in said] == ["refuses", "refuses", "accepts"]
     assert said[-1].endswith("it had refused that 70 times in 70.0 s")
+
+
+def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:
+    now = [100.0]
+    refusals = Refusals("job", lambda: now[0])
+    assert refusals.noting("/job/instances/me", None) is None  # somebody has removed the node
+
+    def noted(node: Node) -> Node:
+        """Return the node as it is once a tick has noted what is refused."""
+        note = refusals.noting("/job/instances/me", node)
+        if note is None:
+            return node
+        assert (note.path, note.version) == ("/job/instances/me", node.stat.version)
+        return Node.of(note.data, stat(version=node.stat.version + 1))
+
+    plain = Node.of(b'{"host": "host"}', stat())
+    assert noted(plain) is plain  # nothing to say, nothing written
+    refusals.refused("to settle items", failure(-125, "/job/" + "x" * 1000))
+    node = noted(plain)
+    ((what, why, since),) = noted_refusals(json_object(node.data))
+    assert (what, len(why), since) == ("to settle items", LONGEST_REASON, 100.0)
+    now[0] += 1
+    refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+    assert noted(node) is node  # it is the same refusal
+    now[0] += QUIET_FOR
+    assert noted(node).data == plain.data  # the rest of the node stays
+
+
+@pytest.mark.parametrize("said", [None, 7, "x", [7], [{"what": 1, "why": "x", "since": 1}], [{"what": "x"}]])
+def test_a_note_that_somebody_has_garbled_is_left_out(said: object) -> None:
+    assert noted_refusals(json.loads(json.dumps({KEY: said}))) == ()

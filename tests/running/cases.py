@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.missed_marks import AccountedMoment
 from aioelasticjob.coordination.record_cache import NO_MARK, MissedMark
-from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import JobView, scheduling
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record, VersionedRecord

@@ -12,7 +12,7 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob import config as settings
-from aioelasticjob.coordination import view
+from aioelasticjob.encoding import json_object
 from aioelasticjob.operations import JobStatus, NotPossible
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.testing import Process, VirtualClock
@@ -179,13 +179,13 @@ def test_an_instance_says_what_it_knows_and_keeps_what_it_does_not_when_it_says_
         them.work = 4
         await them.start("old", "b", "a")
         (name,) = await here.names(LAYOUT.instances)
-        fields = view.instance_data((await here.observer.get(LAYOUT.instance(name))).data)
+        fields = json_object((await here.observer.get(LAYOUT.instance(name))).data)
         assert fields["features"] == ["a", "b"]
         await here.write(Set(LAYOUT.instance(name), json.dumps({**fields, "newer": {"a": 1}}).encode(), -1))
         await here.until(6)
         await here.write(Create(LAYOUT.shutdown(name)))
         await anyio.sleep(1)
-        after = view.instance_data((await here.observer.get(LAYOUT.instance(name))).data)
+        after = json_object((await here.observer.get(LAYOUT.instance(name))).data)
         assert after == {**fields, "newer": {"a": 1}, "leaving": True, "upSince": after["upSince"]}
 
     simulate(scene)

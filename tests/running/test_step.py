@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
+from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
-from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY

@@ -142,8 +142,8 @@ def forget_orphans() -> AbstractContextManager[object]:
 def mark_on_ticks_only() -> AbstractContextManager[object]:
     """Look for orphans on ticks only."""
 
-    def never(_rest: Pacing, member: Member, view: JobView, tick: bool) -> bool:
-        return tick and view.leader == member.id and view.config.failover
+    def never(pacing: Pacing, view: JobView, tick: bool) -> bool:
+        return tick and view.leader == pacing.me and view.config.failover
 
     return mock.patch.object(Pacing, "looks_for_orphans", never)
 

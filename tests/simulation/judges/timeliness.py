@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.view import scheduling
+from aioelasticjob.encoding import json_object
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.running.missed_reports import EXPIRED
@@ -182,7 +182,7 @@ def _is_noted(job: JobFacts, era: Era) -> bool:
     """Whether a leader noted the schedule of an era while it was in force."""
     notes = job.facts.nodes.over(f"/{job.name}/leader/schedule", era.start, min(era.end, job.facts.end))
     wanted = scheduling(era.config).items()
-    return any(wanted <= instance_data(note).items() for note in notes if note is not None)
+    return any(wanted <= json_object(note).items() for note in notes if note is not None)
 
 
 def _came_early(job: JobFacts, item: int, moment: float) -> bool:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob.coordination.dump import render
-from aioelasticjob.coordination.masking import Mask
+from aioelasticjob.dump import render
+from aioelasticjob.masking import Mask
 from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
-from tests.coordination.test_dump import tree
 from tests.support.simulated_jobs import LAYOUT
+from tests.test_dump import tree
 
 
 def instance(ip: str, host: str) -> str:

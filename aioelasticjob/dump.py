@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aioelasticjob.coordination.masking import Mask, config_without_credentials
 from aioelasticjob.coordination.view import is_item
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.layout import Layout
+from aioelasticjob.masking import Mask, config_without_credentials, node_text
 from aioelasticjob.registry.tree import Node, Tree
 
 
@@ -31,17 +31,13 @@ def render(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | Non
 
 
 def _line(path: str, node: Node | None, masks: tuple[Mask, Callable[[str], str]] | None) -> str:
-    data = _text(node)
+    data = node_text(node)
     if masks is not None:
         mask, hide = masks
         path, data = mask(path), mask(hide(data))
     owner = "" if node is None or not node.stat.ephemeral_owner else f"ephemeral {node.stat.ephemeral_owner:#x} "
     version = 0 if node is None else node.stat.version
     return f"{_escaped(path)} | {_escaped(data)} | {owner}v{version}"
-
-
-def _text(node: Node | None) -> str:
-    return "" if node is None else node.data.decode("utf-8", "surrogateescape")
 
 
 def _escaped(text: str) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 
-from aioelasticjob.coordination.instance_nodes import instance_data, is_host
+from aioelasticjob.coordination.member import is_host
 from aioelasticjob.credentials import hide_in_json, hide_in_text
+from aioelasticjob.encoding import json_object
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Tree
@@ -35,9 +36,10 @@ class Mask:
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
         for ip in sorted(tree.children(layout.servers)):
-            self._host(ip, _text(tree.get(layout.server(ip))))
+            self._host(ip, node_text(tree.get(layout.server(ip))))
         for name in tree.children(layout.instances):
-            data = instance_data(_text(tree.get(layout.instance(name))).encode("utf-8", "surrogateescape"))
+            node = tree.get(layout.instance(name))
+            data = {} if node is None else json_object(node.data)
             host = data.get("host")
             self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
             if is_host(data.get("ip")):
@@ -80,6 +82,11 @@ class Mask:
         return f"ip{len(self._addresses) + odd + 1}"
 
 
+def node_text(node: Node | None) -> str:
+    """Return the data of a node as text; bytes that are not text can be told from it.  Empty if there is no node."""
+    return "" if node is None else node.data.decode("utf-8", "surrogateescape")
+
+
 def config_without_credentials(text: str) -> str:
     """Return a job's configuration, as its node holds it, without credentials and what its kind marks as secret."""
     try:
@@ -106,7 +113,7 @@ def _hosts_of_operators(tree: Tree, layout: Layout) -> set[str]:
     found = set[str]()
     for path in (layout.operator, *(layout.request(name) for name in tree.children(layout.requests))):
         try:
-            user, _, host = json.loads(_text(tree.get(path)))["by"].rpartition("@")
+            user, _, host = json.loads(node_text(tree.get(path)))["by"].rpartition("@")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
         if user and is_host(host) and _canonical(host) is None:  # addresses are masked by their form anyway
@@ -179,7 +186,3 @@ def _canonical(text: str) -> str | None:
     except AddressValueError:
         return None
     return str(address.ipv4_mapped or address)
-
-
-def _text(node: Node | None) -> str:
-    return "" if node is None else node.data.decode("utf-8", "surrogateescape")

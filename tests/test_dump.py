@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob.coordination.dump import render
+from aioelasticjob.dump import render
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
