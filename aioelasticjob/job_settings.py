@@ -25,6 +25,7 @@ from aioelasticjob.setting_types import (
     Labels,
     Limit,
     Seconds,
+    parts_of,
 )
 
 MAX_ITEMS = 10_000
@@ -92,9 +93,9 @@ class DeclaredSettings(BaseModel):
     max_failures: Annotated[Annotated[int, Field(ge=0, le=AGES)] | None, DATAFLOW] = None
     """Dataflow: if more than so many records of an item fail in one run, no more are fetched and the run has failed;
     `None` is no limit."""
-    record_timeout: Annotated[Limit | None, DATAFLOW, Label("Record timeout (seconds)")] = None
+    record_timeout: Annotated[Limit | None, DATAFLOW] = None
     """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit."""
-    items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS, Label("Items at once")] = None
+    items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS] = None
     """How many items of the job a process [runs side by side](../how-to/retries.md#how-long-it-may-take), 1 to 10,000;
     `None` is all that it holds. Not with `per="instance"` or `streaming`."""
     failover: Annotated[bool, SAFETY] = False
@@ -105,7 +106,7 @@ class DeclaredSettings(BaseModel):
     misfire: Annotated[bool, SCHEDULE] = True
     """What happens to moments that came during a run or an outage of the registry: with `True` the newest is run once
     afterwards, with `False` none."""
-    catch_up: Annotated[Seconds, SCHEDULE, Label("Catch up (seconds)")] = 0
+    catch_up: Annotated[Seconds, SCHEDULE] = 0
     """If no instance was up at a scheduled moment, the first instance that comes back runs it once, if it is at most so
     many seconds ago; 0 is off. Moments that are not run are [reported](events.md). Needs `monitor_execution`."""
     monitor_execution: Annotated[bool, SAFETY] = True
@@ -139,24 +140,24 @@ class DeclaredSettings(BaseModel):
     """Which runs the log of their process has: `"none"`; `"failures"`, as the error handler logs them; `"ends"`, also
     one line for each run with its items, source, duration and outcome; `"all"`, also one line when a run begins. With
     `"none"` the error handler `log` is silent."""
-    timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
+    timeout: Annotated[Limit | None, SAFETY] = None
     """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
     `None` is no limit."""
     retry: Annotated[Retry | None, FAILURES] = None
     """[How often a run that fails is tried](../how-to/retries.md), under one lock: a `Retry`, or a mapping with any of
     `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
-    attempt_timeout: Annotated[Limit | None, FAILURES, Label("Attempt timeout (seconds)")] = None
+    attempt_timeout: Annotated[Limit | None, FAILURES] = None
     """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit but that of the
     run. Not for dataflow jobs, which have `record_timeout`."""
     executor: str = "thread"
     """Where a plain function runs: `"thread"`; `"process"`, [which can be cancelled](../how-to/blocking.md); or
     [one of your own](../how-to/blocking.md#in-an-executor-of-your-own). It has no effect on an `async def`, which runs
     in the event loop."""
-    shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
+    shutdown_timeout: Annotated[Seconds, SAFETY] = 30
     """Seconds that running items may go on when the job leaves; then they are cut off."""
-    reconcile_interval: Annotated[Interval, Label("Reconcile interval (seconds)")] = 60
+    reconcile_interval: Interval = 60
     """Seconds between two checks of everything, even if nothing has changed in the registry; 1 to 86,400."""
-    statistics_interval: Annotated[Interval, Label("Statistics interval (seconds)")] = Field(
+    statistics_interval: Interval = Field(
         default=60,
         validation_alias=AliasChoices("statistics_interval", "processCountIntervalSeconds", "statisticsInterval"),
         serialization_alias="processCountIntervalSeconds",
@@ -197,6 +198,8 @@ def section_of(name: str) -> Section:
 
 @cache
 def label_of(name: str) -> str:
-    """Return the text by which a form calls a setting."""
-    labels = (one.text for one in DeclaredSettings.model_fields[name].metadata if isinstance(one, Label))
-    return next(labels, name.replace("_", " ").capitalize())
+    """Return the text by which a form calls a setting: the one beside it, else its name, and its unit."""
+    field = DeclaredSettings.model_fields[name]
+    labels = (one.text for one in field.metadata if isinstance(one, Label))
+    unit = " (seconds)" if DURATION in parts_of(field) else ""
+    return next(labels, name.replace("_", " ").capitalize() + unit)
