@@ -7,51 +7,23 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import AliasChoices, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
 
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import ForeignData, InvalidSetting
-from aioelasticjob.retry import Retry
+from aioelasticjob.job_settings import DeclaredSettings, section_of
 from aioelasticjob.setting_errors import mistakes, never_fires, unknown_setting
-from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Label, Section
-from aioelasticjob.setting_types import (
-    AGES,
-    DAY,
-    DURATION,
-    Alerts,
-    Features,
-    Interval,
-    ItemParameters,
-    Labels,
-    Limit,
-    Seconds,
-    parts_of,
-)
+from aioelasticjob.setting_sections import DATAFLOW
+from aioelasticjob.setting_types import Features, parts_of
 
 SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
 FEATURES: frozenset[str] = frozenset({"requests", "retry", SWITCHES_FEATURE})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
-MAX_ITEMS = 10_000
-"""The most items of a job: each instance goes through all of them in one step of its loop (docs/why/items.md)."""
-MAX_CONCURRENCY = 100_000
-MAX_BATCH = 1_000_000
 _REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)
 _KEPT = object()
 """The context of a validation that keeps keys it does not know."""
@@ -59,108 +31,8 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 _KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
 
-class JobConfig(BaseModel):
+class JobConfig(DeclaredSettings):
     """All settings of a job; its instances share them through the registry."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
-
-    job_name: str
-    job_type: str = "SIMPLE"
-    """The kind of job: SIMPLE, DATAFLOW, SCRIPT, HTTP, or one of those that packages add."""
-    options: Annotated[dict[str, JsonValue], OWN] = Field(default_factory=dict)
-    """Settings that only this kind of job has, such as a script's command."""
-    cron: Annotated[str | None, SCHEDULE] = None
-    """Quartz (6 or 7 fields) or Unix (5 fields, @daily); None for a job that only runs when it is triggered."""
-    time_zone: Annotated[str, SCHEDULE] = "UTC"
-    dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
-    sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
-    sharding_item_parameters: Annotated[ItemParameters, ITEMS, Label("Parameters of items")] = Field(
-        default_factory=dict
-    )
-    job_parameter: Annotated[str, ITEMS] = ""
-    per: Annotated[Literal["item", "instance"], ITEMS, Label("One call per")] = "item"
-    streaming: Annotated[bool, DATAFLOW] = Field(
-        default=False,
-        validation_alias=AliasChoices("streaming", "streamingProcess"),
-        serialization_alias="streamingProcess",
-    )
-    """Dataflow: fetch again and again until there are no records, or an operator or the leader wants the run to end."""
-    ordered: Annotated[bool, DATAFLOW] = False
-    """Dataflow: the records of an item one after another, items side by side."""
-    concurrency: Annotated[int, DATAFLOW] = Field(
-        default=16,
-        ge=1,
-        le=MAX_CONCURRENCY,
-        validation_alias=AliasChoices("concurrency", "concurrentDataProcessThreadCount"),
-        serialization_alias="concurrency",
-    )
-    """Dataflow, unless ordered: calls of process at the same time, over all items held here."""
-    batch_size: Annotated[Annotated[int, Field(ge=1, le=MAX_BATCH)] | None, DATAFLOW] = None
-    """Dataflow: process takes a list of at most so many records; None for one record at a time."""
-    prefetch: Annotated[bool | None, DATAFLOW] = None
-    """Dataflow: fetch the next batch while one is in process; None: do so once fetch has saved an offset."""
-    max_failures: Annotated[Annotated[int, Field(ge=0, le=AGES)] | None, DATAFLOW] = None
-    """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
-    record_timeout: Annotated[Limit | None, DATAFLOW, Label("Record timeout (seconds)")] = None
-    """Dataflow: seconds that one call of process may take; None for no limit."""
-    items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS, Label("Items at once")] = None
-    """How many items of the job a process runs side by side; None for all that it holds."""
-    failover: Annotated[bool, SAFETY] = False
-    max_rescues: Annotated[int, SAFETY, Label("Give up after so many rescues")] = Field(default=3, ge=1, le=AGES)
-    """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
-    misfire: Annotated[bool, SCHEDULE] = True
-    catch_up: Annotated[Seconds, SCHEDULE, Label("Catch up (seconds)")] = 0
-    """A moment at which no instance was up is run once if it is no older than so many seconds; 0 is off."""
-    monitor_execution: Annotated[bool, SAFETY] = True
-    max_time_diff_seconds: Annotated[int, DURATION, SAFETY, Label("Clocks may differ (seconds)")] = Field(
-        default=-1, ge=-1, le=AGES
-    )
-    sharding_strategy: Annotated[str, ITEMS] = Field(
-        default="average",
-        validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
-        serialization_alias="jobShardingStrategyType",
-    )
-    error_handler: Annotated[str, FAILURES] = Field(
-        default="log",
-        validation_alias=AliasChoices("error_handler", "jobErrorHandlerType", "errorHandler"),
-        serialization_alias="jobErrorHandlerType",
-    )
-    error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
-    alert_on: Annotated[Alerts, FAILURES, Label("Call the error handler for")] = ("failed", "given-up")
-    """What the error handler is called for: failed runs, runs that were given up, missed moments, no instance is up."""
-    log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
-    """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
-    timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
-    """Seconds a run of an item may take, with all its attempts and the waits between them; None for no limit."""
-    retry: Annotated[Retry | None, FAILURES] = None
-    """How often a failing run is tried, under one lock; for dataflow jobs, a failing record; None for one attempt."""
-    attempt_timeout: Annotated[Limit | None, FAILURES, Label("Attempt timeout (seconds)")] = None
-    """Seconds one attempt may take; None for no limit but that of the run."""
-    executor: str = "thread"
-    """Where a plain function runs: ``thread``, ``process``, or one that a package adds; async ones run in the loop."""
-    shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
-    reconcile_interval: Annotated[Interval, Label("Reconcile interval (seconds)")] = 60
-    """Seconds between two checks for what no change in the registry would show."""
-    statistics_interval: Annotated[Interval, Label("Statistics interval (seconds)")] = Field(
-        default=60,
-        validation_alias=AliasChoices("statistics_interval", "processCountIntervalSeconds", "statisticsInterval"),
-        serialization_alias="processCountIntervalSeconds",
-    )
-    """Seconds between two writes of the counts of a server's runs or records that succeeded and failed."""
-    sharding_quiet: Annotated[
-        float, Field(ge=0, le=60, allow_inf_nan=False), DURATION, Label("Quiet before sharding (seconds)")
-    ] = 0.5
-    server_retention: Annotated[Seconds, Label("Forget servers after (seconds)")] = 7 * DAY
-    monitor_port: int = Field(default=-1, ge=-1, le=65_535)
-    """Port on 127.0.0.1 that answers with the job's nodes as text; 0 picks a free one, -1 is off."""
-    description: str = ""
-    labels: Labels = Field(default_factory=dict)
-    """What people group and find jobs by, such as ``{"team": "billing"}``; no run depends on it."""
-    disabled: Annotated[bool, Label("New servers start disabled")] = False
-    requires: Annotated[Features, Label("Requires features")] = ()
-    """Features that a worker has to know to run the job; one that does not know them all joins and runs nothing."""
-    overwrite: bool = Field(default=False, exclude=True)
-    """Replace the registry's configuration by this one at start; never stored."""
 
     @field_validator("job_name")
     @classmethod
@@ -332,19 +204,6 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
         if config.streaming:
             expected = "a streaming job runs all its items at once, or some would never begin: set concurrency"
             yield InvalidSetting("items_at_once", items, expected)
-
-
-@cache
-def section_of(name: str) -> Section:
-    """Return the section of a form that shows a setting."""
-    return next((one for one in JobConfig.model_fields[name].metadata if isinstance(one, Section)), MORE)
-
-
-@cache
-def label_of(name: str) -> str:
-    """Return the text by which a form calls a setting."""
-    labels = (one.text for one in JobConfig.model_fields[name].metadata if isinstance(one, Label))
-    return next(labels, name.replace("_", " ").capitalize())
 
 
 @cache

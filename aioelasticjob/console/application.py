@@ -21,7 +21,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.config import label_of
 from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.allowed_addresses import check_allowed
 from aioelasticjob.console.drawing import duration_text, outcome_class
@@ -38,6 +37,7 @@ from aioelasticjob.console.state import ConsoleState, open_storage
 from aioelasticjob.console.throttle import LoginThrottle
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
+from aioelasticjob.job_settings import label_of
 from aioelasticjob.registry.session import beside
 
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable)

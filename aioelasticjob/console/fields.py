@@ -9,8 +9,9 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Final, Literal, get_args, get_origin
 
-from aioelasticjob.config import JobConfig, label_of, section_of
+from aioelasticjob.config import JobConfig
 from aioelasticjob.credentials import hide_in_json
+from aioelasticjob.job_settings import label_of, section_of
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.operations.settings import UNCHANGEABLE

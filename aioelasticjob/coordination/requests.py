@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, whole_number
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import encodable_text, unencodable_text
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.tree import Node
 

@@ -9,13 +9,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from aioelasticjob import error_handlers
-from aioelasticjob.config import MAX_ITEMS, JobConfig, required
+from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.member import address_of, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout, server_switch

@@ -56,21 +56,28 @@ def _statuses(given: object) -> object:
 class Request(Options):
     """The settings that only HTTP jobs have."""
 
+    # after a change of settings or of texts below them: python -m tests.generate
     url: Annotated[str, SECRET]
+    """The address, `http://…` or `https://…`."""
     method: str = "GET"
+    """The method of the request."""
     headers: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
+    """The headers of the request."""
     environment_headers: dict[str, str] = Field(default_factory=dict)
-    """Environment variables by header, read by the process that runs the job: so a secret stays out of the registry."""
+    """Maps a header to the environment variable with its value. The variable is read where the job runs, so a secret is
+    not stored in the registry."""
     body: JsonValue = None
     """The body; a string is sent as it is, anything else as JSON."""
     pass_context: Literal["header", "body", "none"] = "header"
-    """Whether the context is sent as JSON, in the body or in a header."""
+    """Where the context is sent, as the JSON that a script gets: `"header"`, `"body"` or `"none"`."""
     context_header: str = "shardingContext"
-    """The header for the context; the default is the name that Elastic-Job 3 uses."""
+    """The name of the header with the context; the default is that of ElasticJob 3."""
     expected_status: Annotated[list[str], BeforeValidator(_statuses), Field(min_length=1)] = Field(default=["2xx"])
-    """The statuses that mean success: ``204``, ``"2xx"``, or a list of such."""
+    """The statuses that mean success: `204`, `"2xx"`, or a list of these."""
     follow_redirects: bool = True
+    """Whether redirects are followed."""
     verify_tls: bool = True
+    """Whether the server's certificate is checked; with `False`, any certificate is accepted."""
 
     @field_validator("url")
     @classmethod

@@ -74,16 +74,18 @@ class ScriptStillRuns(ScriptFailed):
 class Script(Options):
     """The settings that only script jobs have."""
 
+    # after a change of settings or of texts below them: python -m tests.generate
     command: Annotated[str | list[str], BeforeValidator(command_words)]
-    """The program and its arguments; a string is split into words as a shell does, without any other expansion."""
+    """The program and its arguments, as a list or a string. A string is split into arguments as a shell would do it,
+    without any other expansion: no shell is used."""
     shell: bool = False
-    """Whether the string is given to ``/bin/sh`` as it is."""
+    """Give the string to `/bin/sh` as it is."""
     pass_context: bool = True
-    """Whether the context is the last argument, as JSON (``$1`` with a shell); the environment has it in any case."""
+    """Append the context as JSON, as the last argument (`$1` with `shell`). The environment has it in any case."""
     directory: str | None = None
-    """The script's working directory; by default that of this process."""
+    """The directory in which the script runs; `None` is the current directory of the process."""
     environment: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
-    """Environment variables in addition to those of this process."""
+    """Environment variables that are added to those of the process."""
     exit_codes: list[Annotated[int, Field(ge=0, le=255)]] = Field(default=[0], min_length=1)
     """The exit codes that mean success."""
     encoding: str = "utf-8"

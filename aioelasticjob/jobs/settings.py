@@ -1,7 +1,7 @@
 """The settings of jobs as types, so that an editor offers their names and types, and a type checker knows mistakes.
 
-An editor shows the text below a setting when the pointer is on its keyword.  Tests hold names, types and texts equal to
-those of `JobConfig`, `Script` and `Request`.
+An editor shows the text below a setting when the pointer is on its keyword.  Settings and texts are those of the models
+`DeclaredSettings`, `Script` and `Request`.
 """
 
 from __future__ import annotations
@@ -20,142 +20,172 @@ from aioelasticjob.setting_types import Alert
 class CommonSettings(TypedDict, total=False):
     """The settings that jobs of every kind take as keywords."""
 
+    # CommonSettings: written by python -m tests.generate
     cron: str | None
-    """Quartz (6 or 7 fields) or Unix (5 fields, @daily); None for a job that only runs when it is triggered."""
+    """Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A schedule
+    without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
+    fires. If all moments are over, the job joins and is shown as finished."""
     time_zone: str
-    """An IANA name such as Europe/Berlin, or GMT+8."""
+    """An IANA name such as `Europe/Berlin`, or `GMT+8`."""
     dst: Literal["cron", "quartz"]
-    """What happens when the clocks change: as in cron, or as in Quartz."""
+    """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it."""
     sharding_total_count: int
     """The number of items, 1 to 10,000."""
-
     sharding_item_parameters: Mapping[int, str] | str
-    """A text for each item: ``{0: "Beijing"}``, or ``"0=Beijing,1=Shanghai"``."""
+    """A text for each item: `{0: "Beijing"}`, or `"0=Beijing,1=Shanghai"`."""
     job_parameter: str
     """A text for all items."""
     per: Literal["item", "instance"]
-    """``item``: one call for each item; ``instance``: one call for all items that the instance holds."""
+    """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. A handler
+    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared."""
+    items_at_once: int | None
+    """How many items of the job a process runs side by side, 1 to 10,000; `None` is all that it holds. Not with
+    `per="instance"` or `streaming`."""
     failover: bool
-    """Whether another instance runs an item again at once if an instance dies during its run."""
+    """If an instance dies during a run, another instance runs the item again at once. Needs `monitor_execution`."""
     max_rescues: int
-    """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
+    """Failover: if a run was cut off, and then so many rescues of it in a row, it is given up; at least 1."""
     misfire: bool
-    """Whether the newest moment that came during a run or an outage of the registry is run once afterwards."""
+    """What happens to moments that came during a run or an outage of the registry: with `True` the newest is run once
+    afterwards, with `False` none."""
     catch_up: Duration
-    """A moment at which no instance was up is run once if it is no older than so many seconds; 0 is off."""
+    """If no instance was up at a scheduled moment, the first instance that comes back runs it once, if it is at most so
+    many seconds ago; 0 is off. Moments that are not run are reported. Needs `monitor_execution`."""
     monitor_execution: bool
-    """Whether each run is claimed and settled in the registry; without it there is no lock, record or failover."""
+    """Claim and settle each run in the registry. Without it there is no lock, no record, no failover and no fence."""
     max_time_diff_seconds: Duration
-    """Refuse to run while this host's clock and the registry's differ by more; -1 is no limit."""
+    """Refuse to run while this host's clock and the registry's differ by more than so many seconds; -1 is no limit. If
+    they differ by more than a second, the registry's clock is used."""
     sharding_strategy: str
-    """How items are assigned: average, odevity, round-robin, single-balance, sticky, or one of your own."""
+    """How items are assigned: `average`, `odevity`, `round-robin`, `single-balance`, `sticky`, or your own."""
     error_handler: str
-    """What happens to a failure: log, ignore, raise, email, webhook, dingtalk, wecom, or one of your own."""
+    """What happens to a failure: `log`, `ignore`, `raise`, `email`, `webhook`, `dingtalk`, `wecom`, or your own."""
     error_handler_options: Mapping[str, str]
     """The options of the error handler, text by name."""
     alert_on: Sequence[Alert] | str
-    """What the error handler is called for: failed runs, runs that were given up, missed moments, no instance is up."""
+    """What the error handler is called for: runs that `failed` or were `given-up`, scheduled moments that were
+    `missed`, and `nobody-there`. A list, or text such as `"failed,missed"`. A failed run for which the error handler is
+    not called is logged."""
     log_runs: Literal["none", "failures", "ends", "all"]
-    """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
+    """Which runs the log of their process has: `"none"`; `"failures"`, as the error handler logs them; `"ends"`, also
+    one line for each run with its items, source, duration and outcome; `"all"`, also one line when a run begins. With
+    `"none"` the error handler `log` is silent."""
     timeout: Duration | None
-    """Seconds a run of an item may take, with all its attempts and the waits between them; None for no limit."""
-    items_at_once: int | None
-    """How many items of the job a process runs side by side; None for all that it holds."""
+    """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
+    `None` is no limit."""
     executor: str
-    """Where a plain function runs: ``thread``, ``process``, or one that a package adds; async ones run in the loop."""
+    """Where a plain function runs: `"thread"`; `"process"`, which can be cancelled; or one of your own. It has no
+    effect on an `async def`, which runs in the event loop."""
     shutdown_timeout: Duration
-    """Seconds that runs may still take when the process stops; then they are cut off."""
+    """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Duration
-    """Seconds between two checks for what no change in the registry would show."""
+    """Seconds between two checks of everything, even if nothing has changed in the registry; 1 to 86,400."""
     statistics_interval: Duration
-    """Seconds between two writes of the counts of a server's runs or records that succeeded and failed."""
+    """Seconds between two writes of the counts of a server's runs, or of a dataflow's records, that succeeded and
+    failed; 1 to 86,400."""
     sharding_quiet: Duration
-    """Seconds without an instance that joins or leaves, after which items are assigned."""
+    """Items are assigned when no instance has joined or left for so many seconds, 0 to 60."""
     server_retention: Duration
-    """Seconds after which the nodes of a server without an instance are removed."""
+    """The nodes of a server that had no instance for so many seconds (up to half as long again) and has no flag are
+    removed."""
     monitor_port: int
-    """Port on 127.0.0.1 that answers with the job's nodes as text; 0 picks a free one, -1 is off."""
+    """Port on 127.0.0.1 that answers with a dump of the job; 0 picks a free one and logs it, -1 is off. If the port is
+    taken, the start fails if the code gives it; if the registry gives it, that is logged and tried again."""
     description: str
     """What the job is for, for people."""
     labels: Mapping[str, str] | str
-    """What people group and find jobs by, such as ``{"team": "billing"}``; no run depends on it."""
+    """Texts by which people group and find jobs: `{"team": "billing"}`, or `"team=billing,tier=gold"`. The console and
+    `jobs --label` filter by them; no run depends on them."""
     disabled: bool
-    """Whether servers that join the job for the first time are disabled until an operator enables them."""
+    """Servers that join the job for the first time are disabled until an operator enables them."""
     requires: Sequence[str] | str
-    """Features that a worker has to know to run the job; one that does not know them all joins and runs nothing."""
+    """Features of the registry's format that a worker has to know to run the job, a list of text. A worker that lacks
+    one registers, is given no items, does not lead, and says what it lacks. Left out of `config` while it is empty."""
     overwrite: bool
-    """Replace the registry's configuration by this one at start; never stored."""
+    """At the start, replace the registry's configuration by the code's; never stored."""
 
 
 class JobSettings(CommonSettings, total=False):
     """The settings of every job but dataflow jobs, which try single records again."""
 
+    # JobSettings: written by python -m tests.generate
     retry: Retry | None
-    """How often a failing run is tried, under one lock; for dataflow jobs, a failing record; None for one attempt."""
+    """How often a run that fails is tried, under one lock: a `Retry`, or a mapping with any of `attempts`, `backoff`,
+    `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
     attempt_timeout: Duration | None
-    """Seconds one attempt may take; None for no limit but that of the run."""
+    """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit but that of the
+    run. Not for dataflow jobs, which have `record_timeout`."""
 
 
 class DataflowSettings(CommonSettings, total=False):
     """The settings of dataflow jobs besides ``retry``, which is an argument of its own."""
 
+    # DataflowSettings: written by python -m tests.generate
     streaming: bool
-    """Dataflow: fetch again and again until there are no records, or an operator or the leader wants the run to end."""
+    """Dataflow: fetch again and again until there are no records, or until an operator or the leader wants the run to
+    end."""
     ordered: bool
-    """Dataflow: the records of an item one after another, items side by side."""
+    """Dataflow: process the records of an item one after another, and the items side by side."""
     concurrency: int
-    """Dataflow, unless ordered: calls of process at the same time, over all items held here."""
+    """Dataflow, unless ordered: how many calls of `process` run at the same time, over all items that the instance
+    holds, 1 to 100,000."""
     batch_size: int | None
-    """Dataflow: process takes a list of at most so many records; None for one record at a time."""
+    """Dataflow: `process` takes a list of at most so many records, 1 to 1,000,000; with `None` it takes one record."""
     prefetch: bool | None
-    """Dataflow: fetch the next batch while one is in process; None: do so once fetch has saved an offset."""
+    """Dataflow: fetch the next batch while one is in process; with `None`, as soon as `fetch` has saved an offset."""
     max_failures: int | None
-    """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
+    """Dataflow: if more than so many records of an item fail in one run, no more are fetched and the run has failed;
+    `None` is no limit."""
     record_timeout: Duration | None
-    """Dataflow: seconds that one call of process may take; None for no limit."""
+    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit."""
 
 
 class ScriptSettings(JobSettings, total=False):
     """The settings of script jobs besides the command."""
 
+    listeners: Iterable[Listener]
+    """What is called before and after the runs."""
+
+    # ScriptSettings: written by python -m tests.generate
     shell: bool
-    """Whether the string is given to ``/bin/sh`` as it is."""
+    """Give the string to `/bin/sh` as it is."""
     pass_context: bool
-    """Whether the context is the last argument, as JSON (``$1`` with a shell); the environment has it in any case."""
+    """Append the context as JSON, as the last argument (`$1` with `shell`). The environment has it in any case."""
     directory: str | None
-    """The script's working directory; by default that of this process."""
+    """The directory in which the script runs; `None` is the current directory of the process."""
     environment: Mapping[str, str]
-    """Environment variables in addition to those of this process."""
+    """Environment variables that are added to those of the process."""
     exit_codes: Sequence[int]
     """The exit codes that mean success."""
     encoding: str
     """The encoding of its output; invalid bytes become U+FFFD."""
     grace: Duration
     """Seconds between SIGTERM and SIGKILL when the run is cut off; fewer if the session may end before that."""
-    listeners: Iterable[Listener]
-    """What is called before and after the runs."""
 
 
 class RequestSettings(JobSettings, total=False):
     """The settings of HTTP jobs besides the address."""
 
+    listeners: Iterable[Listener]
+    """What is called before and after the runs."""
+
+    # RequestSettings: written by python -m tests.generate
     method: str
     """The method of the request."""
     headers: Mapping[str, str]
     """The headers of the request."""
     environment_headers: Mapping[str, str]
-    """Environment variables by header, read by the process that runs the job: so a secret stays out of the registry."""
+    """Maps a header to the environment variable with its value. The variable is read where the job runs, so a secret is
+    not stored in the registry."""
     body: JsonValue
     """The body; a string is sent as it is, anything else as JSON."""
     pass_context: Literal["header", "body", "none"]
-    """Whether the context is sent as JSON, in the body or in a header."""
+    """Where the context is sent, as the JSON that a script gets: `"header"`, `"body"` or `"none"`."""
     context_header: str
-    """The header for the context; the default is the name that Elastic-Job 3 uses."""
+    """The name of the header with the context; the default is that of ElasticJob 3."""
     expected_status: int | str | Sequence[int | str]
-    """The statuses that mean success: ``204``, ``"2xx"``, or a list of such."""
+    """The statuses that mean success: `204`, `"2xx"`, or a list of these."""
     follow_redirects: bool
     """Whether redirects are followed."""
     verify_tls: bool
-    """Whether the server's certificate is checked."""
-    listeners: Iterable[Listener]
-    """What is called before and after the runs."""
+    """Whether the server's certificate is checked; with `False`, any certificate is accepted."""

@@ -13,10 +13,11 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from aioelasticjob import error_handlers
 from aioelasticjob.addresses import Address
-from aioelasticjob.config import MAX_ITEMS, JobConfig
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import strategies
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.setting_errors import unknown_setting

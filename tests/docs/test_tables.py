@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
+from aioelasticjob import Cron, ElasticJob, InvalidSetting, error_handlers
 from aioelasticjob.cli.application import application
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.layout import SWITCHES, ItemPaths, Layout, server_switch
@@ -34,17 +34,6 @@ EXAMPLES = {
 """Of options that error handlers need."""
 
 
-def test_every_setting_of_a_job_has_its_row() -> None:
-    rows = {cells[0].strip("`"): cells for cells in table(SETTINGS, "| setting | key |")}
-    assert list(rows) == list(JobConfig.model_fields)
-    for name, field in JobConfig.model_fields.items():
-        key = field.serialization_alias or field.alias
-        assert rows[name][1] == ("–" if field.exclude else f"`{key}`")
-        assert rows[name][2] == (
-            "–" if field.is_required() else f"`{_shown(field.get_default(call_default_factory=True))}`"
-        )
-
-
 def test_every_setting_of_a_connection_has_its_row() -> None:
     rows = {cells[0].strip("`"): cells[1].strip("`") for cells in table(SETTINGS, "| setting | default |")}
     parameters = inspect.signature(ElasticJob).parameters
@@ -53,14 +42,6 @@ def test_every_setting_of_a_connection_has_its_row() -> None:
     }
     defaults = {one.name: repr(one.default) for one in fields(ConnectionSettings)}
     assert rows == own | {name: defaults[name] for name in ConnectionOptions.__optional_keys__}
-
-
-def _shown(default: object) -> str:
-    return f'"{default}"' if isinstance(default, str) else f"{default:g}" if _is_long(default) else repr(default)
-
-
-def _is_long(default: object) -> bool:
-    return isinstance(default, int | float) and not isinstance(default, bool)
 
 
 def test_every_znode_has_its_row() -> None:

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
-from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.coordination.record_cache import ITEMS_PER_READ, RecordCache
+from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.testing import run
 from tests.coordination.test_claims import ClaimedJob

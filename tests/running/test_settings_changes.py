@@ -16,8 +16,8 @@ import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
 from aioelasticjob.clock import moment
-from aioelasticjob.config import section_of
 from aioelasticjob.errors import Conflict, NodeMissing
+from aioelasticjob.job_settings import section_of
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.setting_sections import DATAFLOW
 from aioelasticjob.testing import Process, VirtualClock

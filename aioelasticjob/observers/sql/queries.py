@@ -26,8 +26,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.model import CUT_OFF, Outcome
 from aioelasticjob.observers.sql.history import (
     RUNNING,
