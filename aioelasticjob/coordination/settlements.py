@@ -60,10 +60,7 @@ class Settlement:
 
 
 class Settlements:
-    """Settles the items of claims, and removes locks that were left.
-
-    It has more than twelve methods: each step of a settlement is a method.
-    """
+    """Settles the items of claims, and removes locks that were left."""
 
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache

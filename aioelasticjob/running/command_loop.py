@@ -95,6 +95,9 @@ class CommandLoop:
                 answer = perform()
             except RegistryError as failure:
                 error = failure
+            except BaseException:
+                self.close()
+                raise
         return answer
 
     def _next(self, answer: object, error: RegistryError | None) -> Command | float:

@@ -1,0 +1,194 @@
+"""A job's steps are made in turns: commands are performed, and their answers or errors are sent in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, cast
+
+import pytest
+
+from aioelasticjob.errors import Conflict, RegistryError, Suspended
+from aioelasticjob.running.command_loop import Awaited, CommandLoop, InTask
+from aioelasticjob.running.scheduler import Work
+from aioelasticjob.testing import run
+
+Script = Callable[[], Iterator[Any]]
+REFUSED = Conflict(0, "/job", "exists")
+
+
+@dataclass
+class Looped:
+    """A loop whose commands are their own answers, and what it did."""
+
+    script: Script
+    did: list[object] = field(default_factory=list)
+    waits_for: list[asyncio.Future[Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.loop = CommandLoop(cast(Any, self), cast(Any, self.script), self.perform, self.refuse)
+        self.loop.go_on_after = self.waits_for.append
+
+    def now(self) -> int:
+        self.did.append("clocks")
+        return 0
+
+    def say_all(self) -> None:
+        """There is nothing to report."""
+
+    def perform(self, command: object) -> object:
+        if isinstance(command, Exception):
+            raise command
+        return command
+
+    def refuse(self, error: RegistryError) -> float:
+        self.did.append(error)
+        return 7.0
+
+    def work(self) -> Work:
+        found = self.loop.turn()
+        assert not isinstance(found, float)
+        return found
+
+
+def noting(did: list[object], *commands: object, rest: float | None = 3.0) -> Script:
+    """Return a pass that gives these commands, and notes what each of them is answered."""
+
+    def script() -> Iterator[Any]:
+        for command in commands:
+            try:
+                did.append((yield command))
+            except RegistryError as error:
+                did.append(error)
+        return rest  # as passes do
+
+    return script
+
+
+def test_answers_that_are_there_are_sent_in_within_one_turn_and_the_clocks_are_read_once() -> None:
+    did = list[object]()
+    here = Looped(noting(did, "one", "two"), did)
+    assert here.loop.turn() == 3.0
+    assert did == ["clocks", "one", "two"]
+
+
+def test_a_pass_that_may_leave_more_to_do_is_followed_by_another_at_once() -> None:
+    did = list[object]()
+    passes = [noting(did, "first", rest=None), noting(did, "second")]
+    assert Looped(lambda: passes.pop(0)(), did).loop.turn() == 3.0
+    assert did == ["clocks", "first", "second"]
+
+
+def test_an_awaited_answer_asks_for_a_turn_and_turns_before_it_do_nothing() -> None:
+    async def scene() -> None:
+        did, future = list[object](), asyncio.get_running_loop().create_future()
+        here = Looped(noting(did, Awaited(future, lambda: f"{future.result()} answered"), "after"), did)
+        assert here.loop.turn() == here.loop.turn() == inf
+        assert here.waits_for == [future]
+        assert did == ["clocks"]
+        future.set_result("it is")
+        assert here.loop.turn() == 3.0
+        assert did == ["clocks", "clocks", "it is answered", "after"]
+
+    run(scene)
+
+
+def test_an_answer_that_is_there_already_is_not_waited_for() -> None:
+    async def scene() -> None:
+        did, future = list[object](), asyncio.get_running_loop().create_future()
+        future.set_result("there")
+        here = Looped(noting(did, Awaited(future, future.result)), did)
+        assert here.loop.turn() == 3.0
+        assert here.waits_for == []
+        assert did == ["clocks", "there"]
+
+    run(scene)
+
+
+def test_work_for_a_task_is_followed_there_by_the_next_steps_and_by_further_work() -> None:
+    async def scene() -> None:
+        did, future = list[object](), asyncio.get_running_loop().create_future()
+
+        async def work() -> object:
+            await asyncio.sleep(1)
+            return "worked"
+
+        async def begin() -> object:
+            return Awaited(future, lambda: InTask(work))  # as a run does whose settlement was refused
+
+        here = Looped(noting(did, InTask(work), InTask(work), InTask(begin)), did)
+        assert await here.work()() == inf
+        assert did == ["clocks", "clocks", "worked", "clocks", "worked", "clocks"]
+        future.set_result(None)
+        assert await here.work()() == 3.0
+        assert did[-1] == "worked"
+
+    run(scene)
+
+
+@pytest.mark.parametrize("where", ["performing", "concluding", "in a task"])
+def test_what_the_registry_refuses_is_thrown_in(where: str) -> None:
+    async def scene() -> None:
+        did, future = list[object](), asyncio.get_running_loop().create_future()
+        future.set_exception(REFUSED)
+        future.exception()  # it is looked at, whatever is tested
+
+        async def work() -> object:
+            raise REFUSED
+
+        commands = {"performing": REFUSED, "concluding": Awaited(future, future.result), "in a task": InTask(work)}
+        here = Looped(noting(did, commands[where], "after"), did)
+        found = here.loop.turn()
+        assert (found if isinstance(found, float) else await found()) == 3.0
+        assert did[-2:] == [REFUSED, "after"]
+
+    run(scene)
+
+
+def test_a_refusal_that_ends_a_pass_says_when_the_next_one_begins() -> None:
+    did, error = list[object](), Suspended("no connection")
+
+    def script() -> Iterator[Any]:
+        yield error
+
+    here = Looped(script, did)
+    assert here.loop.turn() == here.loop.turn() == 7.0
+    assert did == ["clocks", error] * 2
+
+
+def test_a_defect_passes_and_the_next_turn_begins_a_new_pass() -> None:
+    did = list[object]()
+    passes = [noting(did, AssertionError("a defect")), noting(did, "again")]
+    here = Looped(lambda: passes.pop(0)(), did)
+    with pytest.raises(AssertionError, match="a defect"):
+        here.loop.turn()
+    assert here.loop.turn() == 3.0
+    assert did[-1] == "again"
+
+
+def test_a_pass_whose_work_is_cancelled_is_over() -> None:
+    async def scene() -> None:
+        did = list[object]()
+        passes = [noting(did, InTask(asyncio.Event().wait), "never"), noting(did, "again")]
+        here = Looped(lambda: passes.pop(0)(), did)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(here.work()(), 1)
+        assert here.loop.turn() == 3.0
+        assert did[-1] == "again"
+
+    run(scene)
+
+
+def test_a_closed_pass_is_not_gone_on_with() -> None:
+    async def scene() -> None:
+        did, future = list[object](), asyncio.get_running_loop().create_future()
+        passes = [noting(did, Awaited(future, lambda: "never")), noting(did, "again")]
+        here = Looped(lambda: passes.pop(0)(), did)
+        assert here.loop.turn() == inf
+        here.loop.close()
+        assert here.loop.turn() == 3.0
+        assert did[-1] == "again"
+
+    run(scene)
