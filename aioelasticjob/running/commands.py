@@ -210,7 +210,10 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class NewestView:
-    """Ask for the newest view.  After an outage this waits for a short time until the view was read anew."""
+    """Ask for the newest view; after an outage, wait for a short time until it was read anew.
+
+    The answer is the view.
+    """
 
 
 @dataclass(frozen=True, slots=True)
