@@ -136,18 +136,19 @@ class Follower:
                 gone = {f"{path}/{name}" for name in tree.children(path)} - children
                 changes |= dict.fromkeys((below for child in gone for below in tree.below(child)), None)
                 if path in self._shallow:
-                    self._watch_children(path, children, tree)
+                    self._watch_children(path, children)
+                    unread = (child for child in sorted(children.difference(paths)) if child not in tree)
+                    self._dirty |= dict.fromkeys(unread)  # it has to be read under its watch
                 else:
                     changes |= dict.fromkeys(children, UNREAD_NODE)
         return changes
 
-    def _watch_children(self, root: str, children: set[str], tree: Tree) -> None:
-        """Watch the present children of a shallow root and no others; what is new has to be read under its watch."""
+    def _watch_children(self, root: str, children: set[str]) -> None:
+        """Watch the present children of a shallow root and no others."""
         gone = {path for path in self._children - children if parent(path) == root}
         self._session.unwatch(sorted(gone), self)
         self._session.watch(sorted(children - self._children), self, shallow=True)
         self._children = (self._children - gone) | children
-        self._dirty |= dict.fromkeys(path for path in sorted(children) if path not in tree)
 
     def _is_read(self, path: str) -> bool:
         """Whether a path at or below a root is read: below a shallow root only its watched children are."""

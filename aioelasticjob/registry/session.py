@@ -188,7 +188,7 @@ class Session:
                 try:
                     stat = await self.exists(path)
                 except Suspended:
-                    await self._client.connected()
+                    await self.connected()
                     continue
                 if stat is None or czxid not in (None, stat.czxid):  # made again while we were away
                     return

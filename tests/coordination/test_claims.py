@@ -26,7 +26,8 @@ from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Se
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing import run
 from tests.simulation.bare.registry import BareRegistry
-from tests.simulation.bare.session import BareSession, Past
+from tests.simulation.bare.server import Past
+from tests.simulation.bare.session import BareSession
 
 T = TypeVar("T")
 LAYOUT = Layout("job")
@@ -97,7 +98,7 @@ class ClaimedJob:
         for item in self.items:
             paths = LAYOUT.item(item)
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
-        self.member = Member(self.session.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
+        self.member = Member(self.session, LAYOUT, ME, "10.0.0.1", "", 1, MINE)
         self.cache = RecordCache(self.member)
         self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
         self.learn()

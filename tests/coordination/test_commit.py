@@ -130,9 +130,7 @@ class RefusedJob(ClaimedJob):
         super().__init__()
         self.session = RefusedSession(self.session)
         self.session.zxid = self.registry.zxid
-        self.member = Member(
-            self.session.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0)
-        )
+        self.member = Member(self.session, LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0))
         self.cache = RecordCache(self.member)
         self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
         self.learn()

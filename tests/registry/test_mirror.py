@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from aioelasticjob.errors import Conflict, NotPermitted, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.connection import Connection
-from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.mirror import Follower, mirror
 from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.registry.tree import UNREAD_NODE, Tree
@@ -225,6 +225,19 @@ class Ear:
             dispatch(kind, path)
 
         session._keeper.watches.dispatch = noted  # type: ignore[method-assign]
+
+
+def test_what_was_read_under_its_watch_is_not_read_again() -> None:
+    async def main() -> None:
+        async with tree_world() as session:
+            await create_nodes(session)
+            await write(session, Create("/job/servers/a"), Create("/job/servers/b"))
+            with closing(Follower(session, ROOTS, ("/job/servers",), lambda: None)) as follower:
+                await follower.catch_up()
+                assert not follower.is_behind
+                assert follower.trees.value.zxid == session.zxid
+
+    run(main)
 
 
 def test_what_is_deep_in_a_shallow_root_costs_nothing_but_its_coming_and_going(

@@ -200,10 +200,10 @@ BEHIND = (
         "one run per slot",
         (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
-        seeds=5,
+        seeds=2,
     ),
-    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=18),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
+    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=31),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=4),
 )
 
 

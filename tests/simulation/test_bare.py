@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
@@ -10,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from anyio import sleep
 
 from aioelasticjob.coordination import claims, coordinator, effects, membership, records, rules
 from aioelasticjob.coordination.effects import (
@@ -26,12 +28,17 @@ from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInpu
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError, Suspended
+from aioelasticjob.errors import Conflict, RegistryError, Suspended
 from aioelasticjob.model import Record
+from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.runs import Runs
+from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.loop import SteppedLoop
+from tests.simulation.bare.registry import BareRegistry
+from tests.simulation.bare.server import Past
 from tests.simulation.bare.session import BareSession
 from tests.simulation.bare.simulation import START, live, main
 from tests.simulation.bare.world import World
@@ -106,6 +113,41 @@ def test_the_command_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     assert f"replay: python -m tests.simulation.bare --seeds {seed} --trace" in printed
     assert "=== peace" in printed or "RuntimeError" in printed
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_mirror_on_the_bare_session_shows_only_what_was_true(seed: int) -> None:
+    dice, registry, past, shown = Random(seed), BareRegistry(), list[dict[str, Node]](), list[tuple[int, Tree]]()
+    zxids, paths = list[int](), ["/a", "/a/b", "/a/b/c", "/a/d"]
+
+    def keep(*_transaction: object) -> None:
+        zxids.append(registry.zxid)
+        past.append({path: node for path, node in registry.nodes.items() if path in paths})
+
+    async def main() -> None:
+        session = BareSession(registry, Past(registry), dice, 1)
+        async with mirror(session, ("/a",)) as trees:
+            trees.listen(lambda: shown.append((session.zxid, trees.value)))
+            for _ in range(200):
+                await sleep(dice.random() * dice.choice([0.01, 0.1]))
+                write = dice.choice([Create, Delete, lambda path: Set(path, b"", -1)])
+                with suppress(Conflict):
+                    registry.commit([write(path) for path in dice.sample(paths, dice.randint(1, 2))])
+                if dice.random() < 0.05:
+                    session.cut()
+                    session.mend(2)
+            await sleep(2)
+            shown.append((registry.zxid, trees.value))
+
+    registry.observers.append(keep)
+    registry.commit([Create("/z")])
+    run_on(SteppedLoop(dice, start=START), main, seed)
+    assert len(shown) > 20
+    for seen, tree in shown:
+        since = bisect(zxids, tree.zxid) - 1
+        assert tree.zxid <= seen
+        assert any(Tree(nodes) == tree for nodes in past[since:])
+    assert Tree(past[-1]) == shown[-1][1]
 
 
 @pytest.fixture
@@ -308,17 +350,17 @@ def prune_blindly() -> AbstractContextManager[object]:
 @pytest.mark.parametrize(
     ("defect", "promises", "likely"),
     [
-        (lead_without_epoch, {"a deposed leader writes nothing"}, 16),
+        (lead_without_epoch, {"a deposed leader writes nothing"}, 28),
         (claim_on_hearsay, {"one run per slot", "claims are assigned"}, 1),
-        (claim_without_lock, {"one runner"}, 0),
-        (single_item_failover, {"every orphan is rescued"}, 6),
-        (no_incarnation, {"claims are of their session", "instances are of their session"}, 260),
-        (settle_in_any_session, {"records are their runner's"}, 6),
-        (leave_without_settling, {"a graceful stop is no crash"}, 0),
+        (claim_without_lock, {"one runner"}, 4),
+        (single_item_failover, {"every orphan is rescued"}, 10),
+        (no_incarnation, {"claims are of their session", "instances are of their session"}, 90),
+        (settle_in_any_session, {"records are their runner's"}, 9),
+        (leave_without_settling, {"a graceful stop is no crash"}, 1),
         (mark_the_living, {"only orphans are marked"}, 0),
         (assign_whatever_is_asked, {"assignments answer the newest question"}, 0),
-        (rescue_beside_the_mark, {"a rescue takes the mark"}, 4),
-        (prune_blindly, {"nothing that runs is pruned"}, 16),
+        (rescue_beside_the_mark, {"a rescue takes the mark"}, 11),
+        (prune_blindly, {"nothing that runs is pruned"}, 17),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import requests_of, waiting_items
@@ -203,6 +203,9 @@ class Judge:
         Unless a hand removed the mark after the assignment was decided on: one that is made again looks like the first,
         versions and all, and is removed in its place.  Nothing is lost by that, for the mark only says sooner what the
         leader sees anyway: as long as the assignment is not the strategy's, it makes the mark again.
+
+        Which servers are switched off in all jobs is followed apart from the job, so what the leader knows of it may be
+        older than the mark: as soon as it knows more, it makes the mark again.
         """
         assert mark is not None
         if self._meddled >= self._answered:
@@ -210,9 +213,9 @@ class Judge:
         now = {item: _text(self.registry.nodes.get(self.layout.item(item).instance)) for item in range(ITEMS)}
         given = {item: holder for item, holder in now.items() if holder}
         since = [n for n, (zxid, _) in enumerate(self.views) if zxid >= mark.stat.mzxid]
-        if not any(
-            view.eligible and wanted_assignment(view) == given for _, view in self.views[since[0] if since else -1 :]
-        ):
+        views = [view for _, view in self.views[since[0] if since else -1 :]]
+        known = (replace(view, switches=at.switches) for _, at in reversed(self.views) for view in views)
+        if not any(view.eligible and wanted_assignment(view) == given for view in known):
             self.break_("assignments answer the newest question", f"{given} was decided on before the mark was made")
 
     def begin(self, process: Process, run: ItemContext, incarnation: int) -> None:

@@ -92,7 +92,7 @@ class Process:
     async def _main(self) -> None:
         job = Job.declare(self.world.config, self._handler)
         host = Host(self.ip, "", self.number)
-        running = run_jobs(self.session.as_session(), [job], host, self._shared)
+        running = run_jobs(self.session, [job], host, self._shared)
         async with running as (local,), create_task_group() as tasks:
             tasks.start_soon(self._leave, local)
             await local.gone.until(bool)

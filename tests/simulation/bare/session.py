@@ -9,54 +9,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 from typing import Generic, TypeVar, cast
 
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
+from aioelasticjob.registry.codec import CHILDREN
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.registry.session_keeper import Outages
 from aioelasticjob.registry.transaction import Committed, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from tests.simulation.bare.registry import BareRegistry, Before
+from aioelasticjob.registry.watches import Watcher, Watches
+from tests.simulation.bare.registry import BareRegistry
+from tests.simulation.bare.server import Connection, Past
 
 T = TypeVar("T")
 
-LAG = 6
-"""Transactions by which a server that is read from may lag behind."""
-SLOWEST = 0.2
+SLOWEST = 0.1
 """Seconds that a request or an answer is on its way at most."""
-
-
-class Past:
-    """The last few states of the registry, for servers that lag behind, and what mirrors show of the newest."""
-
-    def __init__(self, registry: BareRegistry, shows: Callable[[str], bool] = lambda _path: True) -> None:
-        self.mirrored = Tree()
-        """The nodes of the newest state that mirrors show."""
-        self._registry, self._shows = registry, shows
-        self._states: deque[tuple[int, dict[str, Node]]] = deque([(registry.zxid, dict(registry.nodes))], maxlen=LAG)
-        registry.observers.append(self._keep)
-
-    def choose(self, seen: int, dice: Random) -> tuple[int, dict[str, Node]]:
-        """Return one of the states at or after ``seen``, mostly the newest."""
-        newest = self._states[-1]
-        if dice.random() < 0.7:
-            return newest
-        return dice.choice([newest, *(state for state in self._states if state[0] >= seen)])
-
-    def _keep(self, _session: int, before: Before) -> None:
-        nodes, zxid = self._registry.nodes, self._registry.zxid
-        self._states.append((zxid, dict(nodes)))
-        changes = {path: nodes.get(path) for path in before if self._shows(path)}
-        if changes:
-            self.mirrored = self.mirrored.replace(changes, zxid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +58,16 @@ class _Request(Generic[T]):
     arrived: bool = False
 
 
-class BareSession:
-    """What ``Session`` promises, on the bare tree; a process has one, over all its incarnations."""
+class BareSession(Session):
+    """What ``Session`` promises, on the bare tree; a process has one, over all its incarnations.
+
+    It takes from the package's session what that makes of single requests: ``subtree``, ``wait_deleted`` and more.
+    """
 
     clock_skew = 0.0
     timeout = margin = 10.0
     host = "10.0.0.1"
+    zxid = 0
 
     def __init__(self, registry: BareRegistry, past: Past, dice: Random, incarnation: int) -> None:
         self.status = Latest(SessionStatus(SessionState.CONNECTED, incarnation))
@@ -95,9 +75,6 @@ class BareSession:
         """Whether the registry has ended the session."""
         self.late = False
         """Whether nobody can prove that the session lives, for the connection is away for too long."""
-        self.zxid = 0
-        self.trees = Latest(Tree())
-        """What the mirrors show."""
         self.calm = False
         """Whether the network is fast."""
         self._registry, self._past, self._dice = registry, past, dice
@@ -106,10 +83,9 @@ class BareSession:
         self._held: dict[asyncio.Future[Committed], asyncio.Future[bool]] = {}
         self._outages: deque[tuple[float, float]] = deque(maxlen=32)
         self._away_since: float | None = None
-        self._arrives = self._answered = 0.0
-        self._hearing = False
-        self._deletions = Latest(0)
-        """Changes whenever this session hears that some node is gone."""
+        self._watches = Watches()
+        self._connection = self._connect()
+        registry.observers.append(lambda _session, _before: self._connection.hear())
 
     @property
     def incarnation(self) -> int:
@@ -125,17 +101,13 @@ class BareSession:
         """Say whether the session is known to live: its process knows of its end before the registry does."""
         return not (self.over or self.late)
 
-    def tenure(self, incarnation: int) -> BareTenure:
+    def tenure(self, incarnation: int) -> BareTenure:  # type: ignore[override]
         """Return under which session what was claimed is nobody else's."""
         return BareTenure(incarnation)
 
     def steady_time(self) -> float:
         """Return the time that no step of a clock changes."""
         return self._registry.now
-
-    def as_session(self) -> Session:
-        """Return it as the type that the package expects."""
-        return cast(Session, self)
 
     # What befalls it.
 
@@ -144,7 +116,7 @@ class BareSession:
         if not self.is_connected:
             return
         self._away_since = self._registry.now
-        self.trees.value.mark_outdated()
+        self._connection.close()
         for request in self._flying:
             if request.write and not request.arrived and not self.over and self._dice.random() < 0.5:
                 with suppress(Conflict):
@@ -173,29 +145,13 @@ class BareSession:
         if self._away_since is not None:
             self._outages.append((self._away_since, self._registry.now))
             self._away_since = None
-        self._arrives = self._answered = 0.0
+        self._connection = self._connect()
+        self._ask(self._watches.roots)
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
-        self.hear()
-        self.hear_of_deletion()
+        self._watches.reset()
 
-    def hear(self) -> None:
-        """Let the mirrors show what is there, after a while."""
-        if not self._hearing and self.is_connected:
-            self._hearing = True
-            _outside(self._takes(), self._show)
-
-    def hear_of_deletion(self) -> None:
-        """Let those who wait for the end of a node look again, after a while."""
-        if self.is_connected:
-            _outside(self._takes(), lambda: self._deletions.set(self._deletions.value + 1))
-
-    def _show(self) -> None:
-        self._hearing = False
-        if self.is_connected:
-            before = Tree() if self.trees.value.outdated else self.trees.value
-            tree = before.replace(_changes(before, self._past.mirrored), self._past.mirrored.zxid)
-            self.zxid = max(self.zxid, tree.zxid)  # nothing is read any more that is older
-            self.trees.set(tree)
+    def _connect(self) -> Connection:
+        return Connection(self._past, self.zxid, self._watches, self._dice, self._takes)
 
     def _cancel_bound(self) -> None:
         loop, bound = asyncio.get_running_loop(), tuple(self._bound)
@@ -204,6 +160,19 @@ class BareSession:
             loop.call_soon(scope.cancel)
 
     # What the package calls.
+
+    def watch(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> None:
+        """Tell a watcher of what happens at and below ``roots``."""
+        self._ask(self._watches.add(roots, watcher, shallow=shallow))
+
+    def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
+        """Tell a watcher no more."""
+        self._ask(self._watches.remove(roots, watcher))
+
+    def _ask(self, roots: Sequence[str]) -> None:
+        """Ask the server for the watches that some roots need."""
+        if roots:
+            self._connection.watch({root: self._watches.shallow(root) for root in roots})
 
     def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Cancel a scope when the session cannot be proven alive any more, until it is unbound."""
@@ -232,14 +201,9 @@ class BareSession:
             raise Conflict(-1, ops[0].path, "withdrawn")
         session = self.admit(incarnation)
         try:
-            written = await self._send(lambda: self._apply(ops, session), write=True)
+            return await self._send(lambda: self._apply(ops, session), write=True)
         except _Lost:
             raise OutcomeUnknown("the connection broke before the reply") from None
-        except Conflict:
-            self.zxid = max(self.zxid, self._registry.zxid)
-            raise
-        self.zxid = max(self.zxid, written.zxid)
-        return written
 
     def withdraw(self, answer: asyncio.Future[Committed]) -> None:
         """Let a transaction on hold be refused now; one that has left is not touched."""
@@ -253,11 +217,6 @@ class BareSession:
             raise Suspended("no connection; nothing was written")
         return incarnation
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes of one state; None where there is none."""
-        nodes = await self._read()
-        return [nodes.get(path) for path in paths]
-
     async def exists(self, path: str) -> Stat | None:
         """Read a node's Stat."""
         node = (await self._read()).get(path)
@@ -270,20 +229,9 @@ class BareSession:
             raise NodeMissing(path)
         return names
 
-    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-        """Read the names below many nodes; None where there is none."""
-        nodes = await self._read()
-        return [
-            tuple(sorted(other.rpartition("/")[2] for other in nodes if other.rpartition("/")[0] == path))
-            if path in nodes
-            else None
-            for path in paths
-        ]
-
     async def sync(self, _path: str = "/") -> None:
         """Catch up with everything committed before."""
-        await self._read()
-        self.zxid = max(self.zxid, self._registry.zxid)
+        await self._read(Connection.sync)
 
     def compare_clocks(self, _host: float) -> tuple[float, float, float, Outages]:
         """Return the steady time and how many seconds ago each outage began and ended; here all clocks agree."""
@@ -291,7 +239,7 @@ class BareSession:
         going_on = () if self._away_since is None else ((self._away_since, now),)
         return now, 0.0, 0.0, tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
-    async def server_time(self, _path: str) -> float:
+    async def server_time(self, _path: str = "/") -> float:
         """Return the registry's time."""
         await self._read()
         return self._registry.now
@@ -303,20 +251,6 @@ class BareSession:
     async def back_off(self, failures: int) -> None:
         """Let others go first before something is tried again."""
         await asyncio.sleep(self.pause_after(failures))
-
-    async def wait_deleted(self, path: str) -> None:
-        """Wait until the node that is there now is gone.  Outlives connections and sessions."""
-        while True:
-            deletions = self._deletions.value
-            try:
-                if await self.exists(path) is None:
-                    return
-            except Suspended:
-                await self.connected()
-                continue
-            if path not in self._registry.nodes:  # what was read is old, and the news may have come before
-                self.hear_of_deletion()
-            await self._deletions.until(lambda now, seen=deletions: now != seen)  # type: ignore[misc]
 
     async def _leaves(self, until: float) -> bool:
         """Wait until a transaction on hold leaves; False if it was withdrawn."""
@@ -335,49 +269,51 @@ class BareSession:
         if waiting is not None and not waiting.done():
             waiting.set_result(leaves)
 
-    async def _read(self) -> Mapping[str, Node]:
+    async def _many(self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]]) -> list[Node | list[str] | None]:
+        tree, found = await self._read(), list[Node | list[str] | None]()
+        for path in paths:
+            for kind in kinds(path):
+                found.append(list(tree.children(path)) if kind == CHILDREN and path in tree else tree.get(path))
+        return found
+
+    async def _read(self, read: Callable[[Connection], Tree] = Connection.read) -> Tree:
         """Wait for a connection, not for ever, and return the nodes as our server has them."""
         while True:
             if not self.is_connected and self._dice.random() < 0.3:
                 raise Suspended("no connection, after some retries")
             await self.connected()
             with suppress(_Lost):
-                zxid, nodes = await self._send(lambda: self._past.choose(self.zxid, self._dice), write=False)
-                self.zxid = max(self.zxid, zxid)  # a mirror may have shown a newer state meanwhile
-                return nodes
+                return await self._send(lambda: read(self._connection), write=False)
 
     async def _send(self, act: Callable[[], T], *, write: bool) -> T:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         request = _Request(act, answer, write)
         self._flying.append(cast(_Request[object], request))
-        self._arrives = max(self._arrives, loop.time() + self._takes())
-        _outside(self._arrives - loop.time(), self._arrive, request)
+        self._connection.requests.send(partial(self._arrive, request))
         return await answer
 
     def _arrive(self, request: _Request[T]) -> None:
-        if request not in self._flying:
-            return
         request.arrived = True
         error: Exception | None = None
         try:
             found = request.act()
         except (Conflict, SessionEnded) as refused:
             error = refused
-        now = asyncio.get_running_loop().time()
-        self._answered = max(self._answered, now + self._takes())
+        if request.write:
+            self._connection.sync()  # a server answers a write when it has made it itself
 
         def answer() -> None:
-            if request in self._flying:
-                self._flying.remove(cast(_Request[object], request))
-                if request.answer.done():  # the caller has been cancelled
-                    return
-                if error is None:
-                    request.answer.set_result(found)
-                else:
-                    request.answer.set_exception(error)
+            self._flying.remove(cast(_Request[object], request))
+            self.zxid = max(self.zxid, zxid)
+            if request.answer.done():  # the caller has been cancelled
+                return
+            if error is None:
+                request.answer.set_result(found)
+            else:
+                request.answer.set_exception(error)
 
-        _outside(self._answered - now, answer)
+        zxid = self._registry.zxid if request.write else self._connection.zxid
+        self._connection.replies.send(answer)
 
     def _apply(self, ops: Sequence[Op], session: int) -> Committed:
         if self.over:
@@ -387,14 +323,3 @@ class BareSession:
     def _takes(self) -> float:
         """Return how long something is on its way: mostly not long."""
         return SLOWEST * (0.02 if self.calm else float(self._dice.random() ** 3))
-
-
-def _changes(before: Tree, now: Tree) -> dict[str, Node | None]:
-    changes = {path: now.get(path) for path in now if before.get(path) is not now.get(path)}
-    return changes | {path: None for path in before if path not in now}
-
-
-def _outside(delay: float, callback: Callable[..., object], *arguments: object) -> None:
-    """Call something later that is no process's: a process that sleeps does not keep it from happening."""
-    loop = asyncio.get_running_loop()
-    loop.call_at(loop.time() + delay, callback, *arguments, context=Context())

@@ -13,14 +13,15 @@ from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.events import JobEvent
 from aioelasticjob.jobs.context import ItemContext
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.registry.transaction import Create, Op
-from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.tree import Node, Tree
 from tests.simulation.bare.judge import Judge
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.process import Process, describe
 from tests.simulation.bare.registry import BareRegistry, Before
-from tests.simulation.bare.session import BareSession, Past
+from tests.simulation.bare.server import Past
+from tests.simulation.bare.session import BareSession
 
 UNDER_FIRE = 6.0
 """Seconds in which everything may happen."""
@@ -39,8 +40,8 @@ def configured(**settings: object) -> JobConfig:
 
 
 def is_mirrored(path: str) -> bool:
-    """Whether the mirror of an instance shows a node.  Of the servers, an instance sees less: only their names."""
-    return any(path == root or path.startswith(f"{root}/") for root in LAYOUT.mirrored)
+    """Whether an instance follows a node.  Of the servers, it sees less: only their names."""
+    return any(path == root or path.startswith(f"{root}/") for root in (*LAYOUT.mirrored, SWITCHES))
 
 
 class _Clocked(BareRegistry):
@@ -80,11 +81,10 @@ class World:
         self.zombies: list[BareSession] = []
         """Sessions of the dead, which the registry has yet to end."""
         self._sessions = 0
-        self._past = Past(self.registry, is_mirrored)
+        self._past, self._mirrored = Past(self.registry), Tree()
         self.judge = Judge(self.registry, LAYOUT, self.views, say=self.say)
-        self.registry.commit([Create(path) for path in LAYOUT.skeleton])
-        self.registry.commit([Create(LAYOUT.config, self.config.to_json())])
         self.registry.observers += [self._keep, self.judge.observe]
+        self.registry.commit([*map(Create, LAYOUT.skeleton), Create(LAYOUT.config, self.config.to_json())])
         self._often = dice.choice([1.5, 3.0, 6.0])
 
     # What processes tell it.
@@ -164,7 +164,6 @@ class World:
         self.processes.append(process)
         self.judge.processes[session.incarnation] = process
         self.say(f"{number} starts")
-        session.hear()
         process.start()
 
     def _fresh(self) -> int:
@@ -189,18 +188,14 @@ class World:
             return
 
     def _keep(self, session: int, before: Before) -> None:
-        """Keep a view of every state of what is mirrored, and let everybody hear of it, and of nodes that are gone."""
+        """Keep a view of every state of what is mirrored."""
         nodes = self.registry.nodes
         if self.trace is not None:
             changed = (_change(path, nodes.get(path), was) for path, was in before.items())
             self.say(f"  by {session}: {', '.join(changed)}")
-        if not self.views or self._past.mirrored is not self.views[-1][1].tree:
-            self.views.append((self.registry.zxid, read(self._past.mirrored, LAYOUT, self.config)))
-            for process in self.processes:
-                process.session.hear()
-        if any(path not in nodes for path in before):
-            for process in self.processes:
-                process.session.hear_of_deletion()
+        if changes := {path: nodes.get(path) for path in before if is_mirrored(path)}:
+            self._mirrored = self._mirrored.replace(changes, self.registry.zxid)
+            self.views.append((self.registry.zxid, read(self._mirrored, LAYOUT, self.config)))
 
 
 def _change(path: str, node: Node | None, was: Node | None) -> str:
