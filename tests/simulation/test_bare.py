@@ -42,6 +42,7 @@ from tests.simulation.bare.server import Past
 from tests.simulation.bare.session import BareSession
 from tests.simulation.bare.simulation import START, live, main
 from tests.simulation.bare.world import World
+from tests.simulation.defects import live_on
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 
@@ -246,15 +247,17 @@ def single_item_failover() -> Iterator[None]:
         yield
 
 
-def no_incarnation() -> AbstractContextManager[object]:
-    """Write in the present session what was decided in an earlier one."""
+@contextmanager
+def no_incarnation() -> Iterator[None]:
+    """Write in the present session what was decided in an earlier one, by a job that lives on."""
 
     def admit(self: BareSession, _incarnation: int) -> int:
         if not self.is_connected:
             raise Suspended("no connection")
         return self.incarnation
 
-    return mock.patch.object(BareSession, "admit", admit)
+    with live_on(), mock.patch.object(BareSession, "admit", admit):
+        yield
 
 
 def settle_in_any_session() -> AbstractContextManager[object]:
@@ -354,7 +357,7 @@ def prune_blindly() -> AbstractContextManager[object]:
         (claim_on_hearsay, {"one run per slot", "claims are assigned"}, 1),
         (claim_without_lock, {"one runner"}, 4),
         (single_item_failover, {"every orphan is rescued"}, 10),
-        (no_incarnation, {"claims are of their session", "instances are of their session"}, 90),
+        (no_incarnation, {"claims are of their session", "instances are of their session"}, 25),
         (settle_in_any_session, {"records are their runner's"}, 9),
         (leave_without_settling, {"a graceful stop is no crash"}, 1),
         (mark_the_living, {"only orphans are marked"}, 0),
