@@ -54,10 +54,6 @@ class GroupCommit:
         self._operations = self._bytes = 0
         self._waiting = False
         self._held: dict[float, dict[Pending, _Transaction]] = {}
-        self._releasing = False
-        self._due = 0  # groups of transactions that were kept until they were due, under way
-        self._nothing_delayed: asyncio.Event = asyncio.Event()
-        self._nothing_delayed.set()
 
     def commit(self, ops: Sequence[Op], body: bytes, incarnation: int, until: float | None = None) -> Pending:
         """Send a transaction, rendered as ``body``, with others of its turn; only under the session given."""
@@ -98,20 +94,10 @@ class GroupCommit:
 
     def _release(self, due: float) -> None:
         self._send_group()  # transactions that are not due yet must not share a group with those that are
-        self._releasing = True
         for transaction in self._held.pop(due).values():
             if not transaction.answer.done():
                 self._gather(transaction)
         self._send_group()
-        self._releasing = False
-
-    async def wait_for_delayed(self) -> None:
-        """Wait until no delayed transaction is under way: all have been answered, and their callers have had a turn."""
-        await self._nothing_delayed.wait()
-
-    def _calm(self) -> None:
-        if not self._due:
-            self._nothing_delayed.set()
 
     def _end_round(self) -> None:
         self._waiting = False
@@ -120,9 +106,9 @@ class GroupCommit:
     def _send_group(self) -> None:
         group, self._group = self._group, []
         self._operations = self._bytes = 0
-        self._send([transaction for transaction in group if not transaction.answer.done()], self._releasing)
+        self._send([transaction for transaction in group if not transaction.answer.done()])
 
-    def _send(self, group: Sequence[_Transaction], due: bool) -> None:
+    def _send(self, group: Sequence[_Transaction]) -> None:
         if not group:
             return
         keeper, incarnation = self._keeper, group[0].incarnation
@@ -133,21 +119,10 @@ class GroupCommit:
         else:
             body = group[0].body if len(group) == 1 else joined([transaction.body for transaction in group])
             reply = keeper.connection.call(MULTI, body)
-            if due:
-                self._due += 1
-                self._nothing_delayed.clear()
-            reply.add_done_callback(partial(self._answered, group, due, keeper.lease.now()))
+            reply.add_done_callback(partial(self._answered, group, keeper.lease.now()))
 
-    def _answered(self, group: Sequence[_Transaction], due: bool, sent: float, reply: asyncio.Future[Reply]) -> None:
-        self._judge(group, due, sent, *reply.result())
-        if due:
-            self._due -= 1
-            if not self._due:
-                self._loop.call_soon(self._calm)  # after those who have just been answered
-
-    def _judge(
-        self, group: Sequence[_Transaction], due: bool, sent: float, error: int, zxid: int, frame: bytes
-    ) -> None:
+    def _answered(self, group: Sequence[_Transaction], sent: float, reply: asyncio.Future[Reply]) -> None:
+        error, zxid, frame = reply.result()
         if error == LOST:
             _fail(
                 group,
@@ -171,7 +146,7 @@ class GroupCommit:
                 group[0].fail(refusal)
             for transaction in group if len(group) > 1 else ():
                 if not transaction.answer.done():  # its caller may have gone meanwhile
-                    self._send([transaction], due)
+                    self._send([transaction])
         except (Malformed, ValueError) as mistake:
             _fail(group, OutcomeUnknown, f"the reply made no sense ({mistake}): {HOW_TO_FIND_OUT}")
         else:

@@ -58,7 +58,6 @@ class Session:
         """Returns the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
         self.compare_clocks = client.compare_clocks
         self.withdraw = client.group_commit.withdraw
-        self.wait_for_delayed = client.group_commit.wait_for_delayed
 
     @property
     def incarnation(self) -> int:

@@ -91,7 +91,7 @@ class JobScheduler:
         self.releases = ItemReleases(member, self._state, self._claims, settlements, tasks, self._look_at_once)
         self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping)
+        self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping, tasks)
         self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
         self.loop = CommandLoop(self._state, self._pass, self._perform, self._pass_refused)
         self.left = False
@@ -272,12 +272,13 @@ class JobScheduler:
             self._state.report([written.item], Passed(moment, moment), str(error), written.run.instance, handled=True)
 
     async def end(self) -> None:
-        """Give a claim back that waits for its moment, and report the runs that can begin here no more.
+        """Settle or give back what waits without a task, and report the runs that can begin here no more.
 
         The caller has cancelled all tasks.
         """
         self.loop.close()
         with move_on_after(self.stopping.settle_timeout, shield=True), suppress(SessionEnded):
+            await self._runs.finish()
             await self._ahead.give_back()
         self._choice.triggers.give_up()
         self._state.say_all()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop, sleep
+from asyncio import get_running_loop
+from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from anyio import get_cancelled_exc_class, move_on_after
@@ -16,7 +18,7 @@ from aioelasticjob.errors import SessionEnded
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import SCHEDULED, Claim, FireSource
+from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.command_loop import Awaited, InTask
 from aioelasticjob.running.driver import StateDriver
@@ -26,10 +28,31 @@ from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.scheduler import TaskScope
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
 from aioelasticjob.running.trace import Trace
+
+
+@dataclass(slots=True)
+class EndedRun:
+    """What is left of an execution when its handlers have ended: what its settlement needs, and no more.
+
+    A thousand of them may wait until all handlers of one moment have begun.
+    """
+
+    claim: Claim
+    outcomes: dict[int, Outcome]
+    unfinished: Collection[int]
+    """Items of a stream that may have more records."""
+    trace: Trace | None
+
+    @classmethod
+    def of(cls, execution: Execution) -> EndedRun:
+        """Return what is left of an execution."""
+        stream = execution.stream_control
+        return cls(execution.claim, execution.outcomes, () if stream is None else stream.unfinished, execution.trace)
 
 
 class Runs:
@@ -45,12 +68,15 @@ class Runs:
         settlements: Settlements,
         stats: ExecutionStats,
         stopping: Stopping,
+        tasks: TaskScope,
     ) -> None:
         self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
-        self._settlements, self._stats, self._stopping = settlements, stats, stopping
+        self._settlements, self._stats, self._stopping, self._tasks = settlements, stats, stopping, tasks
         self._retry_waits, self._leaves = RetryWaits(views), False
         self._scope: HandlerScope | None = None
         self._stream: StreamControl | None = None
+        self._unsettled: EndedRun | None = None
+        """The run whose handlers have ended, until its settlement begins."""
 
     def leave(self) -> None:
         """Let the run under way end soon: no further attempt begins, and a stream fetches nothing more."""
@@ -82,15 +108,33 @@ class Runs:
             await self._handle(view, execution)
         except get_cancelled_exc_class():
             with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
-                if (given := self._settle(execution)) is not None:
-                    await self._finish_settlement(execution.trace, given)
+                self._unsettled = EndedRun.of(execution)
+                await self.finish()
             raise
-        if (given := self._settle(execution)) is None:
+        ended, others = EndedRun.of(execution), self._tasks.all_gone_on()
+        if others is None:
+            return self._begin_settlement(ended)
+        self._unsettled = ended
+        return Awaited(others, partial(self._begin_settlement, ended))  # the handlers of other jobs begin first
+
+    async def finish(self) -> None:
+        """Settle the run whose handlers have ended, if that has not begun.
+
+        Raises:
+            SessionEnded: the session was lost before.
+        """
+        ended, self._unsettled = self._unsettled, None
+        if ended is not None and (given := self._settle(ended)) is not None:
+            await self._finish_settlement(ended.trace, given)
+
+    def _begin_settlement(self, ended: EndedRun) -> Awaited | InTask | None:
+        """Begin to settle the items of a run; return how that is to be awaited."""
+        self._unsettled = None
+        if (given := self._settle(ended)) is None:
             return None
         if given.transaction is None:
-            await self._finish_settlement(execution.trace, given)
-            return None
-        return Awaited(given.transaction.answer, partial(self._settled, execution.trace, given))
+            return InTask(partial(self._finish_settlement, ended.trace, given))
+        return Awaited(given.transaction.answer, partial(self._settled, ended.trace, given))
 
     def _settled(self, trace: Trace | None, given: Settlement) -> InTask | None:
         """Note that a settlement was answered; return what is left to do if it was not accepted whole."""
@@ -125,7 +169,7 @@ class Runs:
         return self._stats.reporting(execution)
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
-        """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
+        """Run the handlers while the session is certain to live."""
         session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
         run_lease.set(session.tenure(self._member.incarnation))
         if execution.job.engine is not None:
@@ -147,24 +191,22 @@ class Runs:
                 self._scope = None
                 session.unbind(scope)
                 self._stats.ended(execution, get_running_loop().time() - began)
-        await sleep(0)
-        await session.wait_for_delayed()
 
-    def _settle(self, execution: Execution) -> Settlement | None:
-        """Begin to settle the items of an execution; None if its claim has written nothing."""
-        claim, state, view = execution.claim, self._state, self._views.value
+    def _settle(self, ended: EndedRun) -> Settlement | None:
+        """Begin to settle the items of a run; None if its claim has written nothing."""
+        claim, outcomes, unfinished = ended.claim, ended.outcomes, ended.unfinished
+        state, view = self._state, self._views.value
         if claim.fire.source in SCHEDULED:
             state.items.ran(claim.items, claim.fire.slot)
-        unfinished = execution.stream_control.unfinished if execution.stream_control is not None else ()
         if not claim.fences:  # the next holder finds no record of this run
             state.cache.assume(unfinished, claim.fire.slot - 1)
-            slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - execution.outcomes.keys()
+            slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - outcomes.keys()
             state.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
             return None
-        ended = left_open(claim, unfinished) if unfinished else claim
+        settled = left_open(claim, unfinished) if unfinished else claim
         hand_over, removed = view.config.failover, self._member.id not in view.instances
         self._stopping.settling = claim
-        return self._settlements.settle(ended, execution.outcomes, state.now(), hand_over=hand_over, removed=removed)
+        return self._settlements.settle(settled, outcomes, state.now(), hand_over=hand_over, removed=removed)
 
     def _failed(self, context: Context, error: Exception) -> None:
         self._stats.failed(self._views.value.config, context, error)

@@ -33,6 +33,8 @@ URGENT_AT_ONCE = 200
 """How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
 """How many activities that are not urgent get a turn in one round of the loop."""
+ANSWERED_AT_ONCE = 50
+"""How many activities that can go on get a turn in one round, so that the handlers of the first begin at once."""
 AT_ONCE_WHILE_JOINING = 2
 """The same while jobs wait until they may join."""
 
@@ -46,6 +48,7 @@ class Scheduler:
         self._joining = joining
         """Each job holds it while it joins.  While jobs wait for it, fewer turns are given, so they join sooner."""
         self._answered: dict[Activity, None] = {}
+        self._all_gone_on: Future[None] | None = None
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -78,6 +81,9 @@ class Scheduler:
                 if self._answered or self._urgent or self._woken:  # all other ready tasks go first
                     self._news.set()
                     await sleep(0)
+                if self._all_gone_on is not None and not self._answered:
+                    self._all_gone_on.set_result(None)
+                    self._all_gone_on = None
         finally:
             self._runs = [one for one in self._runs if one is not started]
             self._set_timer()
@@ -113,6 +119,12 @@ class Scheduler:
         self._answered[activity] = None
         self._news.set()
 
+    def all_gone_on(self) -> Future[None] | None:
+        """Return a future that is done when all activities that can go on have had their turns; None if none waits."""
+        if self._answered and self._all_gone_on is None:
+            self._all_gone_on = get_running_loop().create_future()
+        return self._all_gone_on
+
     def wake_at(self, when: float, activity: Activity) -> None:
         """Give an activity a turn at a time of the loop's clock."""
         heappush(self._heap, (when, next(self._order), activity))
@@ -125,16 +137,12 @@ class Scheduler:
         execution, where each costs memory and a lock in the registry.  Urgent activities do not wait for them: jobs
         join, and items move, as fast as without load.
         """
-        answered, self._answered = self._answered, {}
-        for activity in answered:
-            activity.take_turn()
-        for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
-            del self._urgent[activity]
-            activity.take_turn()
         at_once = AT_ONCE_WHILE_JOINING if self._joining.value == 0 else AT_ONCE
-        for activity in tuple(islice(self._woken, at_once)):
-            del self._woken[activity]
-            activity.take_turn()
+        queues = (self._answered, ANSWERED_AT_ONCE), (self._urgent, URGENT_AT_ONCE), (self._woken, at_once)
+        for waiting, most in queues:
+            for activity in tuple(islice(waiting, most)):
+                del waiting[activity]
+                activity.take_turn()
 
     def _set_timer(self) -> None:
         earliest = self._heap[0][0] if self._heap and self._runs else inf
@@ -158,6 +166,7 @@ class TaskScope:
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
         self._scheduler, self.failed = scheduler, failed
+        self.all_gone_on = scheduler.all_gone_on
         self._scopes: dict[CancelScope, None] = {}
         self._none_left: Event | None = None
         self.over = False

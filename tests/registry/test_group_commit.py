@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -166,46 +165,6 @@ def test_a_delayed_commit_that_is_withdrawn_fails_at_once() -> None:
         assert loop.time() == asked
         await asyncio.sleep(0.3)
         assert requests(world) == before
-
-    with_session(use)
-
-
-def test_what_is_in_no_hurry_lets_the_answers_come_first_to_what_was_due() -> None:
-    async def use(session: Session, world: SimulatedRegistry) -> None:
-        loop, order = asyncio.get_running_loop(), list[str]()
-        due = math.ceil(loop.time() + 1)  # on a whole millisecond, to which holds are rounded up
-
-        async def claim() -> None:
-            await session.commit([Create("/claimed")], incarnation=session.incarnation, until=due)
-            order.append("claimed")
-
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(claim())
-            await session.wait_for_delayed()
-            order.append("nothing was under way")
-            await asyncio.sleep(due - loop.time())
-            await asyncio.sleep(0)
-            await session.wait_for_delayed()
-            order.append("settled")
-        assert order == ["nothing was under way", "claimed", "settled"]
-
-    with_session(use)
-
-
-def test_whoever_was_due_has_had_a_turn_before_the_first_of_them_goes_on() -> None:
-    async def use(session: Session, world: SimulatedRegistry) -> None:
-        due, order = asyncio.get_running_loop().time() + 0.1, list[str]()
-
-        async def claim(number: int) -> None:
-            await session.commit([Create(f"/{number}")], incarnation=session.incarnation, until=due)
-            order.append("begun")
-            await session.wait_for_delayed()
-            order.append("going on")
-
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(3 * MAX_GROUP_OPERATIONS):
-                tasks.create_task(claim(number))
-        assert order == ["begun"] * 3 * MAX_GROUP_OPERATIONS + ["going on"] * 3 * MAX_GROUP_OPERATIONS
 
     with_session(use)
 

@@ -19,9 +19,8 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.running.commands import NodeSteps
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.life import Life
-from aioelasticjob.running.runs import Runs
+from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.testing import UnhandledErrors, VirtualCluster, simulated
 from tests.support.simulated_jobs import end_life, running_job
 
@@ -119,10 +118,10 @@ def test_a_life_that_begins_in_the_moment_in_which_its_session_ends_is_ended_onc
 def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     settle, failing = Runs._settle, list[Runs]()
 
-    def settles(self: Runs, execution: Execution) -> Settlement | None:
+    def settles(self: Runs, ended: EndedRun) -> Settlement | None:
         if self in failing:
             raise AssertionError("the second")
-        return settle(self, execution)
+        return settle(self, ended)
 
     async def work(context: ItemContext) -> None:
         await sleep(0.5)
@@ -190,7 +189,7 @@ async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that
 
 
 def test_a_defect_after_the_process_has_given_up_waiting_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def settles(self: Runs, execution: Execution) -> Settlement | None:
+    def settles(self: Runs, ended: EndedRun) -> Settlement | None:
         raise AssertionError("too late")
 
     async def unheeding(context: ItemContext) -> None:

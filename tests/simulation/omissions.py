@@ -30,7 +30,7 @@ from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
-from aioelasticjob.running.runs import Runs
+from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
 from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
@@ -52,8 +52,8 @@ def leave_unsettled() -> AbstractContextManager[object]:
     """Let an instance that leaves drop what it runs."""
     original = Runs._settle
 
-    def settle(self: Runs, execution: Execution) -> Settlement | None:
-        return None if self._leaves else original(self, execution)
+    def settle(self: Runs, ended: EndedRun) -> Settlement | None:
+        return None if self._leaves else original(self, ended)
 
     return mock.patch.object(Runs, "_settle", settle)
 

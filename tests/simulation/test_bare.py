@@ -33,8 +33,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
-from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.runs import Runs
+from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.registry import BareRegistry
@@ -285,8 +284,8 @@ def leave_without_settling() -> AbstractContextManager[object]:
 
     original = Runs._settle
 
-    def settle(self: Runs, execution: Execution) -> Settlement | None:
-        return None if self._leaves else original(self, execution)
+    def settle(self: Runs, ended: EndedRun) -> Settlement | None:
+        return None if self._leaves else original(self, ended)
 
     return mock.patch.object(Runs, "_settle", settle)
 

@@ -189,9 +189,6 @@ class BareSession(Session):
         """Wait for a connection."""
         await self.status.until(lambda now: now.state is SessionState.CONNECTED)
 
-    async def wait_for_delayed(self) -> None:
-        """Wait for nothing: of transactions on hold the answers come when they come."""
-
     def commit(self, ops: Sequence[Op], *, incarnation: int, until: float | None = None) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
         return asyncio.get_running_loop().create_task(self._commit(ops, incarnation, until))
