@@ -27,9 +27,16 @@ Pass: TypeAlias = Steps[float | None]
 class Awaited:
     """The answer to a command is still to come, and no task waits for it."""
 
-    future: Future[Any]
+    future: Future[Any] | None
+    """None if it is there as soon as other jobs that can go on now have had their turns."""
     conclude: Callable[[], object]
     """Returns the answer, or what is to be awaited next, when the future is done."""
+    is_asked_for: bool = False
+    """Whether a turn was asked for."""
+
+    def is_there(self) -> bool:
+        """Whether the answer is there."""
+        return self.is_asked_for if self.future is None else self.future.done()
 
 
 @dataclass(slots=True)
@@ -54,15 +61,15 @@ class CommandLoop:
         refused: Callable[[RegistryError], float],
     ) -> None:
         self._state, self._begin, self._perform, self._refused = state, begin, perform, refused
-        self.go_on_after: Callable[[Future[Any]], object] = lambda future: None
-        """Asks for a turn when a future is done."""
+        self.go_on_after: Callable[[Future[Any] | None], object] = lambda future: None
+        """Asks for a turn when a future is done, or when other jobs have had theirs."""
         self._steps: Pass | None = None
         self._awaited: Awaited | None = None
 
     def turn(self) -> float | Work:
         """Make steps until the job has to wait; return the seconds until the next turn, or work for a task."""
         awaited, self._awaited = self._awaited, None
-        if awaited is not None and not awaited.future.done():
+        if awaited is not None and not awaited.is_there():
             self._awaited = awaited
             return inf
         found = self._go_on(awaited)
@@ -84,10 +91,10 @@ class CommandLoop:
                 if isinstance(command, float):
                     return command
                 perform = partial(self._perform, command)
-            elif answer.future.done():
+            elif answer.is_there():
                 perform = answer.conclude
             else:
-                self._awaited = answer
+                self._awaited, answer.is_asked_for = answer, True
                 self.go_on_after(answer.future)
                 return inf
             answer = error = None

@@ -111,11 +111,10 @@ class Runs:
                 self._unsettled = EndedRun.of(execution)
                 await self.finish()
             raise
-        ended, others = EndedRun.of(execution), self._tasks.all_gone_on()
-        if others is None:
+        ended = self._unsettled = EndedRun.of(execution)
+        if not self._tasks.others_can_go_on():
             return self._begin_settlement(ended)
-        self._unsettled = ended
-        return Awaited(others, partial(self._begin_settlement, ended))  # the handlers of other jobs begin first
+        return Awaited(None, partial(self._begin_settlement, ended))  # the handlers of other jobs begin first
 
     async def finish(self) -> None:
         """Settle the run whose handlers have ended, if that has not begun.

@@ -48,7 +48,6 @@ class Scheduler:
         self._joining = joining
         """Each job holds it while it joins.  While jobs wait for it, fewer turns are given, so they join sooner."""
         self._answered: dict[Activity, None] = {}
-        self._all_gone_on: Future[None] | None = None
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -81,9 +80,6 @@ class Scheduler:
                 if self._answered or self._urgent or self._woken:  # all other ready tasks go first
                     self._news.set()
                     await sleep(0)
-                if self._all_gone_on is not None and not self._answered:
-                    self._all_gone_on.set_result(None)
-                    self._all_gone_on = None
         finally:
             self._runs = [one for one in self._runs if one is not started]
             self._set_timer()
@@ -115,15 +111,13 @@ class Scheduler:
         self._news.set()
 
     def go_on(self, activity: Activity) -> None:
-        """Give an activity a turn in the next round: it has begun something, and what it has awaited is there."""
+        """Give an activity a turn soon, after others for which what they awaited is there, too."""
         self._answered[activity] = None
         self._news.set()
 
-    def all_gone_on(self) -> Future[None] | None:
-        """Return a future that is done when all activities that can go on have had their turns; None if none waits."""
-        if self._answered and self._all_gone_on is None:
-            self._all_gone_on = get_running_loop().create_future()
-        return self._all_gone_on
+    def others_can_go_on(self) -> bool:
+        """Whether activities that can go on wait for their turns."""
+        return bool(self._answered)
 
     def wake_at(self, when: float, activity: Activity) -> None:
         """Give an activity a turn at a time of the loop's clock."""
@@ -166,7 +160,7 @@ class TaskScope:
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
         self._scheduler, self.failed = scheduler, failed
-        self.all_gone_on = scheduler.all_gone_on
+        self.others_can_go_on = scheduler.others_can_go_on
         self._scopes: dict[CancelScope, None] = {}
         self._none_left: Event | None = None
         self.over = False
@@ -239,9 +233,12 @@ class Activity:
         else:
             self._scheduler.wake(self)
 
-    def go_on_after(self, future: Future[Any]) -> None:
-        """Ask for a turn when a future is done, before activities that have yet to begin something."""
-        future.add_done_callback(self._go_on, context=self._scheduler.context)
+    def go_on_after(self, future: Future[Any] | None) -> None:
+        """Ask for a turn when a future is done, or without one when all others that can go on now have had theirs."""
+        if future is None:
+            self._scheduler.go_on(self)
+        else:
+            future.add_done_callback(self._go_on, context=self._scheduler.context)
 
     def _go_on(self, future: Future[Any]) -> None:
         if not future.cancelled():

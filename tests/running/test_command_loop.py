@@ -25,7 +25,7 @@ class Looped:
 
     script: Script
     did: list[object] = field(default_factory=list)
-    waits_for: list[asyncio.Future[Any]] = field(default_factory=list)
+    waits_for: list[asyncio.Future[Any] | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.loop = CommandLoop(cast(Any, self), cast(Any, self.script), self.perform, self.refuse)
@@ -105,6 +105,15 @@ def test_an_answer_that_is_there_already_is_not_waited_for() -> None:
         assert did == ["clocks", "there"]
 
     run(scene)
+
+
+def test_an_answer_may_wait_until_other_jobs_have_had_their_turns() -> None:
+    did = list[object]()
+    here = Looped(noting(did, Awaited(None, lambda: "later")), did)
+    assert here.loop.turn() == inf
+    assert here.waits_for == [None]
+    assert here.loop.turn() == 3.0
+    assert did == ["clocks", "clocks", "later"]
 
 
 def test_work_for_a_task_is_followed_there_by_the_next_steps_and_by_further_work() -> None:
