@@ -56,7 +56,10 @@ class EndedRun:
 
 
 class Runs:
-    """The runs of one job in one session, one after another."""
+    """The runs of one job in one session, one after another.
+
+    It has more than twelve methods: the handlers of a run and its settlement have several steps each.
+    """
 
     def __init__(
         self,

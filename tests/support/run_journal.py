@@ -69,8 +69,11 @@ class WorkerEvents:
 
 
 def read(path: Path) -> list[Line]:
-    """Return all lines in the order in which they were written."""
-    return [Line(**json.loads(text)) for text in path.read_text().splitlines()] if path.exists() else []
+    """Return all lines in the order in which they were written; one without its end is being written."""
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_text().rpartition("\n")
+    return [Line(**json.loads(text)) for text in whole.splitlines()]
 
 
 def runs(lines: list[Line], fates: WorkerEvents) -> dict[int, list[JournalRun]]:
