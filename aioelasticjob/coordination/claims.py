@@ -92,9 +92,9 @@ class Claims:
     def send(
         self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, until: float | None = None
     ) -> SentClaim:
-        """Send a claim of items, at once or at the time ``until`` of the loop's clock; ``finish`` gives its result.
+        """Send a claim of items, at once or at the time ``until`` of the loop's clock.
 
-        ``now`` and ``next_fire`` are milliseconds since the epoch.
+        ``claimed`` or ``finish`` gives its result.  ``now`` and ``next_fire`` are milliseconds since the epoch.
         """
         rest = sorted(items)
         for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks

@@ -50,6 +50,8 @@ class Settlement:
     hand_over: bool
     fire: Fire | None
     at_once: int
+    read_first: bool
+    """Whether items are read before their first transaction is sent."""
     transaction: SentTransaction | None = None
     cut_off: frozenset[int] = frozenset()
     """The items of the present transaction that it marks as orphans."""
@@ -103,7 +105,7 @@ class Settlements:
                     given.ended = await self._still_mine(given.ended)
                     given.cut_off = given.cut_off.intersection(given.ended)
                 self._send_settlement(given)
-            if given.transaction is None:  # none of these items is locked by this instance any more
+            if given.transaction is None:  # they are to be read first, or this instance holds their locks no more
                 continue
             match await result_of(self._member, given.transaction, wait=True):
                 case WriteApplied(committed):
@@ -140,7 +142,12 @@ class Settlements:
         entry = self._cache.items[item]
         if not entry.locked or entry.executing:
             return
-        (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
+        entry.executing = True  # or a second call would remove the lock of a rescue that begins when this one ends
+        try:
+            (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
+        except BaseException:
+            entry.executing = False
+            raise
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
             entry.rescuing = True
         seen = VersionedRecord(entry.record, self._cache.version(item))
@@ -171,11 +178,11 @@ class Settlements:
         at_once = items_per_transaction(
             [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
         )
-        given = Settlement({}, ended, what, hand_over, fire, at_once)
-        self._begin_part(given, read_first=read_first)
+        given = Settlement({}, ended, what, hand_over, fire, at_once, read_first)
+        self._begin_part(given)
         return given
 
-    def _begin_part(self, given: Settlement, *, read_first: bool = False) -> None:
+    def _begin_part(self, given: Settlement) -> None:
         """Choose the items of the next transaction, and send it unless they are to be read first."""
         if len(given.rest) <= given.at_once:
             given.ended, given.rest = given.rest, {}
@@ -183,7 +190,7 @@ class Settlements:
             given.ended = {item: given.rest.pop(item) for item in list(given.rest)[: given.at_once]}
         unfinished = given.ended.items() if given.hand_over else ()
         given.cut_off = frozenset([item for item, seen in unfinished if not seen.record.completed])
-        if not read_first:
+        if not given.read_first:
             self._send_settlement(given)
 
     def _send_settlement(self, given: Settlement) -> None:

@@ -229,8 +229,8 @@ class Session:
     def commit(self, ops: Sequence[Op], *, incarnation: int, until: float | None = None) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
-        With ``until`` it is sent at that time of the loop's clock.  Before, ``withdraw`` drops it: given the answer, it
-        lets that raise a Conflict of no operation (index -1).
+        With ``until`` it is sent at that time of the loop's clock.  Until then ``withdraw(answer)`` drops it, and the
+        answer is a Conflict with index -1, which belongs to no operation.
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """

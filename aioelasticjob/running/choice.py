@@ -126,6 +126,8 @@ class Choice:
         clock, fire = self._state.clock, claim.fire
         if fire.slot <= clock.now or fire.source not in SCHEDULED:
             return True
+        if not claim.fences:  # it was not written, so it cannot be given back
+            return True
         return bool((yield AwaitMoment(view, claim))) and clock.now - fire.slot <= ASLEEP
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:

@@ -2,7 +2,7 @@
 
 All claims of a process for one moment are sent together, as one request.  If anything changes before the moment comes
 (the view, the time, or the job leaves), a claim that has not been sent is withdrawn, and one that has been sent is
-given back without a run.  Then the scheduler computes anew which items are due.
+given back without a run.  Then the job's scheduler computes anew which items are due.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import Claim, Fire
+from aioelasticjob.registry.transaction import Committed
 from aioelasticjob.running.command_loop import Awaited
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
@@ -56,7 +57,8 @@ class ClaimAhead:
         self._member, self._starts, self._settlements = member, starts, settlements
         self.lead = LEADS[crc32(member.layout.job.encode()) % len(LEADS)]
         """How long before a moment the job's claim is prepared."""
-        self._sent: SentClaim | None = None
+        self._answer: Future[Committed] | None = None
+        """The answer to the claim that may still be withdrawn."""
         self._claim: Claim | None = None
         self._start: Future[bool] | None = None
 
@@ -65,15 +67,16 @@ class ClaimAhead:
     ) -> SentClaim:
         """Have a claim sent shortly before its moment, unless it is taken back."""
         at = get_running_loop().time() + (fire.slot - now - EARLY) / 1000
-        self._sent = claims.send(view, fire, items, fire.slot, next_fire, at)
-        return self._sent
+        sent = claims.send(view, fire, items, fire.slot, next_fire, at)
+        self._answer = sent.transaction.answer
+        return sent
 
     def wait(self, claim: Claim, now: int, *, is_outdated: bool) -> Awaited | bool:
         """Wait until the moment of a claim comes; the answer is False if the claim is not to be run.
 
         The wait is at most 80 ms: otherwise a clock set back by an hour would keep the items locked for an hour.
         """
-        self._sent, self._claim = None, claim
+        self._answer, self._claim = None, claim
         if is_outdated:
             return False
         moment = claim.fire.slot
@@ -82,14 +85,15 @@ class ClaimAhead:
 
     def take_back(self) -> None:
         """Withdraw the claim if it has not been sent, and end the wait for its moment: the decision may be outdated."""
-        if self._sent is not None:
-            self._member.session.withdraw(self._sent.transaction.answer)
+        if self._answer is not None:
+            self._member.session.withdraw(self._answer)
+            self._answer = None
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
     def begun(self) -> None:
         """Note that the run of the claim begins."""
-        self._sent = self._claim = self._start = None
+        self._claim = self._start = None
 
     async def give_back(self) -> None:
         """Give the claim back that waits for its moment, if there is one.
@@ -97,9 +101,9 @@ class ClaimAhead:
         Raises:
             SessionEnded: the session was lost, and with it the claim.
         """
-        claim = self._claim
+        is_lost = self._claim is not None and not await self._settlements.withdraw(self._claim)
         self.begun()
-        if claim is not None and not await self._settlements.withdraw(claim):
+        if is_lost:
             raise SessionEnded("the session was lost before the items of a claim were given back")
 
     def _moment_has_come(self) -> bool:

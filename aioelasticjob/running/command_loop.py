@@ -28,7 +28,7 @@ class Awaited:
     """The answer to a command is still to come, and no task waits for it."""
 
     future: Future[Any] | None
-    """None if it is there as soon as other jobs that can go on now have had their turns."""
+    """None: the answer is there when the other jobs that can go on now have had their turns."""
     conclude: Callable[[], object]
     """Returns the answer, or what is to be awaited next, when the future is done."""
     is_asked_for: bool = False
@@ -49,8 +49,8 @@ class InTask:
 class CommandLoop:
     """Makes the passes of one job, one after another.
 
-    ``begin`` begins a pass.  ``perform`` returns the answer to a command, ``Awaited`` or ``InTask``.  ``refused``
-    returns after how many seconds a pass begins again that an error of the registry has ended.
+    ``begin`` begins a pass.  ``perform`` returns the answer to a command, ``Awaited`` or ``InTask``.  If an error of
+    the registry ends a pass, ``refused`` returns the seconds until the next one.
     """
 
     def __init__(
@@ -65,12 +65,14 @@ class CommandLoop:
         """Asks for a turn when a future is done, or when other jobs have had theirs."""
         self._steps: Pass | None = None
         self._awaited: Awaited | None = None
+        self._again = False
+        """Whether a turn was asked for while an answer was awaited."""
 
     def turn(self) -> float | Work:
         """Make steps until the job has to wait; return the seconds until the next turn, or work for a task."""
         awaited, self._awaited = self._awaited, None
         if awaited is not None and not awaited.is_there():
-            self._awaited = awaited
+            self._awaited, self._again = awaited, True
             return inf
         found = self._go_on(awaited)
         return found if isinstance(found, float) else partial(self._work, found)
@@ -89,7 +91,8 @@ class CommandLoop:
             if not isinstance(answer, Awaited):
                 command = self._next(answer, error)
                 if isinstance(command, float):
-                    return command
+                    again, self._again = self._again, False
+                    return 0.0 if again else command
                 perform = partial(self._perform, command)
             elif answer.is_there():
                 perform = answer.conclude

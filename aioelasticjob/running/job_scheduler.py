@@ -62,6 +62,7 @@ VISIBLE_WITHIN = 1.0
 
 class JobScheduler:
     """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time.
+
     It has more than twelve methods: a run has many steps, and the process asks for the state of the job.
     """
 
@@ -91,7 +92,7 @@ class JobScheduler:
         self.releases = ItemReleases(member, self._state, self._claims, settlements, tasks, self._look_at_once)
         self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping, tasks)
+        self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping)
         self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
         self.loop = CommandLoop(self._state, self._pass, self._perform, self._pass_refused)
         self.left = False
@@ -150,6 +151,7 @@ class JobScheduler:
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
         self._state.now()  # the state notices the jump, also during an execution
+        self._resume_at = 0.0
         if self._wait_scope is not None:
             self._wait_scope.cancel()
         self.reconsider()

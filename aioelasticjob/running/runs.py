@@ -28,7 +28,6 @@ from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.scheduler import TaskScope
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
@@ -71,10 +70,9 @@ class Runs:
         settlements: Settlements,
         stats: ExecutionStats,
         stopping: Stopping,
-        tasks: TaskScope,
     ) -> None:
         self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
-        self._settlements, self._stats, self._stopping, self._tasks = settlements, stats, stopping, tasks
+        self._settlements, self._stats, self._stopping = settlements, stats, stopping
         self._retry_waits, self._leaves = RetryWaits(views), False
         self._scope: HandlerScope | None = None
         self._stream: StreamControl | None = None
@@ -102,8 +100,8 @@ class Runs:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> object:
-        """Run the handlers of claimed items, and begin to settle the items; return how that is to be awaited."""
+    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
+        """Run the handlers of claimed items; return how their settlement is to be awaited."""
         if claim.fences and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
         execution = self._execution_of(view, claim, offsets)
@@ -115,8 +113,6 @@ class Runs:
                 await self.finish()
             raise
         ended = self._unsettled = EndedRun.of(execution)
-        if not self._tasks.others_can_go_on():
-            return self._begin_settlement(ended)
         return Awaited(None, partial(self._begin_settlement, ended))  # the handlers of other jobs begin first
 
     async def finish(self) -> None:

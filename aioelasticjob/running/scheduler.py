@@ -96,7 +96,9 @@ class Scheduler:
         each task, which takes four times as long as the task itself, and a task is started for every fire.
         """
         if self._runs:
-            self._runs[-1][scope] = get_running_loop().create_task(work(scope))
+            task = get_running_loop().create_task(work(scope))
+            if not task.done():  # where users have tasks begin eagerly, it may have ended
+                self._runs[-1][scope] = task
         else:
             self.tasks.start_soon(work, scope)
 
@@ -111,13 +113,9 @@ class Scheduler:
         self._news.set()
 
     def go_on(self, activity: Activity) -> None:
-        """Give an activity a turn soon, after others for which what they awaited is there, too."""
+        """Give a turn to an activity whose answer is there, after those whose answers came before."""
         self._answered[activity] = None
         self._news.set()
-
-    def others_can_go_on(self) -> bool:
-        """Whether activities that can go on wait for their turns."""
-        return bool(self._answered)
 
     def wake_at(self, when: float, activity: Activity) -> None:
         """Give an activity a turn at a time of the loop's clock."""
@@ -160,7 +158,6 @@ class TaskScope:
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
         self._scheduler, self.failed = scheduler, failed
-        self.others_can_go_on = scheduler.others_can_go_on
         self._scopes: dict[CancelScope, None] = {}
         self._none_left: Event | None = None
         self.over = False
@@ -234,7 +231,7 @@ class Activity:
             self._scheduler.wake(self)
 
     def go_on_after(self, future: Future[Any] | None) -> None:
-        """Ask for a turn when a future is done, or without one when all others that can go on now have had theirs."""
+        """Ask for a turn when a future is done.  If it is None, ask for one after all others that can go on now."""
         if future is None:
             self._scheduler.go_on(self)
         else:

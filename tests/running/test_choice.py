@@ -234,6 +234,23 @@ def test_a_claim_ahead_waits_for_its_moment_which_is_then_run_on_time() -> None:
     assert here.case.reported() == []
 
 
+def test_a_claim_that_was_not_written_is_run_though_its_moment_seems_to_lie_ahead() -> None:
+    here = chosen(failover=False, monitor_execution=False)
+    here.case.now = 1.1
+    here.state.may_have_offset.add(0)
+
+    def read(_: ReadOffsets) -> object:
+        here.case.now = 0.99  # the clock was set back a little meanwhile
+        return {}
+
+    here.answers = {
+        ReadOffsets: read,
+        ClaimItems: lambda one: ClaimResult(replace(here.claim(one.fire, one.items), fences={})),
+    }
+    here.run_next()
+    assert [type(command) for command in here.commands] == [ReadOffsets, ClaimItems, RunItems, NewestView]
+
+
 @pytest.mark.parametrize(("comes", "now"), [(False, 0.95), (True, 1.6)], ids=["the view changed", "the machine slept"])
 def test_a_claim_whose_moment_passes_it_by_is_given_back_and_accounts_for_nothing(comes: bool, now: float) -> None:
     here = chosen()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from weakref import ref
 
 import pytest
 
@@ -11,7 +12,7 @@ from aioelasticjob import ItemContext
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Delete
 from tests.running.test_settings_changes import start_processes
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, running_job, simulate
 
 
 def test_an_idle_job_leaves_at_once_though_its_next_claim_is_ready() -> None:
@@ -109,6 +110,19 @@ def test_a_claim_under_way_keeps_few_objects_that_the_garbage_collector_visits()
 
 async def _work(_context: ItemContext) -> None:
     pass
+
+
+def test_a_claim_that_was_withdrawn_is_not_kept() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(cron="0/5 * * * * ?").running():
+            await here.until(9.91)
+            view = ref(running_job(here.apps[0], "job").view)
+            await here.flag(LAYOUT.server_paused("127.0.0.1"))
+            await here.until(20)
+            gc.collect()
+            assert view() is None
+
+    simulate(scene)
 
 
 @pytest.mark.parametrize("ends", [19.93, 19.95, 19.97, 19.99])

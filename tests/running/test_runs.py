@@ -4,17 +4,80 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
+import anyio
 import pytest
 
-from aioelasticjob.errors import Conflict
-from aioelasticjob.registry.transaction import Committed, Delete, Op
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+from aioelasticjob import ItemContext
+from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
+from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
+from tests.running.test_refused_writes import refusing
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, simulate
 
 
 def settles(ops: Sequence[Op]) -> bool:
     return any(isinstance(op, Delete) and op.path.endswith("/running") for op in ops)
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+def test_a_run_sees_nothing_that_the_run_before_it_has_left_in_context_variables(monitored: bool) -> None:
+    left, seen = ContextVar[int]("left", default=0), list[int]()
+
+    async def handler(_context: ItemContext) -> None:
+        seen.append(left.get())
+        left.set(left.get() + 1)
+        await anyio.sleep(6)  # so the next run follows at once
+
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(handler, cron="0/5 * * * * ?", monitor_execution=monitored).running():
+            await here.until(30)
+
+    simulate(scene)
+    assert seen == [0] * 5
+
+
+@pytest.mark.parametrize(
+    "error", [NotPermitted("/job"), Suspended("no connection"), Conflict(0, "/job", "bad version")], ids=repr
+)
+def test_a_job_that_leaves_while_its_claim_is_refused_leaves_at_once(error: RegistryError) -> None:
+    left = list[float]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(cron="0/20 * * * * ?").running() as session:
+            commit, held = session.commit, list[asyncio.Future[Committed]]()
+
+            def hold(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
+                if not any(isinstance(op, Create) and op.path.endswith("/running") for op in ops):
+                    return commit(ops, **options)
+                held.append(asyncio.get_running_loop().create_future())
+                return held[-1]
+
+            session.commit = hold  # type: ignore[method-assign]
+            await here.until(20.2)
+            asyncio.get_running_loop().call_later(0.2, lambda: held[0].set_exception(error))
+        left.append(here.now() - 20.4)
+
+    simulate(scene)
+    assert left[0] < 0.1
+
+
+@pytest.mark.parametrize("until", [24, 26, 28])
+def test_two_releases_of_an_item_do_not_end_its_rescue(until: float) -> None:
+    """A job that joins again removes the locks of its earlier life, and waits for the items whose runs they are of."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=3, cron="0/20 * * * * ?", failover=True)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        async with app.running() as session:
+            await here.until(20.5)
+            async with refusing(session, -127, settles):
+                end_life(app, AssertionError("a defect"))
+                await here.until(until)
+            await here.until(35)
+
+    assert [source for _, source, _ in simulate(scene).starts()].count("FAILOVER") == 1
 
 
 @pytest.mark.parametrize("refused", [False, True])
