@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from anyio import get_cancelled_exc_class, move_on_after
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunOffsets
@@ -107,6 +108,7 @@ class Runs:
         execution = self._execution_of(view, claim, offsets)
         try:
             await self._handle(view, execution)
+            await checkpoint_if_cancelled()  # then the items are settled here: there may be no further turn
         except get_cancelled_exc_class():
             with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
                 self._unsettled = EndedRun.of(execution)
