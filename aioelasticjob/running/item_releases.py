@@ -52,9 +52,7 @@ class ItemReleases:
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
         with suppress(SessionEnded):  # the end of the session has removed them
-            await self._until_answered(
-                lambda: self._settlements.release_all(hand_over=self._state.view.config.failover)
-            )
+            await self._until_answered(lambda: self._settlements.release_all(hand_over=self._hand_over))
 
     @property
     def _hand_over(self) -> bool:
