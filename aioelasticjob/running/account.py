@@ -132,8 +132,14 @@ class Account:
 
         If the time went back further, this is done once the time has come close.  Items that have waited until then
         have missed the moments before the newest one.
+
+        What came while the time was ahead is passed over for the items held then.  Items gained from now on know of
+        none of it, so its moments are due for them when they come again.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
+            for item in map(self.items.__getitem__, self.held):
+                item.floor = max(item.floor, self._floor)
+            self._floor = min(self._floor, self.clock.now)
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
             self._account(self._due(), Came.SET_BACK)
 

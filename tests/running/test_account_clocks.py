@@ -33,6 +33,9 @@ from tests.support.stats import stat
 
 SEEDS, BATCH, STEPS = 150, 50, 60
 CRONS = ("* * * * * ?", "0/2 * * * * ?", "1/5 * * * * ?")
+OLD_BUGS = {
+    471: "A moment passed over for all items, while the clock was ahead, was lost for items gained after that.",
+}
 LEADS = (0.0, 1.5, 2.5, 5.0, 12.0, 30.0, 50.0, 90.0)
 """Seconds by which the registry's clock may be ahead."""
 
@@ -343,3 +346,10 @@ def test_every_moment_is_run_reported_or_excused_however_the_clock_is_set(first:
         life = ClockLife(seed)
         life.live()
         assert not life.wrong(), "\n".join([f"seed {seed}, {life.case.config.cron}", *life.wrong(), *life.calls])
+
+
+@pytest.mark.parametrize("seed", OLD_BUGS)
+def test_old_bugs_stay_mended(seed: int) -> None:
+    life = ClockLife(seed)
+    life.live()
+    assert not life.wrong(), "\n".join([*life.wrong(), *life.calls])
