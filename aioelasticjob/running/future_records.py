@@ -15,7 +15,7 @@ from dataclasses import replace
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running.clock_skew import AHEAD
+from aioelasticjob.running.clock_skew import AHEAD, ASTRAY
 from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
@@ -30,10 +30,14 @@ class FutureRecords:
         self._missed, self._items, self._reports = missed, items, reports
 
     def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
-        """Find such items among those whose records have just been read.  The time was last set at ``since``."""
+        """Find such items among those whose records have just been read.  The time was last set at ``since``.
+
+        An item that was given away and has come back was found at first: dates in between are those of a clock ahead.
+        """
         for item in map(self._items.__getitem__, items):
-            found = FutureRecord(max(since, now - MAX_FUTURE), now, item.record.slot > now + MAX_FUTURE)
-            item.future = found if _done(item) > now + tolerated else None
+            found = now if item.future is None else min(now, item.future.found)
+            future = FutureRecord(max(since, now - MAX_FUTURE), found, item.record.slot > now + MAX_FUTURE)
+            item.future = future if _done(item) > now + tolerated else None
 
     def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
         """Search all items of this instance again, because the time has been set to ``now``, ahead or back."""
@@ -41,11 +45,21 @@ class FutureRecords:
             item.future = None
         self.find(items, now, since, 0)
 
+    def forget_others(self, held: frozenset[int]) -> None:
+        """Forget what was found of items that were given away: their holders settle it."""
+        for number, item in self._items.items():
+            if number not in held:
+                item.future = None
+
     def schedule_changed(self, now: int) -> None:
-        """Trust all dates up to now, because the present schedule was written with a correct clock."""
+        """Trust all dates up to now, because the present schedule was written with a correct clock.
+
+        A date that is further ahead than clocks may differ is that of a clock ahead, which was put right before this
+        instance saw the schedule.
+        """
         for item in self._items.values():
             if item.future is not None:
-                item.future = replace(item.future, found=now + AHEAD)
+                item.future = replace(item.future, found=now + int(ASTRAY * 1000))
 
     def lower(self, view: JobView, items: Iterable[int]) -> frozenset[int]:
         """Lower the records that claim moments too far in the future, and return their items."""

@@ -237,6 +237,7 @@ class JobState(Account):
         self.has_future_records = any(item.future is not None for item in self.items.values())
         if not self.has_future_records or self.clock.unsteady or self._me not in view.active:
             return
+        self._future.forget_others(self.held)
         lowered = self._future.lower(view, self.held - view.disabled_items)
         for item in map(self.items.__getitem__, lowered):
             item.floor = min(item.floor, item.record.slot)

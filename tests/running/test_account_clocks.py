@@ -35,6 +35,7 @@ SEEDS, BATCH, STEPS = 150, 50, 60
 CRONS = ("* * * * * ?", "0/2 * * * * ?", "1/5 * * * * ?")
 OLD_BUGS = {
     471: "A moment passed over for all items, while the clock was ahead, was lost for items gained after that.",
+    499: "An item came back before it was certain that the clock was right: a date by a clock ahead was believed.",
 }
 LEADS = (0.0, 1.5, 2.5, 5.0, 12.0, 30.0, 50.0, 90.0)
 """Seconds by which the registry's clock may be ahead."""
