@@ -125,8 +125,15 @@ class Entry:
             self.mark_version = None
 
     def written_after(self, zxid: int) -> float:
-        """Return when the record was written, in milliseconds, if that was after a transaction; otherwise infinity."""
-        return inf if self.stat is None or self.stat.mzxid <= zxid else self.stat.mtime * 1000
+        """Return when the record was written, in milliseconds, if that was after a transaction; otherwise infinity.
+
+        The registry's clock may have been ahead then.  If the record was also made after the transaction, so was the
+        claim in it, which is dated by the instance that claimed; the earlier date counts.
+        """
+        if self.stat is None or self.stat.mzxid <= zxid:
+            return inf
+        claimed = self.record.begun if self.stat.czxid > zxid else 0
+        return min(self.stat.mtime * 1000, claimed or inf)
 
 
 class RecordCache:

@@ -18,7 +18,7 @@ from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, GONE, Came, Items
-from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_in_time
+from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 
 class JobState(Account):
@@ -255,6 +255,8 @@ class JobState(Account):
         up_since = min(view.up_since, self._up_since, caught_up)
         written = min((self.items[item].written_after(view.scheduled_by) for item in gained), default=inf)
         since = self.clock.in_time(self._since, written, inherited=self._is_inherited)
+        if since < self._since:  # the clock was ahead then, and the items show for how long at most
+            since = int(min([since, *(made_after(view, item, view.scheduled_by) for item in gained)]))
         return self.clock.in_time(int(up_since * 1000)), since
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:

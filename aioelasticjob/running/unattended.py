@@ -6,6 +6,7 @@ It also finds out by which schedules the one that an instance follows was replac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
@@ -114,6 +115,12 @@ def made_at(view: JobView, item: int) -> int:
     """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
     node = view.tree.get(view.layout.item(item).sharding)
     return 0 if node is None else int(node.stat.ctime * 1000)
+
+
+def made_after(view: JobView, item: int, zxid: int) -> float:
+    """Return when the item was made, in milliseconds, if that was after a transaction; otherwise infinity."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return inf if node is None or node.stat.czxid <= zxid else int(node.stat.ctime * 1000)
 
 
 def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor, joined: int) -> int:

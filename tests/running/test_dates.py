@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from aioelasticjob.model import Record
+from math import inf
+
+from aioelasticjob.coordination.record_cache import Entry
+from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.running.state import SET_BACK
-from tests.running.cases import BEGIN, ME, OTHER, Case
+from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
+from tests.support.stats import stat
 
 
 def slot(second: int) -> int:
@@ -14,6 +18,60 @@ def slot(second: int) -> int:
 def known(case: Case, item: int = 0) -> set[int]:
     """Return the seconds of the moments that were reported of an item."""
     return {second for first, last, _ in case.reported(item) for second in range(first, last + 1)}
+
+
+def test_a_schedule_dated_by_a_clock_ahead_was_in_force_when_an_item_was_made_after_it() -> None:
+    case = Case.of(ahead=40)
+    case.now, case.ahead = 2.5, 0.0
+    case.drop(LAYOUT.item(0).sharding)
+    case.put(LAYOUT.item(0).sharding)
+    case.give(0, OTHER)  # who dies without a run
+    case.now = 18.5
+    case.give(0, ME)
+    state = case.state()
+    case.see(state)
+    assert state.owed() == {0}
+    assert known(case) == set(range(3, 18))
+
+
+def test_a_schedule_with_a_right_date_is_not_in_force_before_it_though_a_clock_behind_dated_an_item() -> None:
+    case = Case.of()
+    case.now, case.ahead = 4.5, -3600.0
+    case.drop(LAYOUT.item(0).sharding)
+    case.put(LAYOUT.item(0).sharding)
+    case.ahead = 0.0
+    case.give(0, OTHER)
+    case.now = 6.5
+    case.give(0, ME)
+    state = case.state()
+    case.see(state)
+    assert known(case) <= set(range(1, 7))
+
+
+def test_an_item_dated_by_a_clock_ahead_was_made_before_the_claim_in_its_record() -> None:
+    case = Case.of()
+    case.now, case.ahead = 5.5, 26.0
+    case.drop(LAYOUT.item(0).sharding)
+    case.put(LAYOUT.item(0).sharding)
+    case.give(0, OTHER)
+    case.zxid += 1
+    case.records[0] = Record(slot(6), "CRON", OTHER, begun=slot(6), completed=True)  # by a host whose clock is right
+    case.stats[0] = stat(czxid=case.zxid, mzxid=case.zxid, mtime=BEGIN + 32)
+    case.now, case.ahead = 20.5, 0.0
+    case.give(0, ME)
+    state = case.state()
+    case.see(state)
+    assert state.owed() == {0}
+    assert known(case) == set(range(7, 20))
+
+
+def test_a_claim_that_may_be_older_than_a_transaction_does_not_date_it() -> None:
+    entry = Entry(seen=VersionedRecord(Record(slot(6), "CRON", OTHER, begun=slot(6)), 3))
+    assert entry.written_after(5) == inf
+    for made, written in [(4, slot(32)), (6, slot(6))]:  # a claim that was given back leaves an older one
+        entry.stat = stat(czxid=made, mzxid=8, mtime=BEGIN + 32)
+        assert entry.written_after(5) == written
+        assert entry.written_after(8) == inf
 
 
 def test_a_schedule_written_by_a_clock_ahead_and_seen_shortly_before_its_date_owes_what_has_come_since() -> None:

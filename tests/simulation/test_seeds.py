@@ -62,7 +62,9 @@ OLD_BUGS_OF_HOSTILE = {
         "remove-job",
     ): "A job was removed and made anew during a run, whose settlement removed the next run's lock.",
     (26, ""): "An instance asked to leave was refused that for 17 ms, gave up, and led the job without doing anything.",
+    (21892, ""): "A schedule dated by a clock ahead counted only from when an instance joined, not from its items on.",
     (22255, ""): "A schedule dated by a clock ahead was trusted two seconds before that date, and lost its moments.",
+    (22274, ""): "An item dated by a clock ahead counted only from when an instance joined, though it had run before.",
 }
 """Seeds with faults of the surroundings, and the kind of fault if only one was wanted."""
 
