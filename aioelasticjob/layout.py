@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from aioelasticjob.values import value
+
 SWITCHES: Final = "/~servers"
 """Parent of what operators have said about servers in all jobs.  No job has such a name."""
 
@@ -22,7 +24,7 @@ def child(parent: str, name: object) -> str:
     return f"{parent}/{name}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ItemPaths:
     """The nodes of one sharding item.  Paths are made when they are asked for: thousands of jobs would keep many."""
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from aioelasticjob.clock import moment
+from aioelasticjob.values import value
 
 
 class FireSource(StrEnum):
@@ -115,7 +116,7 @@ class Fire:
         return moment(self.slot / 1000)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """What is known of an item's newest run, as ``execution/{item}`` holds it."""
 
@@ -147,7 +148,7 @@ class Record:
         return self.asked or self.slot
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class VersionedRecord:
     """An item's record, as it was read or written."""
 
@@ -158,7 +159,7 @@ class VersionedRecord:
     """The newest transaction that had written the node; 0 if that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claim:
     """Items that one committed transaction has claimed, and what is needed to settle them."""
 

@@ -285,11 +285,14 @@ def items_per_transaction(texts: Collection[str | None]) -> int:
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before: Records) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
     if fire.source is not FireSource.FAILOVER:
-        asked: list[Op] = [] if fire.request is None else [Delete(*fire.request)]
-        asked += claiming(member.layout, fire, wanted)
-        claimed = "" if fire.requested is None else fire.requested.id
-        asked += losing(view, {item: before[item] for item in wanted}, claimed)
-        return [Check(member.layout.sharding, view.sharding_version), *asked]
+        entitled: list[Op] = [Check(member.layout.sharding, view.sharding_version)]
+        if fire.request is not None:
+            entitled.append(Delete(*fire.request))
+        if view.requested:
+            claimed = "" if fire.requested is None else fire.requested.id
+            entitled += claiming(member.layout, fire, wanted)
+            entitled += losing(view, {item: before[item] for item in wanted}, claimed)
+        return entitled
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
         paths = member.layout.item(item)

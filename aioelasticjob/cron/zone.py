@@ -76,6 +76,8 @@ class Turn:
 
 def turn_at(wall: datetime, zone: tzinfo) -> Turn | None:
     """Return the turn that skips or repeats a wall time, None if it is ordinary; a wall time's own zone is ignored."""
+    if zone.utcoffset(None) is not None:  # its offset is fixed
+        return None
     early, late = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
     before, after = early.utcoffset(), late.utcoffset()
     assert before is not None

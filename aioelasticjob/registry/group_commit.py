@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from struct import error as Malformed  # noqa: N812  # a class, whatever its name
 from typing import Final, TypeAlias
@@ -20,6 +19,7 @@ from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, Sessio
 from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, UNCERTAIN, Reply, committed, failure, joined
 from aioelasticjob.registry.session_keeper import SessionKeeper
 from aioelasticjob.registry.transaction import Committed, Op
+from aioelasticjob.values import value
 
 MAX_GROUP_OPERATIONS: Final = 128  # operations in a group: larger ones gain nothing, and keep the first of them waiting
 MAX_GROUP_BYTES: Final = 64 * 1024  # bytes in a group: a transaction beyond that goes alone
@@ -29,7 +29,7 @@ HOW_TO_FIND_OUT: Final = "look whether it was written"
 Pending: TypeAlias = "asyncio.Future[Committed]"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Transaction:
     """One caller's transaction, and the future on which the caller waits for its answer."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from aioelasticjob.values import value
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class Create:
     """Make a node; refused if it exists."""
 
@@ -15,7 +16,7 @@ class Create:
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Set:
     """Replace a node's data; refused unless ``version`` is the present one (-1: any)."""
 
@@ -24,7 +25,7 @@ class Set:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delete:
     """Remove a node without children; refused unless ``version`` is the present one (-1: any)."""
 
@@ -32,7 +33,7 @@ class Delete:
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Check:
     """Demand that a node exists with this ``version`` (-1: any)."""
 
@@ -43,7 +44,7 @@ class Check:
 Op: TypeAlias = Create | Set | Delete | Check
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committed:
     """A transaction that was written: its zxid, and the data version of each operation's node after it.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.registry.session import Session
+from aioelasticjob.values import value
 
 ASTRAY = 1.0
 """Seconds by which this host's clock may differ from the registry's before jobs use the registry's."""
@@ -24,7 +24,7 @@ JUMPS = 8
 """How many jumps ahead are remembered, to report the moments that they skipped."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reading:
     """What the clocks show at one point in time, in seconds."""
 

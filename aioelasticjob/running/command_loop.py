@@ -84,11 +84,17 @@ class CommandLoop:
         self._steps = self._awaited = None
 
     def _go_on(self, answer: object, error: RegistryError | None = None) -> float | InTask:
-        """Read the clocks, and make steps until an answer is awaited, or a pass returns when the next one begins."""
-        self._state.now()
+        """Make steps until an answer is awaited, or a pass returns when the next one begins.
+
+        The clocks are read before the first step.
+        """
+        is_first = True
         while not isinstance(answer, InTask):
             perform: Callable[[], object]
             if not isinstance(answer, Awaited):
+                if is_first:
+                    self._state.now()
+                    is_first = False
                 command = self._next(answer, error)
                 if isinstance(command, float):
                     again, self._again = self._again, False

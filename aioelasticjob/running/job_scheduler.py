@@ -175,7 +175,9 @@ class JobScheduler:
             return inf
         if (pause := self._resume_at - get_running_loop().time()) > 0:
             return pause
-        view: JobView = yield NewestView()
+        view = self._views.value
+        if view.tree.outdated:
+            view = yield NewestView()
         if begun := (yield from self._state.look(view)):
             self.releases.follow(begun)
         taken = yield from self._choice.run_next(view)

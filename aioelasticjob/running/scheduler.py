@@ -265,7 +265,8 @@ class Activity:
             self._tasks.failed(error)
             return
         if isinstance(found, float):
-            self._rest(found)
+            if found < inf:
+                self._rest(found)
         else:
             self._under_way, self._again = True, False
             self._tasks.start_soon(self._finish, found)
