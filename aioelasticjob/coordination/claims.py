@@ -43,7 +43,7 @@ Records: TypeAlias = Mapping[int, Record]
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)  # not frozen: one is made for every fire, and a frozen one takes three times as long
+@dataclass(slots=True)
 class ClaimResult:
     """The result of a claim."""
 

@@ -23,7 +23,7 @@ Pass: TypeAlias = Steps[float | None]
 """Its result is the seconds until the next pass; None if that is to begin at once."""
 
 
-@dataclass(slots=True)  # not frozen: some are made for every fire, and a frozen one takes three times as long
+@dataclass(slots=True)
 class Awaited:
     """The answer to a command is still to come, and no task waits for it."""
 

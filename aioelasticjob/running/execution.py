@@ -31,7 +31,7 @@ from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode
 
 
-@dataclass(slots=True)  # not frozen: one is made for every fire, and a frozen one takes three times as long
+@dataclass(slots=True)
 class Execution:
     """All that one execution needs."""
 
