@@ -18,7 +18,7 @@ from aioelasticjob.coordination.commit import (
     SessionOver,
     WriteApplied,
     WriteRefused,
-    note_result,
+    accepted,
     result_of,
     send,
     write,
@@ -96,19 +96,19 @@ class Claims:
 
         ``claimed`` or ``finish`` gives its result.  ``now`` and ``next_fire`` are milliseconds since the epoch.
         """
-        rest = sorted(items)
-        for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
-            self._cache.items[item].executing = True
-        at_once = max(1, items_per_transaction([fire.parameter, *self._unknown_texts(rest)]) // fire.weight)
+        rest, texts = sorted(items), [fire.parameter]
+        for entry in map(self._cache.items.__getitem__, rest):
+            entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
+            texts.append(entry.record.unknown)
+        at_once = max(1, items_per_transaction(texts) // fire.weight)
         return self._sent(view, fire, now, next_fire, rest, at_once, until)
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole; None if ``finish`` has to be awaited for it."""
-        committed = None if sent.rest else sent.transaction.committed
+        committed = None if sent.rest else accepted(self._member, sent.transaction)
         if committed is None:
             return None
         taken = ClaimResult()
-        note_result(self._member, CLAIM, WriteApplied(committed))
         self._note_claimed(sent, committed, taken)
         return taken
 
@@ -212,9 +212,6 @@ class Claims:
     def _records(self, items: Iterable[int]) -> dict[int, Record]:
         return {item: self._cache.items[item].record for item in items}
 
-    def _unknown_texts(self, items: Iterable[int]) -> list[str]:
-        return [record.unknown for record in self._records(items).values()]
-
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
         member, former, fire, zxid = self._member, taken.claim, sent.fire, committed.zxid
@@ -288,9 +285,10 @@ def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before
         entitled: list[Op] = [Check(member.layout.sharding, view.sharding_version)]
         if fire.request is not None:
             entitled.append(Delete(*fire.request))
+        if fire.requested is not None:
+            entitled += claiming(member.layout, fire, wanted)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
-            entitled += claiming(member.layout, fire, wanted)
             entitled += losing(view, {item: before[item] for item in wanted}, claimed)
         return entitled
     me, operations = member.id.encode(), list[Op]()

@@ -71,13 +71,6 @@ class SentTransaction:
     """The zxid of a transaction that was written before this one."""
     answer: Future[Committed]
 
-    @property
-    def committed(self) -> Committed | None:
-        """What was written; None if the registry has not answered yet, or has not accepted it."""
-        answer = self.answer
-        accepted = answer.done() and not answer.cancelled() and answer.exception() is None
-        return answer.result() if accepted else None
-
 
 def send(member: Member, ops: Sequence[Op], what: str, until: float | None = None) -> SentTransaction:
     """Send a transaction under the member's session, at once or at a time of the loop's clock; do not wait for it."""
@@ -124,8 +117,18 @@ async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False
             written = WriteRefused(error) if goes_on else SessionOver(error)
         except RegistryError as error:
             written = WriteRefused(error)
-        note_result(member, sent.what, written)
+        _note_result(member, sent.what, written)
         return written
+
+
+def accepted(member: Member, sent: SentTransaction) -> Committed | None:
+    """Return what a transaction has written; None if ``result_of`` has to be awaited, say because it was refused."""
+    answer = sent.answer
+    if not answer.done() or answer.cancelled() or answer.exception() is not None:
+        return None
+    if member.refusals.open:
+        member.refusals.accepted(sent.what)
+    return answer.result()
 
 
 async def delete(member: Member, path: str, version: int, what: str) -> bool:
@@ -142,7 +145,7 @@ async def delete(member: Member, path: str, version: int, what: str) -> bool:
             return True
 
 
-def note_result(member: Member, what: str, written: WriteResult) -> None:
+def _note_result(member: Member, what: str, written: WriteResult) -> None:
     """Note a refusal, or the end of one.  A conflict and a missing connection do not count as refusals."""
     if isinstance(written, WriteApplied):
         if member.refusals.open:

@@ -18,7 +18,7 @@ from aioelasticjob.coordination.commit import (
     SessionOver,
     WriteApplied,
     WriteRefused,
-    note_result,
+    accepted,
     result_of,
     send,
 )
@@ -81,10 +81,10 @@ class Settlements:
 
     def settled(self, given: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
-        committed = None if given.rest or given.transaction is None else given.transaction.committed
+        sent = None if given.rest else given.transaction
+        committed = None if sent is None else accepted(self._member, sent)
         if committed is None:
             return False
-        note_result(self._member, given.what, WriteApplied(committed))
         items = tuple(given.ended)
         self._note_settled(given, committed)
         self._unlock(items)
