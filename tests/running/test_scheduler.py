@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,6 +12,7 @@ from math import inf
 
 from anyio import CancelScope, Event, Semaphore, create_task_group, sleep, sleep_forever
 
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Turn
 from aioelasticjob.testing import run
 
@@ -278,3 +281,53 @@ def test_tasks_end_with_the_call_of_run_in_which_they_were_started() -> None:
         assert ended == ["meanwhile", "before"]
 
     run(main)
+
+
+if sys.version_info >= (3, 12):  # and not skipped before: a test that is skipped counts as a failure
+
+    def test_of_tasks_that_begin_eagerly_only_those_that_go_on_are_kept() -> None:
+        async def main() -> None:
+            async with recorded_scheduler() as here:
+                get_running_loop().set_task_factory(asyncio.eager_task_factory)
+                done, ended = Event(), list[str]()
+
+                async def work(name: str) -> None:
+                    if name == "waits":
+                        await done.wait()
+                    ended.append(name)
+
+                await sleep(1)
+                for name in ("waits", "ends at once", "ends at once"):
+                    here.tasks.start_soon(work, name)
+                assert ended == ["ends at once"] * 2
+                (kept,) = here.scheduler._runs
+                assert [task.done() for task in kept.values()] == [False]
+                done.set()
+                await here.tasks.ended()
+                assert not kept
+
+        run(main)
+
+    def test_an_application_whose_tasks_begin_eagerly_runs_its_jobs_and_stops() -> None:
+        moments, ended = list[int](), list[int]()
+
+        async def at_once(context: ItemContext) -> None:
+            moments.append(context.fire_time.second)
+
+        async def takes_long(context: ItemContext) -> None:
+            await sleep(3)
+            ended.append(context.item)
+
+        async def main() -> None:
+            get_running_loop().set_task_factory(asyncio.eager_task_factory)
+            app = ElasticJob("embedded://")
+            app.add(at_once, name="at-once", cron="* * * * * ?")
+            app.add(takes_long, name="takes-long", cron="0/10 * * * * ?", sharding_total_count=2)
+            async with asyncio.timeout(60), app.running():
+                await sleep(21.5)  # the second run of the job that takes long goes on, and is waited for
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        run(main)
+        assert len(moments) == 21
+        assert moments == [(moments[0] + number) % 60 for number in range(21)]
+        assert sorted(ended) == [0, 0, 1, 1]

@@ -15,6 +15,7 @@ LOWEST = VERSIONS[0]
 SUITES = (
     *("tests/test_*.py", "tests/cron", "tests/error_handlers", "tests/jobs", "tests/registry"),
     *("tests/running/test_cancellation.py", "tests/running/test_executors.py", "tests/running/test_process_worker.py"),
+    "tests/running/test_scheduler.py",
 )
 """Suites that meet what differs between Pythons and versions of dependencies, in some two minutes of processor time."""
 LEFT_OUT = (
