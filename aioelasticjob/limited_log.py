@@ -3,6 +3,9 @@
 The first line of a kind begins an interval of ``INTERVAL`` seconds.  In it, each job writes at most one line of the
 kind, and all jobs of a process together write at most ``MOST``.  At its end, a line says how many were left out.  So
 when a process is overloaded, the log names some jobs and counts the others.
+
+Lines that are about no job, such as those about the connection to the registry, are limited in the same way.  If they
+say how things stand, the line that counts also quotes the newest one that was left out.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ class _Interval:
     """How many lines about each job were written."""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many lines about each job were left out."""
+    newest: str = ""
+    """The newest line that was left out, if lines of the kind say how things stand."""
 
 
 class LimitedLog:
@@ -39,25 +44,31 @@ class LimitedLog:
         self._intervals: dict[str, _Interval] = {}
         self._closed = False
 
-    def admits(self, log: logging.Logger, job: str, kind: str, *, each: int = 1, most: int = MOST) -> bool:
+    def admits(
+        self, log: logging.Logger, job: str | None, kind: str, *, each: int = 1, most: int = MOST, newest: str = ""
+    ) -> bool:
         """Whether a line may be written; one that may not is counted.
 
-        ``kind`` says what the line is about, in words for the line that counts.  ``each`` is how many lines of the kind
-        a job may write in one interval, and ``most`` how many the process may write.
+        ``job`` is None if the line is about no job.  ``kind`` says what the line is about, in words for the line that
+        counts.  ``each`` is how many lines of the kind a job may write in one interval, and ``most`` how many the
+        process may write.  ``newest`` is the line itself if it says how things stand.
         """
         if self._closed:
             return True
         if (interval := self._intervals.get(kind)) is None:
             interval = self._intervals[kind] = _Interval(log)
             interval.end = get_running_loop().call_later(INTERVAL, self._end, kind)
-        admitted = interval.written[job] < each and interval.written.total() < most
-        (interval.written if admitted else interval.left_out)[job] += 1
+        about = job or ""
+        admitted = interval.written[about] < each and interval.written.total() < most
+        (interval.written if admitted else interval.left_out)[about] += 1
+        if not admitted:
+            interval.newest = newest
         return admitted
 
     def warning(
         self,
         log: logging.Logger,
-        job: str,
+        job: str | None,
         kind: str,
         message: str,
         *,
@@ -65,9 +76,12 @@ class LimitedLog:
         most: int = MOST,
         **extra: object,
     ) -> None:
-        """Write a warning about a job, if it is admitted."""
+        """Write a warning, if it is admitted."""
         if self.admits(log, job, kind, each=each, most=most):
-            log.warning("%s: %s", job, message, extra={"job": job, **extra})
+            if job is None:
+                log.warning("%s", message, extra=extra)
+            else:
+                log.warning("%s: %s", job, message, extra={"job": job, **extra})
 
     def close(self) -> None:
         """End all intervals, because the process writes no more of these lines.  Later lines are not limited."""
@@ -81,5 +95,7 @@ class LimitedLog:
             interval.end.cancel()
         if lines := interval.left_out.total():
             what = counted(lines, "more line") + (" was" if lines == 1 else " were")
-            about = counted(len(interval.left_out), "job")
-            interval.log.warning("%s left out, about %s: %s", what, about, kind, extra={"left_out": lines})
+            jobs = len(interval.left_out) - ("" in interval.left_out)
+            about = f", about {counted(jobs, 'job')}" if jobs else ""
+            newest = f"; the newest: {interval.newest}" if interval.newest else ""
+            interval.log.warning("%s left out%s: %s%s", what, about, kind, newest, extra={"left_out": lines})

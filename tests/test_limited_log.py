@@ -99,6 +99,40 @@ def test_of_lines_that_are_each_about_something_else_a_job_writes_as_many_as_a_p
     ]
 
 
+def test_of_lines_about_no_job_the_newest_is_quoted_if_it_was_left_out_and_says_how_things_stand(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        limited = LimitedLog()
+
+        def say(state: str) -> None:
+            if limited.admits(LOG, None, "it comes and goes", each=2, newest=state):
+                LOG.warning("%s", state)
+
+        for number in range(3):
+            say(f"gone {number}")
+            say(f"there {number}")
+        await sleep(INTERVAL + 1)
+        say("gone 3")
+        say("there 3")
+        await sleep(INTERVAL + 1)
+        for _ in range(3):
+            limited.warning(LOG, None, "busy", "it is busy")
+        limited.close()
+
+    run(main)
+    assert caplog.messages == [
+        "gone 0",
+        "there 0",
+        "4 more lines were left out: it comes and goes; the newest: there 2",
+        "gone 3",
+        "there 3",
+        "it is busy",
+        "2 more lines were left out: busy",
+    ]
+    assert "job" not in vars(caplog.records[-2])
+
+
 def test_kinds_that_are_over_take_no_memory() -> None:
     async def main() -> None:
         limited = LimitedLog()

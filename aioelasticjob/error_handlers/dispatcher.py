@@ -27,9 +27,6 @@ MAX_TARGETS_AT_ONCE = 100
 DELIVERY_TIMEOUT = 30.0
 """Seconds that the delivery of one failure may take."""
 
-LINES = {"each": MOST, "most": 10 * MOST}
-"""How many lines about failures with one type of error a job, and the process, write in an interval."""
-
 Target: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A target: the name of an error handler, and its options."""
 
@@ -109,7 +106,7 @@ class ErrorDispatcher:
             self._leave_out(failure, handler)
             return
         failure = admitted
-        if self._limited_log.admits(log, failure.job, f"{_kind(failure)}: {handler} is called", **LINES):
+        if self._admits(failure, f"{_kind(failure)}: {handler} is called"):
             announce_failure(failure, handler)
         if self._over:
             self._give_up(failure, f"the application has ended, {handler} is not called any more")
@@ -180,7 +177,7 @@ class ErrorDispatcher:
         except Exception as error:
             trouble = error_text(error)
         self._counts[failure.job].alerts["failed"] += 1
-        if self._limited_log.admits(log, failure.job, f"the error handler {name} fails", **LINES):
+        if self._admits(failure, f"the error handler {name} fails"):
             text = "%s: the error handler %s failed, so the failure is only in the log: %s"
             log.error(text, failure.job, name, trouble, extra={"job": failure.job})
         self._log_failure(failure)
@@ -217,8 +214,11 @@ class ErrorDispatcher:
         self._log_failure(failure, why, **fields)
 
     def _log_failure(self, failure: Failure, why: str = "", **fields: object) -> None:
-        if self._limited_log.admits(log, failure.job, _kind(failure), **LINES):
+        if self._admits(failure, _kind(failure)):
             log_failure(failure, why, **fields)
+
+    def _admits(self, failure: Failure, kind: str) -> bool:
+        return self._limited_log.admits(log, failure.job, kind, each=MOST, most=10 * MOST)
 
     def _close(self) -> None:
         """Log the undelivered failures when the application ends."""

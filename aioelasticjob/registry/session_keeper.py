@@ -18,6 +18,7 @@ import anyio
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
 from aioelasticjob.latest import Latest
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.access import log_in, read_access
 from aioelasticjob.registry.backoff import Backoff
 from aioelasticjob.registry.codec import (
@@ -96,6 +97,7 @@ class SessionKeeper:
         self._random = random
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._logged = ""  # the failure that was logged last
+        self._limited_log = LimitedLog()
         self._password = NO_PASSWORD
         self._loop = asyncio.get_running_loop()
         self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the loop's clock
@@ -126,6 +128,7 @@ class SessionKeeper:
     async def close(self) -> None:
         """End the session, and tell the server so if it answers within two seconds.  ``keep`` must have ended."""
         self.lease.close()
+        self._limited_log.close()
         connection, self.connection = self.connection, None
         self.status.set(SessionStatus(SessionState.CLOSED, self.status.value.incarnation))
         self.watches.reset()
@@ -162,7 +165,7 @@ class SessionKeeper:
             self._set_watch(self.connection, WATCH, self.codec.add_watch(root, shallow=shallow))
 
     def _set_watch(self, connection: Connection, opcode: int, body: bytes) -> None:
-        connection.call(opcode, body).add_done_callback(partial(_judge_watch, connection))
+        connection.call(opcode, body).add_done_callback(partial(_judge_watch, connection, self._limited_log))
 
     async def _anywhere(self) -> Connection | None:
         for host in tuple(self._hosts):
@@ -240,8 +243,9 @@ class SessionKeeper:
             self.failure, self._certain = found, not guessed
             if not new and str(found) != self._logged:
                 self._logged = str(found)
-                about = {"server": server, "reason": self._logged}
-                log.warning("cannot connect to the registry: %s", found.with_page(), extra=about)
+                text = f"cannot connect to the registry: {found.with_page()}"
+                if self._admits(text):
+                    log.warning("%s", text, extra={"server": server, "reason": self._logged})
 
     def _begin(self, connection: Connection, digest: str | None) -> None:
         """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""
@@ -257,8 +261,10 @@ class SessionKeeper:
                 self.watches.roots_by_depth(shallow=shallow), self.lease.zxid, shallow=shallow
             ):
                 self._set_watch(connection, REWATCH, body)
-        text, session = "connected to %s, with the session %s", f"{self.lease.incarnation:#x}"
-        log.info(text, self.settings.place, session, extra={"server": connection.peer, "session": session})
+        session = f"{self.lease.incarnation:#x}"
+        text = f"connected to {self.settings.place}, with the session {session}"
+        if self._admits(text):
+            log.info("%s", text, extra={"server": connection.peer, "session": session})
         self.status.set(SessionStatus(SessionState.CONNECTED, self.lease.incarnation))
         self.watches.reset()
 
@@ -288,9 +294,9 @@ class SessionKeeper:
         if connection is self.connection:  # the end of an older connection changes nothing
             self.connection, self.reason = None, connection.reason
             self.away_since = connection.heard if connection.reason == SILENT_REASON else self._loop.time()
-            log.warning(
-                "the connection to the registry was lost: %s", connection.reason, extra={"reason": connection.reason}
-            )
+            text = f"the connection to the registry was lost: {connection.reason}"
+            if self._admits(text):
+                log.warning("%s", text, extra={"reason": connection.reason})
             self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
 
     def _unproven(self) -> None:
@@ -304,11 +310,10 @@ class SessionKeeper:
             self.connection.abort("the session may have ended while this process stood still")
 
     def _expire(self) -> None:
-        text, session = (
-            "the session %s has expired; all jobs join again under a new one",
-            f"{self.lease.incarnation:#x}",
-        )
-        log.warning(text, session, extra={"session": session})
+        session = f"{self.lease.incarnation:#x}"
+        text = f"the session {session} has expired; all jobs join again under a new one"
+        if self._admits(text):
+            log.warning("%s", text, extra={"session": session})
         self.status.set(SessionStatus(SessionState.EXPIRED, self.lease.incarnation))
         self.lease.end()
         self._password = NO_PASSWORD
@@ -331,6 +336,11 @@ class SessionKeeper:
         self._hosts.remove(host)
         self._hosts.append(host)
 
+    def _admits(self, text: str) -> bool:
+        """Whether a line may be written that says how things stand between us and the registry."""
+        kind = f"the connection to {self.settings.place} comes and goes"
+        return self._limited_log.admits(log, None, kind, each=MOST, newest=text)
+
     def _seen(self) -> int:
         """The newest zxid seen: a server that has not seen it yet refuses the connection.
 
@@ -340,7 +350,7 @@ class SessionKeeper:
         return self.lease.zxid if self.lease.now() < self.lease.proven + 2 * self.lease.timeout else 0
 
 
-def _judge_watch(connection: Connection, reply: asyncio.Future[Reply]) -> None:
+def _judge_watch(connection: Connection, limited_log: LimitedLog, reply: asyncio.Future[Reply]) -> None:
     """Handle the answer to a watch, which no caller awaits: the registry may have refused it.
 
     If the registry is overloaded, all watches are set again on another connection, after a pause.
@@ -348,7 +358,7 @@ def _judge_watch(connection: Connection, reply: asyncio.Future[Reply]) -> None:
     error = reply.result()[0]
     if error == THROTTLED:
         connection.abort("the registry is overloaded and has refused a watch")
-    elif error not in (0, LOST):
+    elif error not in (0, LOST) and limited_log.admits(log, None, f"the registry refuses watches, with error {error}"):
         log.error(
             "the registry refused a watch, with error %d; changes may be noticed late", error, extra={"error": error}
         )

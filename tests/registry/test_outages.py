@@ -6,19 +6,21 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
+from itertools import count
 from struct import pack
 from unittest import mock
 
 import pytest
 
-from aioelasticjob.errors import OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
+from aioelasticjob.errors import AuthenticationFailed, OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
+from aioelasticjob.limited_log import INTERVAL, MOST
 from aioelasticjob.registry import session_keeper
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock, run
-from tests.registry.test_network_faults import T, with_session
+from tests.registry.test_network_faults import T, reached, with_session
 from tests.support.simulated_registry import OUR_HOST, PORT, SimulatedRegistry, settings, simulated
 
 
@@ -165,6 +167,84 @@ def test_a_refused_watch_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     assert [record.message for record in caplog.records] == [
         "the registry refused a watch, with error -101; changes may be noticed late"
     ]
+
+
+def test_watches_that_are_refused_again_and_again_are_logged_once_and_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ear:
+        def changed(self, kind: int, path: str) -> None: ...
+
+        def reset(self) -> None: ...
+
+    async def use(world: SimulatedRegistry, session: Session) -> None:
+        monkeypatch.setattr(session_keeper, "WATCH", CHILDREN)
+        monkeypatch.setattr(Codec, "add_watch", lambda codec, path, shallow: codec.watching(path))
+        with session.watching([f"/nowhere-{number}" for number in range(30)], Ear()):
+            await session.sync()
+        await asyncio.sleep(INTERVAL)
+
+    with caplog.at_level(logging.WARNING):
+        with_session(use)
+    refused, counted = caplog.messages
+    assert refused.startswith("the registry refused a watch, with error -101")
+    assert counted == "29 more lines were left out: the registry refuses watches, with error -101"
+
+
+def _lines_about_the_connection(
+    caplog: pytest.LogCaptureFixture, break_it: Callable[[SimulatedRegistry, Session], Coroutine[object, object, None]]
+) -> list[str]:
+    async def use(world: SimulatedRegistry, session: Session) -> None:
+        await asyncio.sleep(INTERVAL)  # the interval of the first connection is over
+        caplog.clear()
+        await break_it(world, session)
+        await session.connected()
+        assert not any("left out" in line for line in caplog.messages)
+        await asyncio.sleep(2 * INTERVAL)
+        assert any("left out" in line for line in caplog.messages)
+
+    with caplog.at_level(logging.INFO, session_keeper.log.name):
+        with_session(use)
+    return caplog.messages
+
+
+def test_a_connection_that_comes_and_goes_fills_no_log_and_the_newest_state_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sessions = list[int]()
+
+    async def flap(world: SimulatedRegistry, session: Session) -> None:
+        for _ in range(50):
+            world.reset()
+            await reached(session, SessionState.SUSPENDED)
+            await reached(session, SessionState.CONNECTED)
+            await asyncio.sleep(1.1)
+        sessions.append(session.incarnation)
+
+    *lines, counted = _lines_about_the_connection(caplog, flap)
+    place, session = f"the registry at 10.0.0.1:{PORT}", f"{sessions[0]:#x}"
+    connected = f"connected to {place}, with the session {session}"
+    assert lines[1::2] == [connected] * (MOST // 2)
+    assert [line.partition(":")[0] for line in lines[::2]] == ["the connection to the registry was lost"] * (MOST // 2)
+    left_out = 2 * 50 - MOST
+    summary = f"{left_out} more lines were left out: the connection to {place} comes and goes"
+    assert counted == f"{summary}; the newest: {connected}"
+
+
+def test_reasons_why_there_is_no_connection_that_take_turns_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(world: SimulatedRegistry, session: Session) -> None:
+        numbers = count()
+
+        async def unreadable(*_: object) -> object:
+            raise AuthenticationFailed(f"reason {next(numbers) % 2}")
+
+        with mock.patch.object(session_keeper, "read_access", unreadable):
+            world.reset()
+            await asyncio.sleep(30)
+
+    lines = _lines_about_the_connection(caplog, fail)
+    assert sum("cannot connect to the registry: reason" in line for line in lines) == MOST - 1
+    assert lines[-1].partition("; the newest: ")[2].startswith("connected to the registry")
 
 
 @pytest.mark.parametrize("seed", range(3))
