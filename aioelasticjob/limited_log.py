@@ -11,9 +11,10 @@ say how things stand, the line that counts also quotes the newest one that was l
 from __future__ import annotations
 
 import logging
-from asyncio import TimerHandle, get_running_loop
+from asyncio import AbstractEventLoop, TimerHandle, get_running_loop
 from collections import Counter
 from dataclasses import dataclass, field
+from threading import Lock
 
 from aioelasticjob.plural import counted
 
@@ -38,9 +39,13 @@ class _Interval:
 
 
 class LimitedLog:
-    """Decides which lines of all jobs of a process are written, and counts the others."""
+    """Decides which lines of all jobs of a process are written, and counts the others.
 
-    def __init__(self) -> None:
+    ``loop`` is given if another thread than the loop's writes the lines.
+    """
+
+    def __init__(self, loop: AbstractEventLoop | None = None) -> None:
+        self._loop, self._lock = loop, Lock()
         self._intervals: dict[str, _Interval] = {}
         self._closed = False
 
@@ -53,17 +58,21 @@ class LimitedLog:
         counts.  ``each`` is how many lines of the kind a job may write in one interval, and ``most`` how many the
         process may write.  ``newest`` is the line itself if it says how things stand.
         """
-        if self._closed:
-            return True
-        if (interval := self._intervals.get(kind)) is None:
-            interval = self._intervals[kind] = _Interval(log)
-            interval.end = get_running_loop().call_later(INTERVAL, self._end, kind)
-        about = job or ""
-        admitted = interval.written[about] < each and interval.written.total() < most
-        (interval.written if admitted else interval.left_out)[about] += 1
-        if not admitted:
-            interval.newest = newest
-        return admitted
+        with self._lock:
+            if self._closed:
+                return True
+            if (interval := self._intervals.get(kind)) is None:
+                interval = self._intervals[kind] = _Interval(log)
+                if self._loop is None:
+                    self._await_end(get_running_loop(), kind)
+                else:
+                    self._loop.call_soon_threadsafe(self._await_end, self._loop, kind)
+            about = job or ""
+            admitted = interval.written[about] < each and interval.written.total() < most
+            (interval.written if admitted else interval.left_out)[about] += 1
+            if not admitted:
+                interval.newest = newest
+            return admitted
 
     def warning(
         self,
@@ -85,12 +94,18 @@ class LimitedLog:
 
     def close(self) -> None:
         """End all intervals, because the process writes no more of these lines.  Later lines are not limited."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         for kind in list(self._intervals):
             self._end(kind)
 
+    def _await_end(self, loop: AbstractEventLoop, kind: str) -> None:
+        if (interval := self._intervals.get(kind)) is not None:  # it has not been closed meanwhile
+            interval.end = loop.call_later(INTERVAL, self._end, kind)
+
     def _end(self, kind: str) -> None:
-        interval = self._intervals.pop(kind)
+        with self._lock:
+            interval = self._intervals.pop(kind)
         if interval.end is not None:
             interval.end.cancel()
         if lines := interval.left_out.total():

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from anyio import create_task_group, move_on_after
@@ -68,7 +69,8 @@ class ErrorDispatcher:
     """
 
     def __init__(self, clock: Clock, counts: Mapping[str, Counts], limited_log: LimitedLog) -> None:
-        self._clock, self._counts, self._limited_log = clock, counts, limited_log
+        self._clock, self._counts = clock, counts
+        self._admits = partial(limited_log.admits, log, each=MOST, most=10 * MOST)
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
         self._waiting = self._dropped = 0
@@ -106,7 +108,7 @@ class ErrorDispatcher:
             self._leave_out(failure, handler)
             return
         failure = admitted
-        if self._admits(failure, f"{_kind(failure)}: {handler} is called"):
+        if self._admits(failure.job, f"{_kind(failure)}: {handler} is called"):
             announce_failure(failure, handler)
         if self._over:
             self._give_up(failure, f"the application has ended, {handler} is not called any more")
@@ -177,7 +179,7 @@ class ErrorDispatcher:
         except Exception as error:
             trouble = error_text(error)
         self._counts[failure.job].alerts["failed"] += 1
-        if self._admits(failure, f"the error handler {name} fails"):
+        if self._admits(failure.job, f"the error handler {name} fails"):
             text = "%s: the error handler %s failed, so the failure is only in the log: %s"
             log.error(text, failure.job, name, trouble, extra={"job": failure.job})
         self._log_failure(failure)
@@ -214,11 +216,8 @@ class ErrorDispatcher:
         self._log_failure(failure, why, **fields)
 
     def _log_failure(self, failure: Failure, why: str = "", **fields: object) -> None:
-        if self._admits(failure, _kind(failure)):
+        if self._admits(failure.job, _kind(failure)):
             log_failure(failure, why, **fields)
-
-    def _admits(self, failure: Failure, kind: str) -> bool:
-        return self._limited_log.admits(log, failure.job, kind, each=MOST, most=10 * MOST)
 
     def _close(self) -> None:
         """Log the undelivered failures when the application ends."""

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from aioelasticjob.limited_log import MOST, LimitedLog
+
 BEAT = 0.2
 """Seconds between two beats, with which the loop shows that it is not blocked."""
 BLOCKED = 0.7
@@ -50,6 +52,7 @@ class _Watch:
         self._alive = time.monotonic()
         self._stopped = threading.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._limited_log = LimitedLog(loop)
 
     def beat(self) -> None:
         """Note that the loop is not blocked.  This runs in the loop."""
@@ -59,6 +62,7 @@ class _Watch:
     def stop(self) -> None:
         """End the thread and the beats, without waiting for the thread, which may be about to log."""
         self._stopped.set()
+        self._limited_log.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -77,12 +81,15 @@ class _Watch:
             alive = self._alive
             if blocked_since is not None and alive != blocked_since:
                 seconds = round(alive - blocked_since, 1)
-                log.warning("the event loop runs again; it was blocked for %g s", seconds, extra={"seconds": seconds})
                 blocked_since = None
+                text = f"the event loop runs again; it was blocked for {seconds:g} s"
+                if self._admits(text):
+                    log.warning("%s", text, extra={"seconds": seconds})
             if blocked_since is None and time.monotonic() - alive > BLOCKED:
                 blocked_since = alive
-                text = "the event loop has been blocked for %g s, and no job of this process goes on.  It is at:\n%s"
-                log.error(text, BLOCKED, self._stack(), extra={"seconds": BLOCKED})
+                text = f"the event loop has been blocked for {BLOCKED:g} s, and no job of this process goes on"
+                if self._admits(text):
+                    log.error("%s.  It is at:\n%s", text, self._stack(), extra={"seconds": BLOCKED})
 
     def _held_up(self, seconds: float, by_loop: float, by_all: float) -> bool:
         """Log why this thread was blocked, and return whether the loop caused it.
@@ -91,16 +98,22 @@ class _Watch:
         """
         extra, worked = {"seconds": round(seconds, 1)}, max(WORKED, BUSY * seconds)
         if by_loop > worked:
-            text = "code in the event loop kept the interpreter's lock for %.1f s.  It is at:\n%s"
-            log.error(text, seconds, self._stack(), extra=extra)
+            text = f"code in the event loop kept the interpreter's lock for {seconds:.1f} s"
+            if self._admits(text):
+                log.error("%s.  It is at:\n%s", text, self._stack(), extra=extra)
             return True
         if by_all > worked:
-            text = "a thread kept the interpreter's lock for %.1f s.  It is one of these:\n%s"
-            log.error(text, seconds, self._stacks(), extra=extra)
-        else:  # the process was stopped, or a thread waits and keeps the lock, so log the stack
-            text = "the whole process stood still for %.1f s.  Its event loop was at:\n%s"
-            log.warning(text, seconds, self._stack(), extra=extra)
+            text = f"a thread kept the interpreter's lock for {seconds:.1f} s"
+            if self._admits(text):
+                log.error("%s.  It is one of these:\n%s", text, self._stacks(), extra=extra)
+            return False
+        text = f"the whole process stood still for {seconds:.1f} s"
+        if self._admits(text):  # the process was stopped, or a thread waits and keeps the lock, so log the stack
+            log.warning("%s.  Its event loop was at:\n%s", text, self._stack(), extra=extra)
         return False
+
+    def _admits(self, text: str) -> bool:
+        return self._limited_log.admits(log, None, "the event loop was blocked", each=MOST, newest=text)
 
     def _spent(self) -> tuple[float, float]:
         """Return the processor time of the loop's thread, if the platform has it, and of all threads."""

@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from aioelasticjob.limited_log import INTERVAL, MOST
 from aioelasticjob.running import watchdog as module
 from aioelasticjob.running.watchdog import watchdog
+from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
 
 
@@ -157,3 +159,45 @@ def test_a_loop_whose_thread_has_ended_is_reported_as_that() -> None:
     while watch._spent()[0]:  # the clock goes a moment after the thread
         pass
     assert watch._stack() == "(the thread has ended)"
+
+
+class SimulatedThread:
+    """In the place of the watchdog's time and of its wait: the loop is blocked for a second, again and again."""
+
+    def __init__(self, watch: module._Watch, blocks: int) -> None:
+        self.now, self._watch, self._end = 0.0, watch, 2.0 * blocks
+        watch._alive = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.now = round(self.now + seconds, 3)
+        if self.now % 2 < 1:
+            self._watch._alive = self.now
+        return self.now >= self._end
+
+
+def test_a_loop_that_is_blocked_again_and_again_fills_no_log_and_its_newest_state_is_logged(
+    logged: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        watch = module._Watch(asyncio.get_running_loop())
+        thread = SimulatedThread(watch, 50)
+        monkeypatch.setattr(watch, "_spent", lambda: (0.0, 0.0))
+        monkeypatch.setattr(watch, "_stopped", thread)
+        monkeypatch.setattr(module, "time", thread)
+        watch.look()
+        assert len(logged.texts) == MOST
+        await asyncio.sleep(INTERVAL + 1)
+        assert not watch._limited_log._intervals
+
+    run(main)
+    blocked, again = logged.texts[:MOST:2], logged.texts[1:MOST:2]
+    assert all(text.startswith("the event loop has been blocked for 0.7 s") for text in blocked)
+    assert all(text.startswith("the event loop runs again; it was blocked for ") for text in again)
+    *_, count = logged.texts
+    assert count.startswith(f"{2 * 50 - MOST - 1} more lines were left out: the event loop was blocked; the newest: ")
