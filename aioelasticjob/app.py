@@ -24,6 +24,7 @@ from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.jobs.dependencies import Provider
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
@@ -199,9 +200,9 @@ class ElasticJob(Declarations, Asking):
                 self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check())
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
-        threads, processes = CapacityLimiter(self._threads), Processes(self._processes)
-        executors = Executors(threads, processes, self.dependency_overrides, find_tracer())
-        async with self._here.open(self._registry, self._jobs.values(), executors) as session:
+        threads, processes, limited_log = CapacityLimiter(self._threads), Processes(self._processes), LimitedLog()
+        executors = Executors(threads, processes, self.dependency_overrides, find_tracer(limited_log))
+        async with self._here.open(self._registry, self._jobs.values(), executors, limited_log) as session:
             yield session
 
     def run(self) -> None:

@@ -7,12 +7,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from anyio import Event
 
 from aioelasticjob.errors import error_text
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.rates import Flowed, Rates
 from aioelasticjob.user_code import UserCode
@@ -281,6 +281,8 @@ class Events:
         """By job; kept whether or not anybody listens."""
         self.rates = Rates()
         """The flow of dataflow jobs' records."""
+        self.limited_log = LimitedLog()
+        """Limits the lines about readers that fail.  An application that runs replaces it by its own."""
 
     @property
     def heard(self) -> bool:
@@ -288,12 +290,12 @@ class Events:
         return bool(self._sinks)
 
     def put(self, event: JobEvent) -> None:
-        """Hand an event to every reader; an error of one reader is logged once and does not reach the others."""
+        """Hand an event to every reader; an error of one reader is logged and does not reach the others."""
         for sink in self._sinks:
             try:
                 sink.put(event)
             except BaseException as error:
-                _log_reader_error(type(sink).__name__, error_text(UserCode("it").as_exception(error)))
+                self._log_reader_error(type(sink).__name__, error_text(UserCode("it").as_exception(error)))
 
     def attach(self, sink: Sink) -> None:
         """Hand events to this reader, too, from now on."""
@@ -313,8 +315,7 @@ class Events:
         finally:
             self.detach(listener)
 
-
-@lru_cache(maxsize=1024)
-def _log_reader_error(listener: str, why: str) -> None:
-    extra = {"handler": listener, "reason": why}
-    log.error("the listener %s failed to take an event, which it does not get again: %s", listener, why, extra=extra)
+    def _log_reader_error(self, listener: str, why: str) -> None:
+        text = f"the listener {listener} failed to take an event, which it does not get again"
+        if self.limited_log.admits(log, None, text):
+            log.error("%s: %s", text, why, extra={"handler": listener, "reason": why})

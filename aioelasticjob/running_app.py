@@ -66,8 +66,10 @@ class RunningApp:
         return Health.of(self.session, declared, joined, {} if shared is None else shared.refusals, self.phase)
 
     @asynccontextmanager
-    async def open(self, registry: Address, jobs: Iterable[Job], executors: Executors) -> AsyncIterator[Session]:
-        """Run the jobs while the block is open; leave gracefully at its end.
+    async def open(
+        self, registry: Address, jobs: Iterable[Job], executors: Executors, limited_log: LimitedLog
+    ) -> AsyncIterator[Session]:
+        """Run the jobs while the block is open; leave gracefully at its end.  ``limited_log`` is closed then.
 
         Raises:
             RegistryUnreachable: no registry answered.
@@ -80,6 +82,7 @@ class RunningApp:
         try:
             async with AsyncExitStack() as stack:
                 stack.enter_context(unwrapped())
+                self.events.limited_log = limited_log
                 stack.enter_context(watchdog())
                 if self.recorder is not None:
                     await stack.enter_async_context(self.recorder.open(self.events, self.clock))
@@ -111,7 +114,7 @@ class RunningApp:
         for job in jobs:
             if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)
-        limited_log = LimitedLog()
+        limited_log = self.events.limited_log
         dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log)
         shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         try:

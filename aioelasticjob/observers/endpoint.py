@@ -24,6 +24,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.user_code import UserCode
 
 MAX_REQUEST_BYTES = 8192
@@ -124,6 +125,7 @@ async def serving(render: Render, host: str, port: int, app: HasHealth) -> Async
         reason = error.strerror or str(error)
         raise InvalidSetting("metrics", f"{host}:{port}", f"cannot listen there: {reason}") from error
     visitors, answers = CapacityLimiter(MAX_CONNECTIONS), CapacityLimiter(MAX_REQUESTS_AT_ONCE)
+    limited_log = LimitedLog()
 
     async def answer(stream: SocketStream) -> None:
         async with stream, visitors:
@@ -133,9 +135,10 @@ async def serving(render: Render, host: str, port: int, app: HasHealth) -> Async
             if head is not None:
                 async with answers:
                     with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
-                        await _answer(stream, head, render, app)
+                        await _answer(stream, head, render, app, limited_log)
 
     async with AsyncExitStack() as stack:
+        stack.callback(limited_log.close)
         await stack.enter_async_context(listener)
         tasks = await stack.enter_async_context(create_task_group())
         tasks.start_soon(listener.serve, answer)
@@ -145,7 +148,7 @@ async def serving(render: Render, host: str, port: int, app: HasHealth) -> Async
         tasks.cancel_scope.cancel()
 
 
-async def _answer(stream: SocketStream, head: bytes, render: Render, app: HasHealth) -> None:
+async def _answer(stream: SocketStream, head: bytes, render: Render, app: HasHealth, limited_log: LimitedLog) -> None:
     lines = head.decode("latin-1").split("\r\n")
     method, _, rest = lines[0].partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
@@ -165,9 +168,9 @@ async def _answer(stream: SocketStream, head: bytes, render: Render, app: HasHea
             async with UserCode("a collector of metrics"):
                 body, content_type = await render(headers.get("accept", ""))
         except Exception:
-            log.exception(
-                "metrics could not be rendered, because a collector failed", extra={"reason": "a collector failed"}
-            )
+            text = "metrics could not be rendered, because a collector failed"
+            if limited_log.admits(log, None, text):
+                log.exception("%s", text, extra={"reason": "a collector failed"})
             status, body = 500, b"the metrics could not be rendered: see the log of the process\n"
     answer = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",

@@ -6,11 +6,11 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from aioelasticjob.errors import error_text
 from aioelasticjob.jobs.context import Context
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Outcome
 from aioelasticjob.user_code import UserCode
 
@@ -24,8 +24,11 @@ PREFIX = "aioelasticjob."
 log = logging.getLogger(__name__)
 
 
-def find_tracer() -> Spans | None:
-    """Return an object that makes spans; None unless a tracer provider has been set in this process before."""
+def find_tracer(limited_log: LimitedLog) -> Spans | None:
+    """Return an object that makes spans; None unless a tracer provider has been set in this process before.
+
+    ``limited_log`` limits the lines about spans that cannot be recorded.
+    """
     if "opentelemetry.trace" not in sys.modules:  # then no tracer provider can have been set
         return None
     from opentelemetry import trace
@@ -33,14 +36,14 @@ def find_tracer() -> Spans | None:
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
-    return Spans(trace.get_tracer("aioelasticjob", tracer_provider=provider))
+    return Spans(trace.get_tracer("aioelasticjob", tracer_provider=provider), limited_log)
 
 
 class Spans:
     """Makes the spans of an application."""
 
-    def __init__(self, tracer: trace.Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self, tracer: trace.Tracer, limited_log: LimitedLog) -> None:
+        self._tracer, self._limited_log = tracer, limited_log
 
     @contextmanager
     def run(self, context: Context, job_type: str) -> Iterator[Callable[[Outcome], None]]:
@@ -60,7 +63,7 @@ class Spans:
             try:
                 yield ended
             finally:
-                with _harmless():
+                with _harmless(self._limited_log):
                     span.set_attribute(PREFIX + "outcome", outcome.value)
                     if outcome is not Outcome.COMPLETED:
                         span.set_status(StatusCode.ERROR, outcome.value)
@@ -69,13 +72,13 @@ class Spans:
     def batch(self, context: Context, records: int) -> BatchSpan:
         """Begin the span of a batch, below the present one; it ends when it is told to."""
         attributes: dict[str, AttributeValue] = {PREFIX + "job": context.job_name, PREFIX + "records": records}
-        return BatchSpan(self._start(f"batch {context.job_name}", attributes))
+        return BatchSpan(self._start(f"batch {context.job_name}", attributes), self._limited_log)
 
     def failed(self, error: BaseException) -> None:
         """Note a failure on the present span."""
         from opentelemetry.trace import get_current_span
 
-        with _harmless():
+        with _harmless(self._limited_log):
             get_current_span().record_exception(error)
 
     def _start(
@@ -84,7 +87,7 @@ class Spans:
         from opentelemetry.trace import INVALID_SPAN
 
         span: trace.Span = INVALID_SPAN
-        with _harmless():
+        with _harmless(self._limited_log):
             span = self._tracer.start_span(name, context=context, attributes=attributes)
         return span
 
@@ -92,10 +95,10 @@ class Spans:
 class BatchSpan:
     """The span of a batch, whose records are processed by several tasks."""
 
-    __slots__ = ("_span",)
+    __slots__ = ("_limited_log", "_span")
 
-    def __init__(self, span: trace.Span) -> None:
-        self._span = span
+    def __init__(self, span: trace.Span, limited_log: LimitedLog) -> None:
+        self._span, self._limited_log = span, limited_log
 
     def entered(self) -> AbstractContextManager[object]:
         """Make spans that are opened within the block children of the batch's span."""
@@ -103,7 +106,7 @@ class BatchSpan:
 
     def end(self, failed: int) -> None:
         """End the span, with the number of records that have failed for good."""
-        with _harmless():
+        with _harmless(self._limited_log):
             self._span.set_attribute(PREFIX + "failed", failed)
             self._span.end()
 
@@ -117,18 +120,15 @@ def _entered(span: trace.Span) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def _harmless() -> Iterator[None]:
+def _harmless(limited_log: LimitedLog) -> Iterator[None]:
     """Log an error of a span processor, which is users' code, and go on."""
     try:
         with UserCode("the tracer"):
             yield
     except Exception as error:
-        _say_once(error_text(error))
-
-
-@cache
-def _say_once(failure: str) -> None:
-    log.error("a span could not be recorded, and runs go on without it: %s", failure, extra={"reason": failure})
+        text = "a span could not be recorded, and runs go on without it"
+        if limited_log.admits(log, None, f"{text}: {type(error).__name__}"):
+            log.error("%s: %s", text, error_text(error), extra={"reason": error_text(error)})
 
 
 def _attributes(context: Context, job_type: str) -> dict[str, AttributeValue]:

@@ -12,6 +12,7 @@ from anyio import create_task_group, move_on_after, sleep, sleep_forever
 
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Ended, Events, Refused
+from aioelasticjob.limited_log import INTERVAL, MOST
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch
@@ -193,6 +194,50 @@ def test_an_event_that_cannot_be_handled_does_not_end_the_handling(caplog: pytes
 
     writer = scene(table, act)
     assert (table.ended, writer.counts.rejected) == ([0], 1)
+
+
+def test_events_and_rows_that_are_not_taken_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(hated=set(range(100)))
+
+    async def act(events: Events, writer: Writer) -> None:
+        for job in ("a", "b"):
+            for _ in range(10):
+                events.put(Ended(job, "me", NOON, "nonsense", 0, Outcome.COMPLETED, 1.0))  # type: ignore[arg-type]
+        for item in range(100):
+            events.put(end(item=item))
+        await sleep(INTERVAL + 10)
+
+    assert scene(table, act).counts.rejected == 20 + 100
+    text = "the event Ended cannot be converted to rows of the event store, and is lost"
+    assert caplog.messages[:2] == [text] * 2
+    assert all("refuses these rows, which are lost" in line for line in caplog.messages[2:-2])
+    assert len(caplog.messages[2:-2]) == MOST
+    assert caplog.messages[-2:] == [
+        f"18 more lines were left out, about 2 jobs: {text}",
+        f"{100 - MOST} more lines were left out: the event store refuses rows, which are lost",
+    ]
+
+
+def test_a_table_that_comes_and_goes_fills_no_log_and_the_newest_state_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = Table()
+
+    async def act(events: Events, writer: Writer) -> None:
+        for item in range(30):
+            table.up = False
+            events.put(end(item=item))
+            await sleep(0.5)
+            table.up = True
+            await sleep(1)
+        await sleep(INTERVAL)
+
+    scene(table, act)
+    *lines, count = caplog.messages
+    assert len(lines) == MOST
+    newest = "the event store can be written again; dropped meanwhile: 0 events"
+    assert lines[1::2] == [newest] * (MOST // 2)
+    assert count == f"{60 - MOST} more lines were left out: the event store comes and goes; the newest: {newest}"
 
 
 def test_a_batch_is_halved_without_losing_or_repeating_a_row() -> None:

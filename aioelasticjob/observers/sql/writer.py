@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from anyio.lowlevel import checkpoint
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import EventReader, Events
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
@@ -66,6 +68,10 @@ class Writer:
         self._counts = StoreCounts()
         self._in_hand: Batch | None = None
         self._pauses = Random()
+        self.limited_log = LimitedLog()
+        """Limits the lines that can repeat; whoever has made the writer closes it."""
+        kind = "the event store comes and goes"
+        self._admits = partial(self.limited_log.admits, log, None, kind, each=MOST)
 
     @property
     def counts(self) -> StoreCounts:
@@ -120,11 +126,9 @@ class Writer:
             except Exception:  # one bad event must not end the writing of the others
                 self._counts.rejected += 1
                 kind = type(event).__name__
-                log.exception(
-                    "the event %s cannot be converted to rows of the event store, and is lost",
-                    kind,
-                    extra={"kind": kind},
-                )
+                text = f"the event {kind} cannot be converted to rows of the event store, and is lost"
+                if self.limited_log.admits(log, event.job, text):
+                    log.exception("%s", text, extra={"kind": kind})
         while len(self._batches) > 1 and sum(map(len, self._batches)) > self._settings.backlog:
             self._drop(self._batches.popleft())
         self._news.set()
@@ -153,7 +157,8 @@ class Writer:
             self._counts.rejected += 1
             entry = repr(batch)[:1000]
             text = "the event store refuses these rows, which are lost (%s): %s"
-            log.error(text, reason, entry, extra={"reason": reason, "entry": entry})
+            if self.limited_log.admits(log, None, "the event store refuses rows, which are lost", each=MOST):
+                log.error(text, reason, entry, extra={"reason": reason, "entry": entry})
             return
         for half in halved(batch):
             await self._write(half)
@@ -163,11 +168,9 @@ class Writer:
         if self._counts.trouble:
             self._counts.trouble = ""
             dropped = self.counts.dropped
-            log.warning(
-                "the event store can be written again; dropped meanwhile: %s",
-                counted(dropped, "event"),
-                extra={"dropped": dropped},
-            )
+            text = f"the event store can be written again; dropped meanwhile: {counted(dropped, 'event')}"
+            if self._admits(newest=text):
+                log.warning("%s", text, extra={"dropped": dropped})
 
     def _drop(self, batch: Batch) -> None:
         self._counts.dropped += batch.events
@@ -177,8 +180,10 @@ class Writer:
         trouble = str(error) if isinstance(error, ElasticJobError) else error_text(error)
         if not self._counts.trouble:
             backlog = self._settings.backlog
-            text = "%s: jobs go on running, and up to %s wait until the event store can be written"
-            log.warning(text, _shown(error), counted(backlog, "event"), extra={"backlog": backlog})
+            wait = f"up to {counted(backlog, 'event')} wait until the event store can be written"
+            text = f"{_shown(error)}: jobs go on running, and {wait}"
+            if self._admits(newest=text):
+                log.warning("%s", text, extra={"backlog": backlog})
         self._counts.trouble = trouble
 
 
@@ -206,6 +211,7 @@ async def recording(
                 move_on_after(FINAL_WRITE_TIMEOUT if cancelled else settings.shutdown_timeout),
             ):
                 await writer.flush()
+            writer.limited_log.close()
             if lost := writer.counts.waiting:
                 text = "the application ends before all events were written to the event store: %d are lost"
                 log.warning(text, lost, extra={"lost": lost})
