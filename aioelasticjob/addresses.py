@@ -16,6 +16,7 @@ from typing import Unpack
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.settings import ConnectionOptions, wrong_address
 from aioelasticjob.shared_registry import EXAMPLE, SharedServer, ensure_server
@@ -100,11 +101,13 @@ async def open_registry(
             log.info(PRIVATE, extra={"host": server.host, "port": server.port})
         elif where.shared is not None:
             await ensure_server(where.shared)
-            start_again = _ensure_server_again(where.shared)
+            limited_log = LimitedLog()
+            stack.callback(limited_log.close)
+            start_again = _ensure_server_again(where.shared, limited_log)
         yield await stack.enter_async_context(open_session(settings, clock=clock, ensure_server=start_again))
 
 
-def _ensure_server_again(server: SharedServer) -> Callable[[], Awaitable[None]]:
+def _ensure_server_again(server: SharedServer, limited_log: LimitedLog) -> Callable[[], Awaitable[None]]:
     """Return a function that starts a shared server again; if that fails it only logs why, and the session goes on."""
     reason = ""
 
@@ -116,6 +119,8 @@ def _ensure_server_again(server: SharedServer) -> Callable[[], Awaitable[None]]:
         except ElasticJobError as error:
             if str(error) != reason:  # the reason is logged once, however often the start is tried
                 reason = str(error)
-                log.warning("the embedded registry cannot be started again: %s", reason, extra={"reason": reason})
+                text = "the embedded registry cannot be started again"
+                if limited_log.admits(log, None, text, each=MOST):
+                    log.warning("%s: %s", text, reason, extra={"reason": reason})
 
     return start

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 import pytest
 
+from aioelasticjob import addresses
 from aioelasticjob.addresses import Address, open_registry
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.tls import TlsSettings
+from aioelasticjob.shared_registry import SharedServer
+from aioelasticjob.testing import run
 
 SHARED = "embedded://127.0.0.1:2181/test"
 
@@ -38,3 +43,25 @@ def test_a_changed_address_keeps_its_access() -> None:
     after = before.changed("zks://g/b", session_timeout=7)
     assert (after.settings.tls, after.settings.sasl_file, after.settings.ip) == (TlsSettings("ca.pem"), "f", "10.0.0.7")
     assert before.changed("embedded://").settings.tls is None
+
+
+def test_a_shared_server_that_cannot_be_started_for_reasons_that_take_turns_fills_no_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = count()
+
+    async def fail(server: SharedServer) -> None:
+        raise RegistryUnreachable("127.0.0.1:2181", 1.0, f"reason {next(numbers) % 2}")
+
+    async def main() -> None:
+        limited_log = LimitedLog()
+        start = addresses._ensure_server_again(SharedServer.parse("127.0.0.1", 2181, ""), limited_log)
+        for _ in range(50):
+            await start()
+        limited_log.close()
+
+    monkeypatch.setattr(addresses, "ensure_server", fail)
+    run(main)
+    *lines, counted = caplog.messages
+    assert len(lines) == MOST
+    assert counted == f"{50 - MOST} more lines were left out: the embedded registry cannot be started again"

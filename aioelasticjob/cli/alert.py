@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -60,25 +63,35 @@ async def report_absences(registry: Address, after: float, clock: Clock) -> None
         Exception: the error of a job whose error handler is ``raise``.
         InvalidSetting: the credentials cannot be used.
     """
-    dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts), LimitedLog()), Attendance(after)
-    async with create_task_group() as tasks:
+    limited_log = LimitedLog()
+    admits = partial(limited_log.admits, log, None, "the registry comes and goes", each=2)
+    dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts), limited_log), Attendance(after)
+    async with AsyncExitStack() as stack:
+        stack.callback(limited_log.close)
+        tasks = await stack.enter_async_context(create_task_group())
         tasks.start_soon(dispatcher.deliver)
         while True:
             try:
                 async with open_registry(registry, clock=clock) as session:
-                    await _follow(session, attendance, dispatcher, clock)
+                    await _follow(session, attendance, dispatcher, clock, admits)
             except RegistryError as error:
-                text = "cannot follow the registry, the next attempt begins in %g s: %s"
-                log.warning(text, RETRY_PAUSE, error.with_page())
+                again = f"the next attempt begins in {RETRY_PAUSE:g} s"
+                text = f"cannot follow the registry, {again}: {error.with_page()}"
+                if admits(newest=text):
+                    log.warning("%s", text)
                 attendance.forget()
             await sleep(RETRY_PAUSE)
 
 
-async def _follow(session: Session, attendance: Attendance, dispatcher: ErrorDispatcher, clock: Clock) -> None:
+async def _follow(
+    session: Session, attendance: Attendance, dispatcher: ErrorDispatcher, clock: Clock, admits: Callable[..., bool]
+) -> None:
     with unwrapped():
         async with operations.watch_all(session, clock=clock) as states:
             jobs = await anext(states)
-            log.info("following %s", counted(len(jobs), "job"), extra={"jobs": [job.name for job in jobs]})
+            text = f"following {counted(len(jobs), 'job')}"
+            if admits(newest=text):
+                log.info("%s", text, extra={"jobs": [job.name for job in jobs]})
             while True:
                 if session.status.value.state is not SessionState.CONNECTED:
                     attendance.forget()

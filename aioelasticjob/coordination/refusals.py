@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import RegistryError
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.registry.tree import Node
@@ -44,10 +45,13 @@ class RefusedRequest:
 
 
 class Refusals:
-    """The requests of one job that the registry refuses at present.  ``now`` returns seconds since the epoch."""
+    """The requests of one job that the registry refuses at present.
 
-    def __init__(self, job: str, now: Callable[[], float] | None = None) -> None:
-        self._job, self._now = job, now or SystemClock().now
+    ``now`` returns seconds since the epoch.  ``limited_log`` limits the lines of all jobs of the process together.
+    """
+
+    def __init__(self, job: str, now: Callable[[], float] | None = None, limited_log: LimitedLog | None = None) -> None:
+        self._job, self._now, self._limited_log = job, now or SystemClock().now, limited_log
         self.open: dict[str, RefusedRequest] = {}
         """What was refused last and has not been accepted since, by its purpose."""
         self._logged: dict[str, float] = {}
@@ -68,10 +72,14 @@ class Refusals:
         if known is None or abs(now - known.last) >= QUIET_FOR:
             known = RefusedRequest(what, str(error), now, now, 0)
         self.open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
-        if abs(now - self._logged.get(what, -QUIET_FOR)) >= QUIET_FOR:
+        if abs(now - self._logged.get(what, -QUIET_FOR)) >= QUIET_FOR and self._admits(what):
             self._logged[what] = now
             text = "%s: the registry refuses %s: %s"
             log.error(text, self._job, what, error.with_page(), extra={"job": self._job})
+
+    def _admits(self, what: str) -> bool:
+        limited_log = self._limited_log
+        return limited_log is None or limited_log.admits(log, self._job, f"the registry refuses {what}")
 
     def accepted(self, what: str) -> None:
         """Note that a request was accepted.  That is logged if its refusal was logged."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Fire, FireSource
 
 log = logging.getLogger("aioelasticjob.job")
@@ -46,6 +47,8 @@ class RunLease(Protocol):
 
 run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.tenure", default=None)
 """The lease of the run that the present task belongs to; None outside of runs."""
+run_limited_log: ContextVar[LimitedLog | None] = ContextVar("aioelasticjob.limited_log", default=None)
+"""Limits the lines that this package writes about the run that the present task belongs to; None outside of runs."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_lease
+from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_lease, run_limited_log
 from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.process_group import KILL_MARGIN, gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
@@ -186,7 +186,7 @@ async def run(context: AnyContext, options: Script) -> None:
                         await process.wait()
                     finally:
                         with CancelScope(shield=True):
-                            has_ended = await _end(process, options.grace)
+                            has_ended = await _end(process, options.grace, context.job_name)
                         guard.write(b"\n")
                         logged.deadline = current_time() + OUTPUT_TIMEOUT
     finally:
@@ -323,15 +323,15 @@ async def _guarding(grace: float) -> AsyncIterator[IO[bytes]]:
                     await guard.wait()
 
 
-async def _end(process: asyncio.subprocess.Process, grace: float) -> bool:
+async def _end(process: asyncio.subprocess.Process, grace: float, job: str) -> bool:
     """End the whole group, so that nothing of the script runs after its attempt; False if that is impossible."""
     group = process.pid
     if process.returncode is not None:
         if await gone(group, SELF_EXIT_TIME):
             return True
-        log.warning(
-            "a script has ended; the processes that it left are ended too: group %d", group, extra={"group": group}
-        )
+        text = "a script has ended; the processes that it left are ended too"
+        if _admits(job, text):
+            log.warning("%s: %s: group %d", job, text, group, extra={"job": job, "group": group})
     claimed = run_lease.get()
     for number, limit in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
         with suppress(ProcessLookupError, PermissionError):
@@ -339,10 +339,17 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> bool:
         if await gone(group, limit, claimed if number == signal.SIGTERM else None):
             break
     else:
-        log.error("the processes of a script cannot be killed: group %d", group, extra={"group": group})
+        text = "the processes of a script cannot be killed"
+        if _admits(job, text):
+            log.error("%s: %s: group %d", job, text, group, extra={"job": job, "group": group})
         return False
     await process.wait()
     return True
+
+
+def _admits(job: str, text: str) -> bool:
+    limited_log = run_limited_log.get()
+    return limited_log is None or limited_log.admits(log, job, text)
 
 
 def _judge(code: int | None, options: Script, last_words: deque[str]) -> None:

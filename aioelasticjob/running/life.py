@@ -170,7 +170,7 @@ class Life:
         member, shared, trees = self.member, self._shared, self._follower.trees
         views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
         own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
-        self._port = MonitorPort(member.session, member.layout, views)
+        self._port = MonitorPort(member.session, member.layout, views, member.limited_log)
         await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
         if past.since is None:
             here = views.value.instances.get(member.id)

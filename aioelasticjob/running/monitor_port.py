@@ -10,6 +10,7 @@ import logging
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from math import inf
 
 from anyio import CancelScope, move_on_after
@@ -19,6 +20,7 @@ from aioelasticjob.dump import render
 from aioelasticjob.errors import InvalidSetting, RegistryError
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.session import Session
 
 HERE = "127.0.0.1"
@@ -42,8 +44,9 @@ log = logging.getLogger(__name__)
 class MonitorPort:
     """A job's monitor port, which follows the newest view, and its clients."""
 
-    def __init__(self, session: Session, layout: Layout, views: Latest[JobView]) -> None:
+    def __init__(self, session: Session, layout: Layout, views: Latest[JobView], limited_log: LimitedLog) -> None:
         self._session, self._layout, self._views = session, layout, views
+        self._admits = partial(limited_log.admits, log, layout.job, each=MOST, most=10 * MOST)
         self._wanted = OFF
         self._refused = OFF
         self._server: asyncio.Server | None = None
@@ -87,14 +90,16 @@ class MonitorPort:
             )
             if strict:
                 raise refusal from None
-            if port != self._refused:
+            if port != self._refused and self._admits("monitor ports cannot be opened"):
                 message = "%s: the monitor port is closed, and is tried again every %g s: %s"
                 log.error(message, self._layout.job, RETRY_PAUSE, refusal, extra={"job": self._layout.job})
             self._refused = port
             return
         self._server, self._refused = server, OFF
         found = server.sockets[0].getsockname()[1]
-        log.info("%s: the monitor port is %d", self._layout.job, found, extra={"job": self._layout.job, "port": found})
+        if self._admits("monitor ports are opened"):
+            job = self._layout.job
+            log.info("%s: the monitor port is %d", job, found, extra={"job": job, "port": found})
 
     def close(self) -> None:
         """Stop listening, and disconnect all clients."""

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.context import Context, run_lease
+from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
@@ -172,6 +172,7 @@ class Runs:
         """Run the handlers while the session is certain to live."""
         session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
         run_lease.set(session.tenure(self._member.incarnation))
+        run_limited_log.set(self._shared.limited_log)
         if execution.job.engine is not None:
             self._stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
             execution.stream_control = self._stream

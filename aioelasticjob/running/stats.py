@@ -16,7 +16,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.model import Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
@@ -155,7 +155,8 @@ class ExecutionStats:
             return self._given_up_now(config, item, run)
         text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
         about = {"job": self._job, "item": item, "instance": run.instance}
-        log.info(text, self._job, item, run.instance, extra=about)
+        if self._limited.admits(log, self._job, "runs that were cut off were cancelled, and end as stopped", each=MOST):
+            log.info(text, self._job, item, run.instance, extra=about)
         return None
 
     def refused(self, why: ElasticJobError, *, again: bool) -> None:

@@ -1,6 +1,5 @@
 """What the server does with every request.  One request at a time, in order: that order is the zxid's."""
 
-import logging
 import secrets
 from collections.abc import Mapping
 from struct import Struct
@@ -15,8 +14,6 @@ from aioelasticjob.zookeeper.jute import NULL, MalformedError, Reader, pack_buff
 from aioelasticjob.zookeeper.messages import Connect
 from aioelasticjob.zookeeper.queries import QUERIES
 from aioelasticjob.zookeeper.state import State
-
-log = logging.getLogger("aioelasticjob.zookeeper")
 
 _HEADER = Struct(">ii")
 _NO_PASSWORD = bytes(16)
@@ -143,7 +140,7 @@ class Processor(State):
             try:
                 user, answer = verify(token, nonce, passwords)
             except DigestError as error:
-                log.info("%s cannot log in: %s", connection.host, error)
+                self.login_failed(f"{connection.host} cannot log in: {error}")
                 self.send(connection, replies.reply(xid, 0, ErrorCode.AUTH_FAILED, NULL))
                 self.close(connection)
                 return

@@ -1,9 +1,8 @@
 """The users that may log in with SASL DIGEST-MD5, from a file with a line ``user:password`` for each."""
 
-import logging
 from pathlib import Path
 
-log = logging.getLogger("aioelasticjob.zookeeper")
+from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning
 
 
 class UsersError(Exception):
@@ -15,6 +14,7 @@ class UsersFile:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._trouble = RepeatedWarning("no client asks for a file of users that cannot be used any more")
         read_users(file)
 
     def get(self, user: str, /) -> str | None:
@@ -22,7 +22,7 @@ class UsersFile:
         try:
             return read_users(self.file).get(user)
         except UsersError as error:
-            log.warning("%s: nobody can log in", error)
+            self._trouble.happened(f"{error}: nobody can log in")
             return None
 
 

@@ -46,6 +46,8 @@ class Server:
         self.crowded = RepeatedWarning("no address has too many connections any more")
         self.unfinished = Unfinished(processor.settings.max_unfinished)
         self._dropping = RepeatedWarning("unfinished requests fit into their limit again")
+        self._logins = RepeatedWarning("no client fails to log in any more")
+        processor.login_failed = self._logins.happened
         self._flushing = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -105,6 +107,7 @@ class Server:
             timer.cancel()
         self.crowded.stop()
         self._dropping.stop()
+        self._logins.stop()
         self._flush()
         if self.commits is not None:
             await self.commits.drain()

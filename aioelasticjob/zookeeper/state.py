@@ -1,5 +1,6 @@
 """The state of the server, and the changes that no request makes: sessions expire, containers are removed."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ class State:
     dirty_sessions: dict[int, int | None] | None = None  # timeout, or none when ended; kept for a disk only
     issued_zxid: int = 0  # the last one given to a write; the tree's is the last one that took effect
     saved_zxid: int = 0
+    login_failed: Callable[[str], None] = logging.getLogger("aioelasticjob.zookeeper").warning  # the server limits it
 
     def __post_init__(self) -> None:
         self.issued_zxid = self.tree.zxid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_jobs_that_say_so_are_alerts_and_others_are_not(sent: list[Failure]) -> 
 def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
     sent: list[Failure], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "aioelasticjob.cli.alert")
+
     async def scene(here: SimulatedJobs) -> None:
         here.faults.drop("10.0.7.7", REGISTRY)
         await declare(here, "alone", alert_on="nobody-there")
@@ -76,6 +79,14 @@ def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
         assert sent == []
         assert any("cannot follow the registry" in text and "RegistryUnreachable" in text for text in caplog.messages)
         here.faults.heal()
+        await anyio.sleep(60)
+        lines = [line for line in caplog.messages if "follow" in line]
+        assert [line.partition(",")[0] for line in lines] == [
+            *["cannot follow the registry"] * 2,
+            "1 more line was left out: the registry comes and goes; the newest: cannot follow the registry",
+            *["cannot follow the registry"] * 2,
+            "1 more line was left out: the registry comes and goes; the newest: following 1 job",
+        ]
         await anyio.sleep(100)
         assert [one.job for one in sent] == ["alone"]
         watcher.terminate()

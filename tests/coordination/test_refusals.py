@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from anyio import sleep
 
 from aioelasticjob.coordination.refusals import KEY, LONGEST_REASON, QUIET_FOR, Refusals, noted_refusals
 from aioelasticjob.encoding import json_object
+from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.tree import Node
+from aioelasticjob.testing import VirtualClock, run
 from tests.support.stats import stat
 
 
@@ -48,6 +51,25 @@ def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: p
     said = [entry.getMessage() for entry in caplog.records]
     assert [text.split()[3] for text in said] == ["refuses", "refuses", "accepts"]
     assert said[-1].endswith("it had refused that 70 times in 70.0 s")
+
+
+def test_of_the_refusals_of_many_jobs_some_are_logged_and_the_others_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        limited_log, clock = LimitedLog(), VirtualClock()
+        jobs = [Refusals(f"job-{number}", clock.now, limited_log) for number in range(MOST + 30)]
+        for refusals in jobs:
+            refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+        await sleep(INTERVAL + 1)
+        for refusals in jobs:
+            refusals.accepted("to settle items")
+
+    run(main)
+    kind = "the registry refuses to settle items"
+    assert all(f": {kind}: " in line for line in caplog.messages[:MOST])
+    assert caplog.messages[MOST] == f"30 more lines were left out, about 30 jobs: {kind}"
+    assert len(caplog.messages[MOST + 1 :]) == MOST  # those accept again whose refusal is in the log
 
 
 def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:

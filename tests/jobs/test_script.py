@@ -19,8 +19,9 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Ended
 from aioelasticjob.jobs import script
-from aioelasticjob.jobs.context import run_lease
+from aioelasticjob.jobs.context import run_lease, run_limited_log
 from aioelasticjob.jobs.script import Script, ScriptFailed, _grace_of_an_orphan, check, run
+from aioelasticjob.limited_log import LimitedLog
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 from tests.support.processes import ROOT, Workers
@@ -398,6 +399,23 @@ def test_what_a_script_leaves_running_is_ended_with_it(
     (pid,) = printed(caplog)
     assert not alive(int(pid))
     assert any("the processes that it left are ended" in record.getMessage() for record in caplog.records)
+
+
+def test_a_script_that_leaves_something_running_each_time_has_one_line_about_it(
+    real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        limited_log = LimitedLog()
+        run_limited_log.set(limited_log)
+        for _ in range(3):
+            await run(of_item(), Script.model_validate(shell("sleep 1000 &")))
+        limited_log.close()
+
+    run_async(real_loop_kind, main)
+    text = "a script has ended; the processes that it left are ended too"
+    line, count = [line for line in caplog.messages if text in line]
+    assert line.startswith(f"backup: {text}: group ")
+    assert count == f"2 more lines were left out, about 1 job: {text}"
 
 
 def test_a_script_that_writes_without_end_stops_nobody(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from asyncio import sleep
 from collections.abc import AsyncIterator
@@ -16,8 +17,10 @@ from anyio import create_task_group
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.config import JobConfig
 from aioelasticjob.layout import Layout
+from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.running.monitor_port import HERE, MonitorPort
+from aioelasticjob.testing import run
 from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
 from tests.support.ports import reserved_ports
@@ -157,7 +160,7 @@ def test_a_port_that_cannot_be_is_no_setting(port: int) -> None:
 async def test_a_port_is_free_again_if_its_job_is_cancelled_in_the_midst_of_taking_it(steps: int) -> None:
     nothing = cast(Any, None)  # nobody asks
     with reserved_ports(1) as (port,):
-        monitor = MonitorPort(nothing, Layout("job"), nothing)
+        monitor = MonitorPort(nothing, Layout("job"), nothing, LimitedLog())
         async with create_task_group() as tasks:
             tasks.start_soon(lambda: monitor.move(port, strict=False))
             for _ in range(steps):
@@ -166,3 +169,25 @@ async def test_a_port_is_free_again_if_its_job_is_cancelled_in_the_midst_of_taki
         monitor.close()
         with socket.socket() as client:
             assert client.connect_ex((HERE, port))
+
+
+def test_a_job_that_joins_again_and_again_fills_no_log_with_its_port(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        nothing, limited_log = cast(Any, None), LimitedLog()
+        taken = await asyncio.start_server(nothing, HERE, 7000)
+        for port in (7001, 7000):
+            for _ in range(MOST + 5):
+                monitor = MonitorPort(nothing, Layout("job"), nothing, limited_log)
+                await monitor.move(port, strict=False)
+                monitor.close()
+        taken.close()
+        limited_log.close()
+
+    with caplog.at_level(logging.INFO, "aioelasticjob.running.monitor_port"):
+        run(main)
+    assert [line.partition(",")[0] for line in caplog.messages] == [
+        *["job: the monitor port is 7001"] * MOST,
+        *["job: the monitor port is closed"] * MOST,
+        "5 more lines were left out",
+        "5 more lines were left out",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -16,7 +17,7 @@ from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import ClockSkew, GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
-from aioelasticjob.limited_log import INTERVAL, LimitedLog
+from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import Executors
@@ -104,20 +105,37 @@ def test_a_failure_goes_to_the_error_handler_now_configured() -> None:
 
 
 def test_a_run_that_was_given_up_is_passed_on_once_however_often_it_is_found() -> None:
-    recorded, run = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
+    recorded, lost = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
 
     def end(item: int, run: Record, outcome: str = GIVEN_UP) -> GivenUp | None:
         return recorded.stats.ended_by_leader(CONFIG, EndRun(item, 0, run, 60_900, False, outcome))
 
-    error = end(1, run)
+    error = end(1, lost)
     assert isinstance(error, GivenUp)
     assert (error.rescues, error.instance) == (3, "other")
-    assert end(1, run) is None
-    assert end(2, run) is not None
-    assert end(1, replace(run, begun=70_000)) is not None
-    assert end(3, run, Outcome.STOPPED) is None
+    assert end(1, lost) is None
+    assert end(2, lost) is not None
+    assert end(1, replace(lost, begun=70_000)) is not None
     assert [failure.items for _, failure in recorded.failures.taken] == [(1,), (2,), (1,)]
     assert recorded.failures.taken[0][1].instance == "other"
+
+
+def test_runs_of_many_items_that_were_cut_off_and_cancelled_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    recorded, lost = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
+
+    async def main() -> None:
+        for item in range(MOST + 30):
+            ended = EndRun(item, 0, lost, 60_900, False, Outcome.STOPPED)
+            assert recorded.stats.ended_by_leader(CONFIG, ended) is None
+        await anyio.sleep(INTERVAL)
+
+    with caplog.at_level(logging.INFO):
+        run(main)
+    *lines, count = caplog.messages
+    assert len(lines) == MOST
+    kind = "runs that were cut off were cancelled, and end as stopped"
+    assert count == f"30 more lines were left out, about 1 job: {kind}"
+    assert recorded.failures.taken == []
 
 
 def test_each_refused_fire_is_an_event_and_the_first_of_a_series_is_logged(
