@@ -133,9 +133,7 @@ class Coordinator:
         if due.waits:
             return partial(self._attempt, self._look_up, view, due)
         member.refusals.accepted(READ_PURPOSE)
-        return self._work_for(
-            RuleInput(view, member.id, due.quiet, False, self._time, host=member.host, limited_log=member.limited_log)
-        )
+        return self._work_for(RuleInput(view, member.id, due.quiet, False, self._time, host=member.host))
 
     def _work_for(self, rule_input: RuleInput) -> float | Work:
         """Return the work that writes the effects which the rules want, or the seconds until the next turn."""
@@ -169,8 +167,7 @@ class Coordinator:
             if cut_off or pacing.lingering:  # look again until they have been rescued
                 pacing.orphans_looked_up = None
         member.refusals.accepted(READ_PURPOSE)
-        facts = view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host
-        rule_input = RuleInput(*facts, member.limited_log)
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host)
         found = self._work_for(rule_input)
         return found if isinstance(found, float) else await found()
 

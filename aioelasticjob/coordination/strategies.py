@@ -14,7 +14,6 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from aioelasticjob.errors import InvalidSetting, error_text
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Instance
 from aioelasticjob.user_code import UserCode
 
@@ -121,12 +120,11 @@ def find(name: str) -> Strategy:
     return cast(Strategy, others[name].load())
 
 
-def assignment_of(name: str, given: AssignmentInput, limited_log: LimitedLog | None = None) -> Assignment:
+def assignment_of(name: str, given: AssignmentInput) -> Assignment:
     """Return the assignment of the strategy ``name``.
 
     If the strategy is unknown in this process, fails or leaves out items, the present assignment stays.  If the present
-    one gives an item to no eligible instance, ``average`` is used, so that all items run.  That is logged;
-    ``limited_log`` limits it, as the strategy is asked again at each change.
+    one gives an item to no eligible instance, ``average`` is used, so that all items run.
     """
     try:
         with UserCode("it"):
@@ -136,17 +134,21 @@ def assignment_of(name: str, given: AssignmentInput, limited_log: LimitedLog | N
         why = "it must give every item to one of the instances"
     except Exception as error:  # an unknown strategy too: another process may have it
         why = error_text(error)
-    if limited_log is None or limited_log.admits(log, given.job, f"the sharding strategy {name} failed"):
-        log.error(
-            "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s",
-            *(given.job, name, why),
-            extra={"job": given.job, "strategy": name},
-        )
+    _warn(given.job, name, why)
     return given.present if _is_complete(given.present, given) else average(given)
 
 
 def _is_complete(assignment: Assignment, given: AssignmentInput) -> bool:
     return assignment.keys() == set(range(given.count)) and set(assignment.values()) <= set(given.instances)
+
+
+@lru_cache(maxsize=1024)
+def _warn(job: str, name: str, why: str) -> None:
+    log.error(
+        "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s",
+        *(job, name, why),
+        extra={"job": job, "strategy": name},
+    )
 
 
 def _runs(order: Sequence[str], count: int) -> Assignment:

@@ -366,19 +366,15 @@ def test_an_error_handler_that_fails_is_in_the_log(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_strategy_that_fails_ends_nobodys_coordination_and_is_named_once_a_minute(
+def test_a_strategy_that_fails_ends_nobodys_coordination_and_is_named_once(
     error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         raise ERRORS[error]()
 
+    strategies._warn.cache_clear()
     assert [one.outcome for one in lived(strategy, fail)] == [COMPLETED] * 8
-    named = [line for line in caplog.messages if line.startswith("bad: the sharding strategy bad failed")]
-    counts = [
-        line for line in caplog.messages if line.endswith("left out, about 1 job: the sharding strategy bad failed")
-    ]
-    assert 1 <= len(named) <= 5
-    assert 1 <= len(counts) <= 5
+    assert caplog.text.count("bad: the sharding strategy bad failed") == 1
 
 
 @pytest.mark.parametrize("error", ERRORS)

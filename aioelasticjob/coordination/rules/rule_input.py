@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
 
 
@@ -39,8 +38,6 @@ class RuleInput:
     """The runs that were cut off, by item, as far as they were looked up."""
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
-    limited_log: LimitedLog | None = field(default=None, compare=False)
-    """Limits the lines about strategies that fail."""
 
     @property
     def present(self) -> bool:
