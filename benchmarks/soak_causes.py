@@ -77,6 +77,13 @@ CAUSES: Final = (
         longer=SUMMED_UP,
     ),
     Cause(
+        "lines that say how things stand are summed up",
+        r"left out: (the event loop was blocked|(the connection to .*|the event store) comes and goes)",
+        own=(BUSY, LOST, STORE),
+        anyones=(MEMBER,),
+        longer=SUMMED_UP,
+    ),
+    Cause(
         "who writes the event store waits for a processor",
         r"event store .*(no answer within|again; dropped)",
         anyones=(BUSY,),

@@ -123,3 +123,12 @@ def test_deeds_last_from_the_fault_to_its_mending() -> None:
     first, second = (span for span in spans if span.kind == START)
     assert first == ActionSpan(START, "worker-1.1", 1, 7)  # it ended before all its jobs had joined
     assert second == ActionSpan(START, "worker-1.2", 7, 9)
+
+
+def test_the_line_that_counts_those_about_a_connection_is_explained_by_what_broke_it() -> None:
+    text = (
+        "80 more lines were left out: the connection to the registry at h:1 comes and goes; the newest: connected to it"
+    )
+    actions = [ActionSpan(MEMBER, "1", 10, 15)]
+    assert not examine([LogLine(70, "worker", "WARNING", text)], actions, CAUSES).unexplained
+    assert examine([LogLine(200, "worker", "WARNING", text)], actions, CAUSES).unexplained
