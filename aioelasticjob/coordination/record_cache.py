@@ -94,7 +94,11 @@ class Entry:
     @property
     def moment(self) -> int:
         """The moment of the item's newest run, in ms since the epoch, also if its record was lowered."""
-        record, lowered = self.record, self.lowered
+        return self.moment_of(self.record)
+
+    def moment_of(self, record: Record) -> int:
+        """Return the moment of a run of the item, in ms since the epoch, also if the run's record was lowered."""
+        lowered = self.lowered
         as_lowered = lowered is not None and (record.slot, record.ahead) == (lowered.slot, lowered.ahead)
         return record.ahead if as_lowered and not record.asked else record.moment
 

@@ -130,13 +130,13 @@ class MissedMoments:
         """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.
 
         This is called when this instance gains an item and when it claims the item: at the first call the run may still
-        go on.
+        go on.  Meanwhile a record that claims too much of the future is lowered; the report names what it had claimed.
         """
         together = dict[tuple[int, str], list[int]]()
         for item, record in cut_off.items():
             if self._items[item].lost_run != record.begun:
                 self._items[item].lost_run = record.begun
-                together.setdefault((record.moment, record.instance), []).append(item)
+                together.setdefault((self._items[item].moment_of(record), record.instance), []).append(item)
         for (moment, instance), items in together.items():
             self.put(items, Passed(moment, moment), "the run was cut off, and failover is off", instance)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from math import inf
 
 import pytest
 
+from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
-from aioelasticjob.running.commands import AnyReport, SayLowered
+from aioelasticjob.running.commands import AnyReport, Report, SayLowered
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import Items
 from aioelasticjob.testing import simulated
-from tests.coordination.test_claims import ClaimedJob, done
+from tests.coordination.test_claims import CRON, ClaimedJob, done
 from tests.running.test_clock_skew import Setting
 
 
@@ -52,6 +54,23 @@ def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_t
     assert ahead.lower(job.view(), [0]) == {0}
     assert reports == [SayLowered(0, now + 3_600_000, now - 1000)]
     assert cache.record(0).slot == items[0].reported == now - 1000
+
+
+def test_a_run_that_was_cut_off_is_reported_for_the_moment_that_was_claimed_though_its_record_was_lowered() -> None:
+    job, now = ClaimedJob(1), 1_010_500
+    claimed, items, reports = now + 3_600_000, Items(), list[AnyReport]()
+    cache = RecordCache(job.member, lambda: inf, items)
+    job.elsewhere(0, Record(claimed, "CRON", "other", begun=1, completed=False), running=False)
+    done(cache.learn([0]))
+    missed = MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, reports)
+    ahead = FutureRecords(missed, items, reports)
+    ahead.find([0], now, now - 9000)
+    assert ahead.lower(job.view(), [0]) == {0}
+    job.claims = Claims(job.member, cache)
+    missed.report_lost_runs(job.claim(replace(CRON, slot=now - 500)).cut_off)
+    (report,) = (one for one in reports if isinstance(one, Report))
+    assert (report.items, report.cut_off) == ((0,), "other")
+    assert (report.passed.first, report.passed.last) == (claimed, claimed)
 
 
 def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_two_holders() -> None:
