@@ -130,14 +130,15 @@ class ClockSkewMonitor:
         self.may_be_set_back, self._believed = False, self._lead
         return True
 
-    def in_time(self, date: int, later: float = inf, *, inherited: bool = False) -> int:
+    def in_time(self, date: int, later: float = inf, *, inherited: bool = False, noticed: bool = False) -> int:
         """Return a date that the registry gave, corrected if its clock was ahead then.
 
         A date that lies in the future was written before the clock was set last, so it is replaced by that time.  A
         date that is ``inherited`` was there when this object was made: it may have lain in the future then, and not
-        any more.  ``later`` is a date that is known to be later, and limits the result.
+        any more.  So may one that was there when this process ``noticed`` that the clock was set.  ``later`` is a date
+        that is known to be later, and limits the result.
         """
-        written_by = self.since if inherited else self.now
+        written_by = self.since if inherited else self.set_to if noticed else self.now
         is_believed = self.may_be_set_back or date <= written_by + AHEAD
         return int(min(date if is_believed else self.since, later))
 

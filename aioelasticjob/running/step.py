@@ -37,6 +37,8 @@ class JobState(Account):
         """Since when the schedule is known to be in force."""
         self._joined = view.tree.zxid
         """The transaction up to which everything was there when this instance joined the job."""
+        self._noticed = 0
+        """The transaction up to which everything was there when this instance noticed that the clock was set."""
         self._is_inherited = True
         """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
@@ -96,6 +98,7 @@ class JobState(Account):
         that is set back by mistake for some seconds costs only the moments in these seconds.
         """
         if self.clock.has_jumped():
+            self._noticed = self.view.tree.zxid
             self._future.find_anew(self.held, self.clock.set_to, self.clock.since)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
@@ -197,7 +200,8 @@ class JobState(Account):
         """
         self._future.find(gained, self.clock.now, self.clock.since)
         misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
-        made = {item: made_in_time(view, item, self.items[item], self.clock, self._joined) for item in gained}
+        known = self._joined, self._noticed
+        made = {item: made_in_time(view, item, self.items[item], self.clock, known) for item in gained}
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run

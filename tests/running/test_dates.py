@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from aioelasticjob.coordination.record_cache import Entry
@@ -137,3 +138,40 @@ def test_what_came_during_a_run_while_the_clock_was_a_little_ahead_is_due_for_an
         case.claim(state, frozenset({1}), slot(second))
         case.settle(state, frozenset({1}))
     assert {6, 7, 8} <= known(case)
+
+
+def test_an_item_taken_from_a_paused_instance_by_a_clock_ahead_owes_what_comes_shortly_before_that_date() -> None:
+    case = Case.of()
+    case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now, case.ahead = 3.5, 27.0
+    case.put(LAYOUT.item(0).sharding)  # dated 30.5
+    case.see(state)
+    for case.now in (4.5, 15.5):
+        case.ahead = 0.0
+        case.see(state)
+    case.records[0] = Record(slot(27), "CRON", OTHER, completed=True)
+    case.now = 28.2
+    case.give(0, ME)
+    case.see(state)
+    assert (state.owed(), state.timetable.newest) == ({0}, slot(28))
+
+
+def test_a_date_given_after_the_clock_was_set_back_is_believed_though_that_was_noticed_late() -> None:
+    case = Case.of(ahead=60)
+    case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now, case.ahead = 20.5, 0.0
+    case.put(LAYOUT.item(0).sharding)
+    case.ahead = 60.0
+    case.see(state)
+    case.now, case.ahead = 20.6, 0.0
+    state.clock.take(replace(case.reading(), gap=9.0))
+    case.see(state)
+    case.now = 31.5
+    case.see(state)
+    case.give(0, ME)
+    case.see(state)
+    assert min(known(case)) > 20

@@ -65,6 +65,7 @@ OLD_BUGS_OF_HOSTILE = {
     (21892, ""): "A schedule dated by a clock ahead counted only from when an instance joined, not from its items on.",
     (21899, ""): "A run of an item that had moved was cut off; its record was lowered, and another moment reported.",
     (329, "registry-clock,reconfigure,crash,remove-job"): "As 21899, with fewer kinds of faults.",
+    (21920, ""): "An item that a clock ahead dated anew did not owe the moments that came shortly before that date.",
     (22255, ""): "A schedule dated by a clock ahead was trusted two seconds before that date, and lost its moments.",
     (22274, ""): "An item dated by a clock ahead counted only from when an instance joined, though it had run before.",
 }
