@@ -36,6 +36,7 @@ CRONS = ("* * * * * ?", "0/2 * * * * ?", "1/5 * * * * ?")
 OLD_BUGS = {
     471: "A moment passed over for all items, while the clock was ahead, was lost for items gained after that.",
     499: "An item came back before it was certain that the clock was right: a date by a clock ahead was believed.",
+    717: "Of the judge: the other instance reports a moment that was yet to come when the clock was set back.",
 }
 LEADS = (0.0, 1.5, 2.5, 5.0, 12.0, 30.0, 50.0, 90.0)
 """Seconds by which the registry's clock may be ahead."""
@@ -69,6 +70,8 @@ class ClockLife:
         """Whether the instance has acted on the last step back."""
         self.unsettled = 1
         """How many stretches were shown before the steps back on which the instance has not acted yet."""
+        self.elsewhere = set[int]()
+        """The items that the other instance has held since that step back, when they claimed a moment yet to come."""
         self.went_ahead = False
         self.gained = set[int]()
         """The items that the instance has gained since a step back on which it has not acted yet."""
@@ -126,6 +129,9 @@ class ClockLife:
         """Note that the instance acts on a clock that was set back."""
         self.is_settled, self.unsettled = True, len(self.shown)
         self.gained.clear()
+        for item in self.elsewhere:  # so does the other, and reports what had been claimed when the clock was set back
+            self.excused[item].update(range(self.shown[-1][0] // 1000 + 1, self.done(item) + 1))
+        self.elsewhere.clear()
         self.come_again = [set() for _ in range(self.count)]
         for item in filter(self.is_off, range(self.count)):
             self.excuse(item, self.shown[-1][0] // 1000)
@@ -206,6 +212,8 @@ class ClockLife:
             self.step_ahead_again()
         self.went_ahead = self.ms > before
         self.set_at, self.is_settled = self.case.now, len(self.shown) == self.unsettled
+        others = [item for item in range(self.count) if not self.holds(item) and not self.is_settled]
+        self.elsewhere = {item for item in others if self.done(item) * 1000 > self.ms}
         for item in range(self.count):
             self.show_again(item)
 
@@ -258,6 +266,7 @@ class ClockLife:
                 self.excused[chosen] |= self.lowered[chosen]
             self.calls.append(f"{self.case.now:.1f} {target} gets item {chosen}")
             self.case.give(chosen, target)
+            self.elsewhere.discard(chosen)
             if target == ME and not self.is_settled:
                 self.gained.add(chosen)
             self.look()

@@ -540,6 +540,8 @@ def test_nothing_lost_excuses_what_an_earlier_schedule_claimed_by_a_clock_that_w
     assert judged(claimed=80)  # the record says too much, so it is lowered
     assert judged(at=16)  # it was claimed by the present schedule
     assert judged(written(25, 1, put("execution/0", record(A, 50))))  # and so it was here, later
+    assert not judged(written(25, 1, put("execution/0", record(A, 70))))  # what the earlier claim hid stays hidden
+    assert judged(written(25, 1, put("execution/0", record(A, 70))), claimed=20)
     assert judged(ahead=0)  # the clock was never ahead
     assert judged(right=20)  # the present schedule began by the clock that was ahead
 

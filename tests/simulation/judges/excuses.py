@@ -227,12 +227,15 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
 
     The registry's clock was ahead when it was claimed, and had been put right when the schedule was changed.  Such a
     record stands for a minute at most, and nothing says whether the moments up to there were run by the clock ahead.
+    A later moment that was claimed after the change does not say so either.
     """
     former = [one for one in job.eras if one.start < era.start and _differ(one, era)]
     changed = former[-1].end if former else 0.0
     claimed, reached, host = 0.0, 0, ""
     for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
         record = decode_record(data or b"") or Record()
+        if at >= changed and slot <= reached <= record.slot:
+            continue
         if at <= slot / 1000 and record.slot != reached:  # else it was settled, or run for another reason
             claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
     if not (claimed < changed and slot <= reached <= 1000 * changed + MAX_FUTURE):
