@@ -37,6 +37,9 @@ ANSWERED_AT_ONCE = 50
 """How many activities that can go on get a turn in one round, so that the handlers of the first begin at once."""
 AT_ONCE_WHILE_JOINING = 2
 """The same while jobs wait until they may join."""
+SHORTEST_REST = 0.001
+"""Seconds until the next turn at least, unless it is due at once.  A timer may fire early by the clock's resolution, and
+an activity that rested for less would be given turns without end, each of which finds that it is still too early."""
 
 
 class Scheduler:
@@ -289,7 +292,7 @@ class Activity:
                 self.wake()
 
     def _rest(self, seconds: float) -> None:
-        self._due = get_running_loop().time() + seconds
+        self._due = get_running_loop().time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)
         self._queue()
 
     def _queue(self) -> None:

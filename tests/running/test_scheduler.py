@@ -60,6 +60,16 @@ def test_an_activity_gets_a_turn_when_it_is_woken_and_when_its_time_has_come() -
     run(main)
 
 
+def test_an_activity_that_rests_for_next_to_no_time_does_not_get_turns_without_end() -> None:
+    async def main() -> None:
+        async with recorded_scheduler() as here:
+            here.noting("a", 1e-15).wake()  # which the timer cannot tell from now
+            await sleep(0.0045)
+            assert here.turns == [(0.0, "a"), (0.001, "a"), (0.002, "a"), (0.003, "a"), (0.004, "a")]
+
+    run(main)
+
+
 def test_an_earlier_time_that_was_asked_for_is_forgotten_when_a_later_one_is() -> None:
     async def main() -> None:
         async with recorded_scheduler() as here:
