@@ -38,8 +38,11 @@ ANSWERED_AT_ONCE = 50
 AT_ONCE_WHILE_JOINING = 2
 """The same while jobs wait until they may join."""
 SHORTEST_REST = 0.001
-"""Seconds until the next turn at least, unless it is due at once.  A timer may fire early by the clock's resolution, and
-an activity that rested for less would be given turns without end, each of which finds that it is still too early."""
+"""Seconds until the next turn at least, unless it is due at once.
+
+A timer may fire early by the clock's resolution.  An activity that rested for less would be given turns without end,
+and each of them would find that it is still too early.
+"""
 
 
 class Scheduler:
