@@ -4,8 +4,9 @@ The first line of a kind begins an interval of ``INTERVAL`` seconds.  In it, eac
 kind, and all jobs of a process together write at most ``MOST``.  At its end, a line says how many were left out.  So
 when a process is overloaded, the log names some jobs and counts the others.
 
-Lines that are about no job, such as those about the connection to the registry, are limited in the same way.  If they
-say how things stand, the line that counts also quotes the newest one that was left out.
+Lines that are about no job are limited in the same way.  Some of them report a state, such as whether there is a
+connection to the registry.  Then the line that counts also quotes the newest line that was left out, because that one
+says what the state is now.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Interval:
     left_out: Counter[str] = field(default_factory=Counter)
     """How many lines about each job were left out."""
     newest: str = ""
-    """The newest line that was left out, if lines of the kind say how things stand."""
+    """The newest line that was left out, if lines of the kind report a state."""
 
 
 class LimitedLog:
@@ -56,7 +57,7 @@ class LimitedLog:
 
         ``job`` is None if the line is about no job.  ``kind`` says what the line is about, in words for the line that
         counts.  ``each`` is how many lines of the kind a job may write in one interval, and ``most`` how many the
-        process may write.  ``newest`` is the line itself if it says how things stand.
+        process may write.  ``newest`` is the line itself if it reports a state.
         """
         with self._lock:
             if self._closed:
@@ -77,7 +78,7 @@ class LimitedLog:
     def warning(
         self,
         log: logging.Logger,
-        job: str | None,
+        job: str,
         kind: str,
         message: str,
         *,
@@ -85,12 +86,9 @@ class LimitedLog:
         most: int = MOST,
         **extra: object,
     ) -> None:
-        """Write a warning, if it is admitted."""
+        """Write a warning about a job, if it is admitted."""
         if self.admits(log, job, kind, each=each, most=most):
-            if job is None:
-                log.warning("%s", message, extra=extra)
-            else:
-                log.warning("%s: %s", job, message, extra={"job": job, **extra})
+            log.warning("%s: %s", job, message, extra={"job": job, **extra})
 
     def close(self) -> None:
         """End all intervals, because the process writes no more of these lines.  Later lines are not limited."""

@@ -77,7 +77,7 @@ CAUSES: Final = (
         longer=SUMMED_UP,
     ),
     Cause(
-        "lines that say how things stand are summed up",
+        "lines that report a state are summed up",
         r"left out: (the event loop was blocked|(the connection to .*|the event store) comes and goes)",
         own=(BUSY, LOST, STORE),
         anyones=(MEMBER,),

@@ -99,7 +99,7 @@ def test_of_lines_that_are_each_about_something_else_a_job_writes_as_many_as_a_p
     ]
 
 
-def test_of_lines_about_no_job_the_newest_is_quoted_if_it_was_left_out_and_says_how_things_stand(
+def test_of_lines_about_no_job_the_newest_is_quoted_if_it_was_left_out_and_reports_a_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -117,7 +117,8 @@ def test_of_lines_about_no_job_the_newest_is_quoted_if_it_was_left_out_and_says_
         say("there 3")
         await sleep(INTERVAL + 1)
         for _ in range(3):
-            limited.warning(LOG, None, "busy", "it is busy")
+            if limited.admits(LOG, None, "busy"):
+                LOG.warning("it is busy")
         limited.close()
 
     run(main)

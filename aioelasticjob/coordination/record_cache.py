@@ -131,8 +131,9 @@ class Entry:
     def written_after(self, zxid: int) -> float:
         """Return when the record was written, in milliseconds, if that was after a transaction; otherwise infinity.
 
-        The registry's clock may have been ahead then.  If the record was also made after the transaction, so was the
-        claim in it, which is dated by the instance that claimed; the earlier date counts.
+        The registry's clock may have been ahead then.  If the record's node was also made after the transaction, the
+        claim in it was made after it, too.  The instance that claimed has dated that claim by its own clock, so the
+        earlier of the two dates counts.
         """
         if self.stat is None or self.stat.mzxid <= zxid:
             return inf

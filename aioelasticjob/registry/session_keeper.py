@@ -337,7 +337,7 @@ class SessionKeeper:
         self._hosts.append(host)
 
     def _admits(self, text: str) -> bool:
-        """Whether a line may be written that says how things stand between us and the registry."""
+        """Whether a line may be written that reports the state of the connection to the registry."""
         kind = f"the connection to {self.settings.place} comes and goes"
         return self._limited_log.admits(log, None, kind, each=MOST, newest=text)
 

@@ -133,8 +133,8 @@ class Account:
         If the time went back further, this is done once the time has come close.  Items that have waited until then
         have missed the moments before the newest one.
 
-        What came while the time was ahead is passed over for the items held then.  Items gained from now on know of
-        none of it, so its moments are due for them when they come again.
+        Moments that came while the time was ahead are passed over only for the items that are held now.  For items that
+        are gained later they are due when they come again.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
             for item in map(self.items.__getitem__, self.held):

@@ -135,8 +135,8 @@ class ClockSkewMonitor:
 
         A date that lies in the future was written before the clock was set last, so it is replaced by that time.  A
         date that is ``inherited`` was there when this object was made: it may have lain in the future then, and not
-        any more.  So may one that was there when this process ``noticed`` that the clock was set.  ``later`` is a date
-        that is known to be later, and limits the result.
+        any more.  The same holds for a date that was there when this process ``noticed`` that the clock was set.
+        ``later`` is a date that is known to be later, and limits the result.
         """
         written_by = self.since if inherited else self.set_to if noticed else self.now
         is_believed = self.may_be_set_back or date <= written_by + AHEAD

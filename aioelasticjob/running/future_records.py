@@ -32,7 +32,8 @@ class FutureRecords:
     def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
         """Find such items among those whose records have just been read.  The time was last set at ``since``.
 
-        An item that was given away and has come back was found at first: dates in between are those of a clock ahead.
+        If an item was given away and has come back, the time at which it was found first counts.  Dates between then
+        and now were given by the clock that was ahead.
         """
         for item in map(self._items.__getitem__, items):
             found = now if item.future is None else min(now, item.future.found)
@@ -46,7 +47,7 @@ class FutureRecords:
         self.find(items, now, since, 0)
 
     def forget_others(self, held: frozenset[int]) -> None:
-        """Forget what was found of items that were given away: their holders settle it."""
+        """Forget the records of items that were given away: the new holders report or lower them."""
         for number, item in self._items.items():
             if number not in held:
                 item.future = None
@@ -54,8 +55,8 @@ class FutureRecords:
     def schedule_changed(self, now: int) -> None:
         """Trust all dates up to now, because the present schedule was written with a correct clock.
 
-        A date that is further ahead than clocks may differ is that of a clock ahead, which was put right before this
-        instance saw the schedule.
+        Correct clocks may differ by ``ASTRAY``.  A date further ahead was given by a clock that was ahead, and that was
+        corrected before this instance saw the schedule.
         """
         for item in self._items.values():
             if item.future is not None:

@@ -130,7 +130,8 @@ class MissedMoments:
         """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.
 
         This is called when this instance gains an item and when it claims the item: at the first call the run may still
-        go on.  Meanwhile a record that claims too much of the future is lowered; the report names what it had claimed.
+        go on.  Between the two calls a record that claims a moment too far in the future may have been lowered.  The
+        report names the moment that the record had claimed.
         """
         together = dict[tuple[int, str], list[int]]()
         for item, record in cut_off.items():

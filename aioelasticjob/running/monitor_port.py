@@ -10,7 +10,6 @@ import logging
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from math import inf
 
 from anyio import CancelScope, move_on_after
@@ -45,8 +44,7 @@ class MonitorPort:
     """A job's monitor port, which follows the newest view, and its clients."""
 
     def __init__(self, session: Session, layout: Layout, views: Latest[JobView], limited_log: LimitedLog) -> None:
-        self._session, self._layout, self._views = session, layout, views
-        self._admits = partial(limited_log.admits, log, layout.job, each=MOST, most=10 * MOST)
+        self._session, self._layout, self._views, self._limited_log = session, layout, views, limited_log
         self._wanted = OFF
         self._refused = OFF
         self._server: asyncio.Server | None = None
@@ -100,6 +98,9 @@ class MonitorPort:
         if self._admits("monitor ports are opened"):
             job = self._layout.job
             log.info("%s: the monitor port is %d", job, found, extra={"job": job, "port": found})
+
+    def _admits(self, kind: str) -> bool:
+        return self._limited_log.admits(log, self._layout.job, kind, each=MOST, most=10 * MOST)
 
     def close(self) -> None:
         """Stop listening, and disconnect all clients."""

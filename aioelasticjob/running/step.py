@@ -259,7 +259,7 @@ class JobState(Account):
         up_since = min(view.up_since, self._up_since, caught_up)
         written = min((self.items[item].written_after(view.scheduled_by) for item in gained), default=inf)
         since = self.clock.in_time(self._since, written, inherited=self._is_inherited)
-        if since < self._since:  # the clock was ahead then, and the items show for how long at most
+        if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
             since = int(min([since, *(made_after(view, item, view.scheduled_by) for item in gained)]))
         return self.clock.in_time(int(up_since * 1000)), since
 

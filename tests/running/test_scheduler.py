@@ -63,9 +63,10 @@ def test_an_activity_gets_a_turn_when_it_is_woken_and_when_its_time_has_come() -
 def test_an_activity_that_rests_for_next_to_no_time_does_not_get_turns_without_end() -> None:
     async def main() -> None:
         async with recorded_scheduler() as here:
-            here.noting("a", 1e-15).wake()  # which the timer cannot tell from now
+            await sleep(8)
+            here.noting("a", 1e-16).wake()  # added to 8, it is still 8
             await sleep(0.0045)
-            assert here.turns == [(0.0, "a"), (0.001, "a"), (0.002, "a"), (0.003, "a"), (0.004, "a")]
+            assert here.turns == [(8.0, "a"), (8.001, "a"), (8.002, "a"), (8.003, "a"), (8.004, "a")]
 
     run(main)
 

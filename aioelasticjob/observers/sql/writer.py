@@ -69,7 +69,7 @@ class Writer:
         self._in_hand: Batch | None = None
         self._pauses = Random()
         self.limited_log = LimitedLog()
-        """Limits the lines that can repeat; whoever has made the writer closes it."""
+        """Limits the lines that can repeat.  ``recording`` closes it."""
         kind = "the event store comes and goes"
         self._admits = partial(self.limited_log.admits, log, None, kind, each=MOST)
 
