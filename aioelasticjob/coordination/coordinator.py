@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import TypeAlias, TypeVarTuple
+from typing import Protocol, TypeAlias, TypeVarTuple
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -54,20 +54,37 @@ READ_PURPOSE = "to read what the rules ask for"
 log = logging.getLogger(__name__)
 
 Ts = TypeVarTuple("Ts")
-Report: TypeAlias = Callable[[EndRun | UpdateRequest], None]
-"""Is called with an effect that was written, if it ends what others wait for."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
 Execution: TypeAlias = tuple[int, ItemPaths, Node | None, Node | None, Node | None]
 """An item, its paths, and the nodes of its record, its lock and its mark."""
 
 
+class CoordinatedJob(Protocol):
+    """The job that is coordinated, in one session."""
+
+    def view_changed(self) -> None:
+        """Note that there is a newer view."""
+        ...
+
+    def conclude(self, written: EndRun | UpdateRequest) -> None:
+        """Note that an effect was written that ends what others wait for: a run that is given up, or a request."""
+        ...
+
+    def dismissed(self) -> None:
+        """Note that this instance is asked to leave."""
+        ...
+
+    def session_over(self) -> None:
+        """Note that the session has ended."""
+        ...
+
+
 class Coordinator:
     """Writes the effects that the rules want, and sets ``views`` to the newest view, in turns.
 
     A turn decides and does not wait.  If something has to be written or read, the turn returns it as work.
-    ``switches`` are the nodes of the servers in all jobs.  ``report`` is called with each run that is given up and each
-    request that ends, ``dismissed`` when this instance is asked to leave, and ``over`` when the session has ended.
+    ``switches`` are the nodes of the servers in all jobs.
     """
 
     def __init__(
@@ -78,13 +95,10 @@ class Coordinator:
         views: Latest[JobView],
         counts: RunCounts,
         clock: Clock,
-        report: Report,
-        dismissed: Callable[[], None],
-        over: Callable[[], None],
+        job: CoordinatedJob,
     ) -> None:
         self._member, self._trees, self._switches, self._views = member, trees, switches, views
-        self._run_counts, self._clock = counts, clock
-        self._report, self._dismissed, self._over = report, dismissed, over
+        self._run_counts, self._clock, self._job = counts, clock, job
         self._pacing, self._config_warnings = Pacing(member.id), ConfigWarnings(member)
         self._operator_log = OperatorLog(member)
         self._logged: JobView | None = None
@@ -119,6 +133,7 @@ class Coordinator:
         view = follow(before, tree, switches)
         self._pacing.see(before, view)
         self._views.set(view)
+        self._job.view_changed()
         return view
 
     def _decide(self, view: JobView) -> float | Work:
@@ -145,7 +160,7 @@ class Coordinator:
         if await dismissed(self._member, view, self._operator_log.seen):
             self._operator_log.log_changes(view)
             self._leaves = True
-            self._dismissed()
+            self._job.dismissed()
             return inf
         found = self._decide(view)
         return found if isinstance(found, float) else await found()
@@ -173,7 +188,7 @@ class Coordinator:
 
     async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
         """Write effects, and wait until the tree shows them."""
-        self._written = await _commit(self._member, rule_input.view, effects, self._report)
+        self._written = await _commit(self._member, rule_input.view, effects, self._job)
         self._written_at = get_running_loop().time()
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
@@ -186,7 +201,7 @@ class Coordinator:
             self._pacing.look_again()
             return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # a connection wakes it
         except SessionEnded:
-            self._over()
+            self._job.session_over()
             return inf
         except RegistryError as error:  # try to read it again later; the job runs meanwhile
             member.refusals.refused(READ_PURPOSE, error)
@@ -312,9 +327,9 @@ async def _executions(member: Member, items: Sequence[int]) -> Iterator[Executio
     return zip(items, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True)
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report) -> int:
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> int:
     """Write the effects; return the zxid of the last one written, 0 if there was none."""
-    written, job = 0, member.layout.job
+    written, name = 0, member.layout.job
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
@@ -325,8 +340,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                 case WriteRefused(Suspended() as error) | SessionOver(error):
                     raise error
                 case WriteRefused(error):  # the view was outdated, or the effect is tried again
-                    text, fields = "%s: %s was not written: %s", {"job": job, "effect": effect, "news": str(error)}
-                    log.debug(text, job, type(effect).__name__, error, extra=fields)
+                    text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
+                    log.debug(text, name, type(effect).__name__, error, extra=fields)
                     with suppress(RegistryError):
                         await catch_up_server(member)
                     break
@@ -336,7 +351,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
             for item, record in lost.items():
                 _log_lost_run(member, view.config, item, record)
             if isinstance(effect, EndRun | UpdateRequest):
-                report(effect)
+                job.conclude(effect)
     return written
 
 

@@ -7,6 +7,7 @@ has to wait, such as a run of handlers, gets a task, and the steps that follow i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -46,27 +47,31 @@ class InTask:
     work: Callable[[], Awaitable[object]]
 
 
-class CommandLoop:
-    """Makes the passes of one job, one after another.
+class CommandLoop(ABC):
+    """Makes the passes of one job, one after another."""
 
-    ``begin`` begins a pass.  ``perform`` returns the answer to a command, ``Awaited`` or ``InTask``.  If an error of
-    the registry ends a pass, ``refused`` returns the seconds until the next one.
-    """
-
-    def __init__(
-        self,
-        state: StateDriver,
-        begin: Callable[[], Pass],
-        perform: Callable[[Command], object],
-        refused: Callable[[RegistryError], float],
-    ) -> None:
-        self._state, self._begin, self._perform, self._refused = state, begin, perform, refused
-        self.go_on_after: Callable[[Future[Any] | None], object] = lambda future: None
-        """Asks for a turn when a future is done, or when other jobs have had theirs."""
+    def __init__(self, state: StateDriver) -> None:
+        self._state = state
         self._steps: Pass | None = None
         self._awaited: Awaited | None = None
         self._again = False
         """Whether a turn was asked for while an answer was awaited."""
+
+    @abstractmethod
+    def _begin(self) -> Pass:
+        """Begin a pass."""
+
+    @abstractmethod
+    def _perform(self, command: Command) -> object:
+        """Perform a command, and return its answer, or how it is to be awaited: ``Awaited`` or ``InTask``."""
+
+    @abstractmethod
+    def _refused(self, error: RegistryError) -> float:
+        """Return the seconds until the next pass after an error of the registry has ended one."""
+
+    @abstractmethod
+    def _go_on_after(self, future: Future[Any] | None) -> None:
+        """Ask for a turn when a future is done; if it is None, when other jobs have had theirs."""
 
     def turn(self) -> float | Work:
         """Make steps until the job has to wait; return the seconds until the next turn, or work for a task."""
@@ -104,7 +109,7 @@ class CommandLoop:
                 perform = answer.conclude
             else:
                 self._awaited, answer.is_asked_for = answer, True
-                self.go_on_after(answer.future)
+                self._go_on_after(answer.future)
                 return inf
             answer = error = None
             try:

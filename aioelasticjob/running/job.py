@@ -89,7 +89,7 @@ class LocalJob:
     def switches_changed(self) -> None:
         """Look again at which servers are switched off in all jobs."""
         if self.life is not None:
-            self.life.switches_changed()
+            self.life.nodes_changed()
 
     async def leave(self) -> None:
         """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""

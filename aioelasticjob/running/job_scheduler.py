@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
-from collections.abc import Callable
+from asyncio import Future, get_running_loop
 from contextlib import suppress
 from functools import partial
 from math import inf
+from typing import Any, Protocol
 
 from anyio import CancelScope, move_on_after
 
@@ -45,7 +45,7 @@ from aioelasticjob.running.missed_reports import EXPIRED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.runs import Runs
 from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.scheduler import TaskScope
+from aioelasticjob.running.scheduler import Activity, TaskScope
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
@@ -60,7 +60,15 @@ VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
 
 
-class JobScheduler:
+class SessionLife(Protocol):
+    """The life of a job in one session, as far as it can end."""
+
+    def session_over(self) -> None:
+        """Note that the session is over, or that the job has left."""
+        ...
+
+
+class JobScheduler(CommandLoop):
     """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time.
 
     It has more than twelve methods: a run has many steps, and the process asks for the state of the job.
@@ -73,33 +81,40 @@ class JobScheduler:
         views: Latest[JobView],
         shared: ProcessContext,
         tasks: TaskScope,
-        over: Callable[[], None],
+        life: SessionLife,
         up_since: float,
         accounted: int,
         items: Items,
     ) -> None:
-        self._job, self._member, self._views, self._shared = job, member, views, shared
-        self._over = over
-        self.wake: Callable[[], None] = lambda: None
-        """Asks the process's scheduler for a turn."""
+        self._job, self._member, self._shared = job, member, shared
+        self.views = views
+        """The view of the job."""
+        self._tasks, self._life = tasks, life
+        self.activity = Activity(tasks, self, is_urgent=False)
+        """Asks the process's scheduler for turns."""
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
         reports = shared.missed_reports(member.id)
-        self._state = StateDriver(member, views.value, shared.clock, reports, self._stats, up_since, items)
+        super().__init__(StateDriver(member, views.value, shared.clock, reports, self._stats, up_since, items))
         self._state.accounted = accounted
-        self._claims, settlements = Claims(member, self._state.cache), Settlements(member, self._state.cache)
+        self._claims = Claims(member, self._state.cache)
+        self._settlements = settlements = Settlements(member, self._state.cache)
         self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self.releases = ItemReleases(member, self._state, self._claims, settlements, tasks, self._look_at_once)
         self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
         self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping)
         self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
-        self.loop = CommandLoop(self._state, self._pass, self._perform, self._pass_refused)
         self.left = False
         """Whether this instance was asked to leave."""
         self._failures, self._resume_at = 0, 0.0
         """How many passes in a row the registry has refused, and before what time of the loop none begins again."""
         self._wait_scope: CancelScope | None = None
+
+    @property
+    def releases(self) -> ItemReleases:
+        """Waits for items that other instances still run.  It keeps nothing, so it is made when it is needed."""
+        parts = self._state, self._claims, self._settlements, self._tasks
+        return ItemReleases(self._member, *parts, self._look_at_once)
 
     @property
     def accounted(self) -> int:
@@ -109,13 +124,13 @@ class JobScheduler:
     @property
     def vitals(self) -> JobVitals:
         """The present state of the job, for metrics."""
-        return JobVitals(self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id)
+        return JobVitals(self._member.layout.job, len(self._state.held), self.views.value.leader == self._member.id)
 
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
         under_way, now = self._stats.under_way, self._shared.clock.now()
-        return JobHealth.of(self._views.value, self._member.id, under_way, now, self._job.config)
+        return JobHealth.of(self.views.value, self._member.id, under_way, now, self._job.config)
 
     @property
     def is_refusing(self) -> bool:
@@ -125,12 +140,12 @@ class JobScheduler:
     @property
     def view(self) -> JobView:
         """The newest view of the job."""
-        return self._views.value
+        return self.views.value
 
     @property
     def shutdown_timeout(self) -> float:
         """Seconds that running handlers have to end when the job leaves."""
-        return self._views.value.config.shutdown_timeout
+        return self.views.value.config.shutdown_timeout
 
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
@@ -146,7 +161,7 @@ class JobScheduler:
         """
         self._ahead.take_back()
         self._runs.stop_cancelled()
-        self.wake()
+        self.activity.wake()
 
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
@@ -165,13 +180,13 @@ class JobScheduler:
         self._ahead.take_back()
         self._runs.cancel()
 
-    def _pass(self) -> Pass:
+    def _begin(self) -> Pass:
         """See the newest view, and run what comes first.
 
         The result is the seconds until there can be more to run; None if there may be more now.
         """
         if self.left:
-            self._over()
+            self._life.session_over()
             return inf
         if (pause := self._resume_at - get_running_loop().time()) > 0:
             return pause
@@ -187,7 +202,7 @@ class JobScheduler:
         waits = taken is None or (taken.stale and taken.claim is None)
         return self._rest(view) if waits else None
 
-    def _pass_refused(self, error: RegistryError) -> float:
+    def _refused(self, error: RegistryError) -> float:
         """Return after how many seconds the next pass begins; the items stay due."""
         session = self._member.session
         match error:
@@ -195,7 +210,7 @@ class JobScheduler:
                 connected = session.status.value.state is SessionState.CONNECTED
                 return UNCERTAIN if connected else inf  # a new connection wakes it
             case SessionEnded():
-                self._over()
+                self._life.session_over()
                 return inf
         self._member.refusals.refused(READ_DUE, error)
         pause = session.pause_after(self._failures)
@@ -210,13 +225,13 @@ class JobScheduler:
             case ClaimItems(view, fire, items):
                 return self._claim(view, fire, items)
             case AwaitMoment(view, claim):
-                is_outdated = self._views.value is not view or self.left
+                is_outdated = self.views.value is not view or self.left
                 return self._ahead.wait(claim, state.clock.now, is_outdated=is_outdated)
             case RunItems(view, claim, offsets):
                 self._ahead.begun()
                 return InTask(partial(self._runs.run, view, claim, offsets))
             case NewestView():
-                return InTask(self._await_new_view) if self._views.value.tree.outdated else self._views.value
+                return InTask(self._await_new_view) if self.views.value.tree.outdated else self.views.value
             case GiveBack():
                 return InTask(self._ahead.give_back)
             case JoinRun(fire, items):
@@ -231,6 +246,9 @@ class JobScheduler:
             case _:
                 return InTask(partial(state.perform, command))
 
+    def _go_on_after(self, future: Future[Any] | None) -> None:
+        self.activity.go_on_after(future)
+
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
         """Claim items at once, or send the claim shortly before the moment if this is still to come."""
         state, session = self._state, self._member.session
@@ -242,7 +260,7 @@ class JobScheduler:
         now, upcoming = state.clock.now, state.timetable.upcoming or 0
         if fire.slot != upcoming or fire.source is not FireSource.CRON:
             sent = self._claims.send(view, fire, items, now, upcoming)
-        elif self._views.value is view and not self.left:  # later changes take the claim back
+        elif self.views.value is view and not self.left:  # later changes take the claim back
             sent = self._ahead.send(self._claims, view, fire, items, now, state.timetable.following())
         else:
             return ClaimResult()
@@ -255,23 +273,23 @@ class JobScheduler:
 
     async def _await_rescue_end(self, item: int) -> None:
         with move_on_after(VISIBLE_WITHIN):
-            await self._views.until(lambda newer: item not in newer.rescues)
+            await self.views.until(lambda newer: item not in newer.rescues)
 
     async def _await_new_view(self) -> JobView:
         """Wait until the view was read anew after an outage, and return it: the schedule may have changed."""
         with move_on_after(MIRROR_TIMEOUT):
-            while self._views.value.tree.outdated and not self.left:
+            while self.views.value.tree.outdated and not self.left:
                 with CancelScope() as self._wait_scope:
-                    await self._views.changed()
-        self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
-        return self._views.value
+                    await self.views.changed()
+        self.views.value.tree.accept_as_newest()  # run with the old view rather than not at all
+        return self.views.value
 
     def conclude(self, written: EndRun | UpdateRequest) -> None:
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         if isinstance(written, UpdateRequest):
             due = written.request.moment
             self._state.report(written.expired_items, Passed(due, due), EXPIRED)
-        elif error := self._stats.ended_by_leader(self._views.value.config, written):
+        elif error := self._stats.ended_by_leader(self.views.value.config, written):
             moment = written.run.moment
             self._state.report([written.item], Passed(moment, moment), str(error), written.run.instance, handled=True)
 
@@ -280,7 +298,7 @@ class JobScheduler:
 
         The caller has cancelled all tasks.
         """
-        self.loop.close()
+        self.close()
         with move_on_after(self.stopping.settle_timeout, shield=True), suppress(SessionEnded):
             await self._runs.finish()
             await self._ahead.give_back()
@@ -293,11 +311,11 @@ class JobScheduler:
         if self._wait_scope is not None:
             self._wait_scope.cancel()
         self._runs.stop_fetching()
-        self.wake()
+        self.activity.wake()
 
     def _rest(self, view: JobView) -> float:
         """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
-        if self._views.value is not view:
+        if self.views.value is not view:
             return 0.0
         upcoming = self._state.timetable.upcoming
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.clock.now)

@@ -16,6 +16,7 @@ from aioelasticjob.coordination.commit import ENDED_STATES, connected
 from aioelasticjob.coordination.coordinator import Coordinator
 from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
+from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join, leave
 from aioelasticjob.coordination.missed_marks import note_accounted
@@ -31,7 +32,7 @@ from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.monitor_port import MonitorPort
+from aioelasticjob.running.monitor_port import OFF, MonitorPort
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_until_known
@@ -105,19 +106,19 @@ class Life:
     def __init__(
         self, job: Job, member: Member, shared: ProcessContext, scheduler: Scheduler, over: Callable[[Life], None]
     ) -> None:
-        self.member, self._job, self._shared, self._scheduler = member, job, shared, scheduler
+        self.member, self._job, self._shared = member, job, shared
         self._over = over
-        self.tasks = TaskScope(scheduler, self.fail)
+        self.tasks = TaskScope(scheduler, self)
         self.error: Exception | None = None
         """The error that ended this life, if an error did."""
         self.job_scheduler: JobScheduler | None = None
         """Runs the job; None until the job has joined."""
         self._port: MonitorPort | None = None
-        self.switches_changed: Callable[[], None] = lambda: None
-        """Is called when a server was switched off or on in all jobs."""
-        self._following = Activity(scheduler, self.tasks, self._follow)
+        """The job's monitor port, if it has had one in this session."""
+        self._following = Activity(self.tasks, self)
+        self._coordinating: Activity | None = None
+        self._listening: Activity | None = None
         self._follower = Follower(member.session, member.layout.mirrored, member.layout.shallow, self._following.wake)
-        self._activities = [self._following]
         self.is_over = False
         """Whether this life is to end."""
         self.left = False
@@ -169,39 +170,56 @@ class Life:
         """Start the coordinator, the job's scheduler and the monitor port."""
         member, shared, trees = self.member, self._shared, self._follower.trees
         views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
-        own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
-        self._port = MonitorPort(member.session, member.layout, views, member.limited_log)
-        await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
+        if config.monitor_port != OFF:
+            own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
+            self._port = MonitorPort(member.session, member.layout, views, member.limited_log)
+            await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
         if past.since is None:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
         job_scheduler = JobScheduler(
-            self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
+            self._job, member, views, shared, self.tasks, self, past.since, past.accounted, past.items
         )
-        listeners = (job_scheduler.conclude, self._dismissed, self._finished)
-        coordinator = Coordinator(
-            member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
-        )
-        running = Activity(self._scheduler, self.tasks, job_scheduler.loop.turn, is_urgent=False)
-        coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
-        listening = Activity(self._scheduler, self.tasks, self._port.turn)
-        job_scheduler.wake, job_scheduler.loop.go_on_after = running.wake, running.go_on_after
-        views.listen(job_scheduler.reconsider)
-        views.listen(listening.wake)
-        trees.listen(coordinating.wake)
-        self._activities = [self._following, running, coordinating, listening]
-        self.switches_changed = coordinating.wake
+        coordinator = Coordinator(member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, self)
+        self._coordinating = Activity(self.tasks, coordinator)
         if past.again:
             self.tasks.start_soon(job_scheduler.releases.release_left)
-        for activity in (running, coordinating, listening):
-            activity.wake()
-        shared.running_jobs[job_scheduler] = None
         self.job_scheduler = job_scheduler
+        job_scheduler.activity.wake()
+        self._coordinating.wake()
+        self._follow_port(views)
+        shared.running_jobs[job_scheduler] = None
+
+    @property
+    def _activities(self) -> list[Activity]:
+        running = None if self.job_scheduler is None else self.job_scheduler.activity
+        activities = self._following, running, self._coordinating, self._listening
+        return [activity for activity in activities if activity is not None]
+
+    def view_changed(self) -> None:
+        """Have the job's scheduler and its monitor port follow the newest view."""
+        if self.job_scheduler is not None:
+            self.job_scheduler.reconsider()
+            self._follow_port(self.job_scheduler.views)
+
+    def _follow_port(self, views: Latest[JobView]) -> None:
+        """Have the monitor port follow the newest view, once there is a port."""
+        if self._port is None and views.value.config.monitor_port != OFF:
+            self._port = MonitorPort(self.member.session, self.member.layout, views, self.member.limited_log)
+        if self._port is not None and self._listening is None:
+            self._listening = Activity(self.tasks, self._port)
+        if self._listening is not None:
+            self._listening.wake()
+
+    def nodes_changed(self) -> None:
+        """Have the coordinator look at the newest nodes: the job's, or those of the servers in all jobs."""
+        if self._coordinating is not None:
+            self._coordinating.wake()
 
     def session_changed(self, status: SessionStatus) -> None:
         """Go on when there is a connection again; end this life if the session is over."""
         if status.state in ENDED_STATES or status.incarnation != self.member.incarnation:
-            self._finished()
+            self.session_over()
         elif status.state is SessionState.CONNECTED:
             for activity in self._activities:
                 activity.wake()
@@ -212,7 +230,20 @@ class Life:
             self.error = error
         elif not isinstance(error, ElasticJobError):
             report_defect(self._job.config.job_name, error)
-        self._finished()
+        self.session_over()
+
+    def session_over(self) -> None:
+        """End this life, because its session is over or the job has left."""
+        self._over(self)
+
+    def conclude(self, written: EndRun | UpdateRequest) -> None:
+        """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
+        if self.job_scheduler is not None:
+            self.job_scheduler.conclude(written)
+
+    def dismissed(self) -> None:
+        """Leave, because an operator has asked for it."""
+        self.tasks.start_soon(self.retire)
 
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
@@ -282,18 +313,14 @@ class Life:
                 await member.session.back_off(failures)
                 failures += 1
 
-    def _follow(self) -> float | Work:
+    def turn(self) -> float | Work:
+        """Follow the registry."""
         return self._catch_up if self._follower.is_behind else inf
 
     async def _catch_up(self) -> float:
         await self._follower.catch_up()
+        self.nodes_changed()
         return inf
-
-    def _finished(self) -> None:
-        self._over(self)
-
-    def _dismissed(self) -> None:
-        self.tasks.start_soon(self.retire)
 
 
 def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig, tree: Tree) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import Any, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from anyio import Semaphore
 from anyio.abc import TaskGroup
@@ -26,8 +26,6 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
-Turn: TypeAlias = Callable[[], float | Work]
-"""Returns the seconds until the next turn, unless the activity is woken before; or work that has to be done first."""
 _Started: TypeAlias = dict[CancelScope, Task[None]]
 URGENT_AT_ONCE = 200
 """How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
@@ -43,6 +41,22 @@ SHORTEST_REST = 0.001
 A timer may fire early by the clock's resolution.  An activity that rested for less would be given turns without end,
 and each of them would find that it is still too early.
 """
+
+
+class Part(Protocol):
+    """A part of a job that gets turns."""
+
+    def turn(self) -> float | Work:
+        """Return the seconds until the next turn, unless the part is woken before; or work to be done first."""
+        ...
+
+
+class TaskOwner(Protocol):
+    """An object that owns tasks."""
+
+    def fail(self, error: Exception) -> None:
+        """Act on an error that one of the tasks has raised."""
+        ...
 
 
 class Scheduler:
@@ -162,18 +176,18 @@ class Scheduler:
 class TaskScope:
     """The tasks of one job in one session.  They are cancelled together, and their errors do not reach other jobs."""
 
-    def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
-        self._scheduler, self.failed = scheduler, failed
+    def __init__(self, scheduler: Scheduler, owner: TaskOwner) -> None:
+        self.scheduler, self.owner = scheduler, owner
         self._scopes: dict[CancelScope, None] = {}
         self._none_left: Event | None = None
         self.over = False
         """Whether all tasks were cancelled, so that no further task is started."""
 
     def start_soon(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
-        """Start a task, unless all were cancelled.  ``failed`` is called with an error that it raises."""
+        """Start a task, unless all were cancelled.  An error that it raises is passed to the owner."""
         if not self.over:
             scope = self._begin()
-            self._scheduler.start_soon(partial(self._run, work, args), scope)
+            self.scheduler.start_soon(partial(self._run, work, args), scope)
 
     async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
         """Run work in the current task and return its result; None if it was cancelled with the other tasks."""
@@ -203,7 +217,7 @@ class TaskScope:
                 if not self.over:
                     await work(*args)
         except Exception as error:
-            self.failed(error)
+            self.owner.fail(error)
         finally:
             self._end(scope)
 
@@ -214,18 +228,18 @@ class TaskScope:
 
     def _end(self, scope: CancelScope) -> None:
         del self._scopes[scope]
-        self._scheduler.ended(scope)
+        self.scheduler.ended(scope)
         if not self._scopes and self._none_left is not None:
             self._none_left.set()
 
 
 class Activity:
-    """A part of a job that gets turns.  If it is woken while its work is under way, it gets a further turn after it."""
+    """The turns of a part of a job.  If it is woken while its work is under way, it gets a further turn after it."""
 
-    __slots__ = ("_again", "_due", "_queued", "_scheduler", "_tasks", "_turn", "_under_way", "is_urgent")
+    __slots__ = ("_again", "_due", "_part", "_queued", "_scheduler", "_tasks", "_under_way", "is_urgent")
 
-    def __init__(self, scheduler: Scheduler, tasks: TaskScope, turn: Turn, *, is_urgent: bool = True) -> None:
-        self._scheduler, self._tasks, self._turn, self.is_urgent = scheduler, tasks, turn, is_urgent
+    def __init__(self, tasks: TaskScope, part: Part, *, is_urgent: bool = True) -> None:
+        self._scheduler, self._tasks, self._part, self.is_urgent = tasks.scheduler, tasks, part, is_urgent
         self._under_way = self._again = False
         self._due = self._queued = inf
 
@@ -266,9 +280,9 @@ class Activity:
             return
         self._due = inf
         try:
-            found = self._turn()
+            found = self._part.turn()
         except Exception as error:
-            self._tasks.failed(error)
+            self._tasks.owner.fail(error)
             return
         if isinstance(found, float):
             if found < inf:
@@ -279,9 +293,9 @@ class Activity:
 
     def end(self) -> None:
         """Take no more turns, and drop the requested time, so that the heap does not keep the job in memory."""
-        self._tasks = TaskScope(self._scheduler, lambda _: None)
+        ended = _Ended()
+        self._tasks, self._part = TaskScope(self._scheduler, ended), ended
         self._tasks.cancel()
-        self._turn = lambda: inf
 
     async def _finish(self, work: Work) -> None:
         try:
@@ -302,3 +316,13 @@ class Activity:
         if self._due < self._queued:
             self._queued = self._due
             self._scheduler.wake_at(self._due, self)
+
+
+class _Ended:
+    """Stands in for a part of a job that has ended."""
+
+    def turn(self) -> float:
+        return inf
+
+    def fail(self, error: Exception) -> None:
+        """Nobody is left who could act on an error."""

@@ -9,6 +9,7 @@ import pytest
 from anyio import current_time
 
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, Coordinator, dismissed
+from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.refusals import noted_refusals
@@ -47,9 +48,20 @@ class CoordinatedInstance:
         self.trees, self.views = Latest(job.registry.tree()), Latest(job.view())
         self.switches = Latest(Tree())
         self.coordinator = Coordinator(
-            *(job.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), lambda item, run: None),
-            *(lambda: self.called.append("dismissed"), lambda: self.called.append("over")),
+            *(job.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), self)
         )
+
+    def view_changed(self) -> None:
+        """Nobody follows the views."""
+
+    def conclude(self, written: EndRun | UpdateRequest) -> None:
+        """Nobody waits for the end of a run or of a request."""
+
+    def dismissed(self) -> None:
+        self.called.append("dismissed")
+
+    def session_over(self) -> None:
+        self.called.append("over")
 
     def show(self) -> None:
         self.trees.set(self.job.registry.tree())

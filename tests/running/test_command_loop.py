@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from aioelasticjob.errors import Conflict, RegistryError, Suspended
-from aioelasticjob.running.command_loop import Awaited, CommandLoop, InTask
+from aioelasticjob.running.command_loop import Awaited, CommandLoop, InTask, Pass
 from aioelasticjob.running.scheduler import Work
 from aioelasticjob.testing import run
 
@@ -28,8 +28,7 @@ class Looped:
     waits_for: list[asyncio.Future[Any] | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.loop = CommandLoop(cast(Any, self), cast(Any, self.script), self.perform, self.refuse)
-        self.loop.go_on_after = self.waits_for.append
+        self.loop = ScriptedLoop(self)
 
     def now(self) -> int:
         self.did.append("clocks")
@@ -38,19 +37,33 @@ class Looped:
     def say_all(self) -> None:
         """There is nothing to report."""
 
-    def perform(self, command: object) -> object:
-        if isinstance(command, Exception):
-            raise command
-        return command
-
-    def refuse(self, error: RegistryError) -> float:
-        self.did.append(error)
-        return 7.0
-
     def work(self) -> Work:
         found = self.loop.turn()
         assert not isinstance(found, float)
         return found
+
+
+class ScriptedLoop(CommandLoop):
+    """Makes passes that follow a script."""
+
+    def __init__(self, looped: Looped) -> None:
+        super().__init__(cast(Any, looped))
+        self._looped = looped
+
+    def _begin(self) -> Pass:
+        return cast(Any, self._looped.script())
+
+    def _perform(self, command: object) -> object:
+        if isinstance(command, Exception):
+            raise command
+        return command
+
+    def _refused(self, error: RegistryError) -> float:
+        self._looped.did.append(error)
+        return 7.0
+
+    def _go_on_after(self, future: asyncio.Future[Any] | None) -> None:
+        self._looped.waits_for.append(future)
 
 
 def noting(did: list[object], *commands: object, rest: float | None = 3.0) -> Script:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.requests import Request, encode, encode_progress
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
-from aioelasticjob.errors import GivenUp
+from aioelasticjob.errors import GivenUp, RegistryError
 from aioelasticjob.events import Began, CaughtUp, Ended, Events, HandedOver, Misfired, Refused, Rescued
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
@@ -647,17 +648,24 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
     state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
 
-    def perform(command: Command) -> object:
-        if isinstance(command, ClaimItems):
-            fires.append(command.fire)
-            return ClaimResult()
-        return InTask(partial(state.perform, command))  # type: ignore[arg-type]
+    class Rescuer(CommandLoop):
+        def _begin(self) -> Pass:
+            yield from Choice(LAYOUT, job.member.id, state, lead=100).run_next(older)
+            return inf
 
-    def run_once() -> Pass:
-        yield from Choice(LAYOUT, job.member.id, state, lead=100).run_next(older)
-        return inf
+        def _perform(self, command: Command) -> object:
+            if isinstance(command, ClaimItems):
+                fires.append(command.fire)
+                return ClaimResult()
+            return InTask(partial(state.perform, command))  # type: ignore[arg-type]
 
-    work = CommandLoop(state, run_once, perform, lambda error: inf).turn()
+        def _refused(self, error: RegistryError) -> float:
+            raise error
+
+        def _go_on_after(self, future: Future[Any] | None) -> None:
+            raise AssertionError("nothing is awaited")
+
+    work = Rescuer(state).turn()
     assert not isinstance(work, float)
     done(work())
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]

@@ -7,14 +7,24 @@ import sys
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import cycle
 from math import inf
 
 from anyio import CancelScope, Event, Semaphore, create_task_group, sleep, sleep_forever
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Turn
+from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Work
 from aioelasticjob.testing import run
+
+Turn = Callable[[], float | Work]
+
+
+@dataclass
+class Part:
+    """A part of a job that takes its turns by calling a function."""
+
+    turn: Turn
 
 
 class RecordedScheduler:
@@ -22,11 +32,14 @@ class RecordedScheduler:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler, self.errors = scheduler, list[Exception]()
-        self.tasks = TaskScope(scheduler, self.errors.append)
+        self.tasks = TaskScope(scheduler, self)
         self.turns: list[tuple[float, str]] = []
 
+    def fail(self, error: Exception) -> None:
+        self.errors.append(error)
+
     def activity(self, turn: Turn, *, is_urgent: bool = True) -> Activity:
-        return Activity(self.scheduler, self.tasks, turn, is_urgent=is_urgent)
+        return Activity(self.tasks, Part(turn), is_urgent=is_urgent)
 
     def noting(self, name: str, found: Turn | float = inf, *, is_urgent: bool = True) -> Activity:
         """Return an activity that notes its turns, and then rests or does as ``found`` does."""

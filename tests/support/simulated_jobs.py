@@ -129,4 +129,4 @@ def running_job(app: ElasticJob, job: str) -> JobScheduler:
 
 def end_life(app: ElasticJob, error: Exception, job: str = "job") -> None:
     """End a job's life in the present session with an error, as if one of its tasks had raised it."""
-    running_job(app, job).releases._tasks.failed(error)
+    running_job(app, job).releases._tasks.owner.fail(error)
