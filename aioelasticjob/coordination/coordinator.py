@@ -14,7 +14,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, catch_up_server, write
-from aioelasticjob.coordination.diagnostics import ConfigWarnings, diagnose
+from aioelasticjob.coordination.diagnostics import diagnose, log_findings
 from aioelasticjob.coordination.effects import (
     Assign,
     ClearRecords,
@@ -27,7 +27,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import note_accounted
-from aioelasticjob.coordination.operator_log import OperatorLog, who_acted
+from aioelasticjob.coordination.operator_log import log_operator_actions, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.request_runs import losing
@@ -99,8 +99,9 @@ class Coordinator:
     ) -> None:
         self._member, self._trees, self._switches, self._views = member, trees, switches, views
         self._run_counts, self._clock, self._job = counts, clock, job
-        self._pacing, self._config_warnings = Pacing(member.id), ConfigWarnings(member)
-        self._operator_log = OperatorLog(member)
+        self._pacing = Pacing(member.id)
+        self._findings: Mapping[str, str] = {}
+        """The mistakes in the job's nodes that were logged last."""
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
         self._pacing.begin(views.value)
@@ -141,9 +142,9 @@ class Coordinator:
         if pacing.waits_after_removal:
             return self._pause(view, quiet=False)
         if view is not self._logged:
-            self._logged = view
-            self._config_warnings.log_changes(diagnose(view, member.id))
-            self._operator_log.log_changes(view)
+            known, self._findings = self._findings, diagnose(view, member.id)
+            log_findings(member, known, self._findings)
+            self._log_operator_actions(view)
         due = pacing.look(view)
         if due.waits:
             return partial(self._attempt, self._look_up, view, due)
@@ -157,13 +158,19 @@ class Coordinator:
         return self._pause(rule_input.view, rule_input.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
-        if await dismissed(self._member, view, self._operator_log.seen):
-            self._operator_log.log_changes(view)
+        if await dismissed(self._member, view, 0 if self._logged is None else self._logged.tree.zxid):
+            self._log_operator_actions(view)
             self._leaves = True
             self._job.dismissed()
             return inf
         found = self._decide(view)
         return found if isinstance(found, float) else await found()
+
+    def _log_operator_actions(self, view: JobView) -> None:
+        """Log what operators have changed since the view that was logged last."""
+        before, self._logged = self._logged, view
+        if before is not None:
+            log_operator_actions(self._member, before, view)
 
     async def _look_up(self, view: JobView, due: Due) -> float:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""

@@ -119,23 +119,16 @@ def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
             yield path, OBSTRUCTED
 
 
-class ConfigWarnings:
-    """Logs every finding once, and once more when it has been corrected."""
+def log_findings(member: Member, known: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Log the findings that are new, and those ``known`` before that have been corrected."""
+    for path, why in found.items():
+        if known.get(path) != why:
+            _log_finding(member, "nodes of jobs are wrong", path, why)
+    for path in known:
+        if path not in found:
+            _log_finding(member, "nodes of jobs are correct now", path, "is correct now")
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        self._known: Mapping[str, str] = {}
 
-    def log_changes(self, found: Mapping[str, str]) -> None:
-        """Log what has changed since the last call."""
-        for path, why in found.items():
-            if self._known.get(path) != why:
-                self._log("nodes of jobs are wrong", path, why)
-        for path in self._known:
-            if path not in found:
-                self._log("nodes of jobs are correct now", path, "is correct now")
-        self._known = found
-
-    def _log(self, kind: str, path: str, why: str) -> None:
-        if self._member.admits(log, kind):
-            log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
+def _log_finding(member: Member, kind: str, path: str, why: str) -> None:
+    if member.admits(log, kind):
+        log.warning("%s: %s", path, why, extra={"job": member.layout.job})

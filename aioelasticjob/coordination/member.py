@@ -109,7 +109,13 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
 
 
 def _features(fields: object) -> frozenset[str]:
-    return frozenset(one for one in fields if isinstance(one, str)) if fields and isinstance(fields, list) else NONE
+    return _set_of(tuple(one for one in fields if isinstance(one, str))) if isinstance(fields, list) else NONE
+
+
+@lru_cache
+def _set_of(names: tuple[str, ...]) -> frozenset[str]:
+    """Return names as a set, which all instances with the same names share."""
+    return frozenset(names) or NONE
 
 
 def is_host(name: object) -> bool:

@@ -77,26 +77,12 @@ def who_acted(path: str, note: Node | None, since: int) -> str:
     return shown_name(last.by) if last is not None and last.zxid > since and last.covers(path) else ""
 
 
-class OperatorLog:
-    """Compares each view of a job with the one before, and logs what an operator has changed meanwhile."""
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        self._last: JobView | None = None
-
-    @property
-    def seen(self) -> int:
-        """The zxid up to which changes were logged; 0 before the first view."""
-        return 0 if self._last is None else self._last.tree.zxid
-
-    def log_changes(self, view: JobView) -> None:
-        """Log what has changed since the last call; the first call logs nothing."""
-        last, self._last = self._last, view
-        if last is not None and last is not view:
-            for text in operator_actions(last, view, self._member):
-                member, job = self._member, self._member.layout.job
-                if member.admits(log, "operators change jobs"):
-                    log.info("%s: %s", job, text, extra={"job": job})
+def log_operator_actions(member: Member, before: JobView, after: JobView) -> None:
+    """Log what an operator has changed between two views."""
+    for text in operator_actions(before, after, member):
+        if member.admits(log, "operators change jobs"):
+            job = member.layout.job
+            log.info("%s: %s", job, text, extra={"job": job})
 
 
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:

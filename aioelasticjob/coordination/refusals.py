@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aioelasticjob.clock import SystemClock
+from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.limited_log import LimitedLog
@@ -47,11 +47,11 @@ class RefusedRequest:
 class Refusals:
     """The requests of one job that the registry refuses at present.
 
-    ``now`` returns seconds since the epoch.  ``limited_log`` limits the lines of all jobs of the process together.
+    ``limited_log`` limits the lines of all jobs of the process together.
     """
 
-    def __init__(self, job: str, now: Callable[[], float] | None = None, limited_log: LimitedLog | None = None) -> None:
-        self._job, self._now, self._limited_log = job, now or SystemClock().now, limited_log
+    def __init__(self, job: str, clock: Clock | None = None, limited_log: LimitedLog | None = None) -> None:
+        self._job, self._clock, self._limited_log = job, clock or SystemClock(), limited_log
         self.open: dict[str, RefusedRequest] = {}
         """What was refused last and has not been accepted since, by its purpose."""
         self._logged: dict[str, float] = {}
@@ -60,14 +60,14 @@ class Refusals:
     @property
     def present(self) -> tuple[RefusedRequest, ...]:
         """Return the requests that are refused at present.  One that is not repeated is left out after a while."""
-        now = self._now()
+        now = self._clock.now()
         return tuple(one for one in self.open.values() if abs(now - one.last) < QUIET_FOR)
 
     def refused(self, what: str, error: RegistryError) -> None:
         """Note a refusal.  It is logged at most once a minute for each kind of request."""
         if error is self._latest:  # the function that raised it has noted it
             return
-        now, self._latest = self._now(), error
+        now, self._latest = self._clock.now(), error
         known = self.open.get(what)
         if known is None or abs(now - known.last) >= QUIET_FOR:
             known = RefusedRequest(what, str(error), now, now, 0)
@@ -88,7 +88,7 @@ class Refusals:
         if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
             log.warning(
                 "%s: the registry accepts %s again; it had refused that %s in %.1f s",
-                *(self._job, what, counted(over.times, "time"), self._now() - over.since),
+                *(self._job, what, counted(over.times, "time"), self._clock.now() - over.since),
                 extra={"job": self._job},
             )
 

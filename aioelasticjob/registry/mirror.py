@@ -62,7 +62,7 @@ class Follower:
         self.has_read = False
         """Whether ``trees`` shows what was read, and no longer the empty tree of the beginning."""
         self._session = session
-        self._children = set[str]()  # of shallow roots, as far as they are watched
+        self._children: dict[str, None] = {}  # of shallow roots, as far as they are watched
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = news
@@ -71,7 +71,7 @@ class Follower:
 
     def close(self) -> None:
         """Watch no more."""
-        self._session.unwatch((*self._roots, *self._shallow, *sorted(self._children)), self)
+        self._session.unwatch((*self._roots, *self._shallow, *self._children), self)
 
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again, and its parent when that has gained or lost a child."""
@@ -145,10 +145,11 @@ class Follower:
 
     def _watch_children(self, root: str, children: set[str]) -> None:
         """Watch the present children of a shallow root and no others."""
-        gone = {path for path in self._children - children if parent(path) == root}
+        before = self._children.keys()
+        gone = {path for path in before - children if parent(path) == root}
         self._session.unwatch(sorted(gone), self)
-        self._session.watch(sorted(children - self._children), self, shallow=True)
-        self._children = (self._children - gone) | children
+        self._session.watch(sorted(children - before), self, shallow=True)
+        self._children = dict.fromkeys(sorted((before - gone) | children))
 
     def _is_read(self, path: str) -> bool:
         """Whether a path at or below a root is read: below a shallow root only its watched children are."""

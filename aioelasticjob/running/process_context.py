@@ -78,4 +78,4 @@ class ProcessContext:
 
     def refusals_of(self, job: str) -> Refusals:
         """Return the requests of a job that the registry refuses."""
-        return self.refusals.setdefault(job, Refusals(job, self.clock.now, self.limited_log))
+        return self.refusals.setdefault(job, Refusals(job, self.clock, self.limited_log))

@@ -38,7 +38,7 @@ class RetryWaits:
 
     def __init__(self, views: Latest[JobView] | None = None) -> None:
         self._views = views
-        self._open: set[CancelScope] = set()
+        self._open: dict[CancelScope, None] = {}
         self._leaving = False
 
     def leave(self) -> None:
@@ -50,7 +50,7 @@ class RetryWaits:
     async def wait(self, claim: Claim, items: Collection[int], seconds: float) -> str:
         """Wait before the next attempt of a run of these items; return why none may begin, or "" if one may."""
         with move_on_after(seconds) as scope:
-            self._open.add(scope)
+            self._open[scope] = None
             try:
                 if self._leaving:
                     return LEAVES
@@ -59,7 +59,7 @@ class RetryWaits:
                 else:
                     await self._views.until(lambda view: bool(why_not_again(view, claim, items)))
             finally:
-                self._open.discard(scope)
+                del self._open[scope]
         if self._leaving:
             return LEAVES
         return "" if self._views is None else why_not_again(self._views.value, claim, items)

@@ -31,7 +31,6 @@ class JobState(Account):
         super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = NONE
         """The items that a view was the first to show to run on another instance, until ``look`` returns them."""
-        self._future = FutureRecords(self.missed, items, self.reports)
         self._unattended = UnattendedMoments(me, self.clock, self.missed, items)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
@@ -45,6 +44,11 @@ class JobState(Account):
         """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
         """The newest moment that the job's earlier life in this process has run or reported."""
+
+    @property
+    def _future(self) -> FutureRecords:
+        """The records from the future.  The object keeps nothing, so it is made when it is needed."""
+        return FutureRecords(self.missed, self.items, self.reports)
 
     def look(self, view: JobView) -> NodeSteps[frozenset[int]]:
         """Apply a view, and compute which moments are due.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.coordination.diagnostics import ConfigWarnings, diagnose, missing_features_text
+from aioelasticjob.coordination.diagnostics import diagnose, log_findings, missing_features_text
 from aioelasticjob.limited_log import MOST
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.testing import run
@@ -101,9 +101,10 @@ def test_features_are_named_in_short() -> None:
 def test_a_fault_is_logged_once_and_again_when_it_is_another_and_when_it_is_mended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    warnings = ConfigWarnings(ClaimedJob().member)
+    member = ClaimedJob().member
 
     async def main() -> None:
+        known = dict[str, str]()
         for found in (
             {"/a": "is missing"},
             {"/a": "is missing"},
@@ -111,7 +112,8 @@ def test_a_fault_is_logged_once_and_again_when_it_is_another_and_when_it_is_mend
             {},
             {},
         ):
-            warnings.log_changes(found)
+            log_findings(member, known, found)
+            known = found
 
     run(main)
     assert caplog.messages == [
@@ -127,7 +129,7 @@ def test_of_many_faults_the_first_are_logged_and_the_others_counted(caplog: pyte
 
     async def main() -> None:
         found = {f"/{n}": "is not the number of an item, and has no effect" for n in range(MOST + 7)}
-        ConfigWarnings(member).log_changes(found)
+        log_findings(member, {}, found)
         member.limited_log.close()
 
     run(main)

@@ -13,15 +13,16 @@ from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing import VirtualClock, run
+from tests.running.test_driver import Clock
 from tests.support.stats import stat
 
 
 def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    now = [100.0]
-    refusals = Refusals("report", lambda: now[0])
+    clock = Clock(100.0)
+    refusals = Refusals("report", clock)
     for _ in range(5):
         refusals.refused("to settle items", failure(-125, "/job/execution/0"))
-        now[0] += 1
+        clock.time += 1
     (one,) = refusals.present
     assert (one.what, one.since, one.times) == ("to settle items", 100.0, 5)
     refusals.accepted("to claim items")
@@ -37,16 +38,16 @@ def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureF
         "report: the registry accepts to settle items again; it had refused that 5 times in 5.0 s",
     ]
     refusals.refused("to leave", failure(-102, "/job"))
-    now[0] += 61  # nobody asks for it any more
+    clock.time += 61  # nobody asks for it any more
     assert refusals.present == ()
 
 
 def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    now = [100.0]
-    refusals = Refusals("report", lambda: now[0])
+    clock = Clock(100.0)
+    refusals = Refusals("report", clock)
     for _ in range(70):
         refusals.refused("to settle items", failure(-125, "/job/execution/0"))
-        now[0] += 1
+        clock.time += 1
     refusals.accepted("to settle items")
     said = [entry.getMessage() for entry in caplog.records]
     assert [text.split()[3] for text in said] == ["refuses", "refuses", "accepts"]
@@ -58,7 +59,7 @@ def test_of_the_refusals_of_many_jobs_some_are_logged_and_the_others_are_counted
 ) -> None:
     async def main() -> None:
         limited_log, clock = LimitedLog(), VirtualClock()
-        jobs = [Refusals(f"job-{number}", clock.now, limited_log) for number in range(MOST + 30)]
+        jobs = [Refusals(f"job-{number}", clock, limited_log) for number in range(MOST + 30)]
         for refusals in jobs:
             refusals.refused("to settle items", failure(-125, "/job/execution/0"))
         await sleep(INTERVAL + 1)
@@ -73,8 +74,8 @@ def test_of_the_refusals_of_many_jobs_some_are_logged_and_the_others_are_counted
 
 
 def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:
-    now = [100.0]
-    refusals = Refusals("job", lambda: now[0])
+    clock = Clock(100.0)
+    refusals = Refusals("job", clock)
     assert refusals.noting("/job/instances/me", None) is None  # somebody has removed the node
 
     def noted(node: Node) -> Node:
@@ -91,10 +92,10 @@ def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:
     node = noted(plain)
     ((what, why, since),) = noted_refusals(json_object(node.data))
     assert (what, len(why), since) == ("to settle items", LONGEST_REASON, 100.0)
-    now[0] += 1
+    clock.time += 1
     refusals.refused("to settle items", failure(-125, "/job/execution/0"))
     assert noted(node) is node  # it is the same refusal
-    now[0] += QUIET_FOR
+    clock.time += QUIET_FOR
     assert noted(node).data == plain.data  # the rest of the node stays
 
 
