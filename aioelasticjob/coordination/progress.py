@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, until_answered, write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
+from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, Suspended
 from aioelasticjob.model import Claim, Outcome
@@ -39,16 +40,10 @@ def encoded(value: str) -> bytes:
 
 
 class Offsets:
-    """The offsets of the items of this instance.  Items that have no offset cost no request at a fire.
+    """The offsets of the items of this instance.  Items that have no offset cost no request at a fire."""
 
-    ``may_have_offset`` is kept up to date: the items that have an offset, or may have one because their run was cut off
-    while its handler saved one.
-    """
-
-    def __init__(self, member: Member, may_have_offset: set[int] | None = None) -> None:
-        self._member = member
-        self._used: set[int] = set()
-        self.may_have_offset: set[int] = set() if may_have_offset is None else may_have_offset
+    def __init__(self, member: Member, items: Mapping[int, Entry]) -> None:
+        self._member, self._items = member, items
         self._warned: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
@@ -82,21 +77,20 @@ class Offsets:
             InvalidSetting: the value is not text, or larger than ``MAX_OFFSET_BYTES``.
             RegistryError: the registry refuses the write; nothing was saved.
         """
-        data = encoded(value)
-        self.may_have_offset.add(item)
+        data, entry = encoded(value), self._items[item]
+        entry.may_have_offset = True
         while True:
             match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
                 case WriteApplied():
-                    self._used.add(item)
-                    self.may_have_offset.add(item)  # another read may have been answered during the save
+                    entry.has_offset = entry.may_have_offset = True  # a read may have been answered during the save
                     return
                 case SessionOver():
                     raise Fenced(item)
                 case WriteRefused(Conflict() as conflict):
                     if conflict.path != self._member.layout.item(item).offset:
                         raise Fenced(item)
-                    if conflict.reason != "missing" or item in self._used:
-                        (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
+                    if conflict.reason != "missing" or entry.has_offset:
+                        entry.has_offset = conflict.reason == "exists"
                     elif not await restore_parent(self._member, self._member.layout.offsets):
                         raise Fenced(item)
                 case WriteRefused(error):
@@ -105,14 +99,13 @@ class Offsets:
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
         paths, version = self._member.layout.item(item), claim.items[item].version
         fence: list[Op] = [] if version is None else [Check(paths.execution, version), Check(paths.running)]
-        return [*fence, Set(paths.offset, data, -1) if item in self._used else Create(paths.offset, data)]
+        return [*fence, Set(paths.offset, data, -1) if self._items[item].has_offset else Create(paths.offset, data)]
 
     async def _read(self, items: list[int]) -> dict[int, str]:
         nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
         found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
-        for known in (self._used, self.may_have_offset):
-            known.difference_update(items)
-            known.update(found)
+        for item in items:
+            self._items[item].has_offset = self._items[item].may_have_offset = item in found
         return found
 
     def _text(self, item: int, node: Node) -> str:

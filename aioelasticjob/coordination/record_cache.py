@@ -79,6 +79,10 @@ class Entry:
     """Whether this instance has claimed the item and not settled it yet, so that its lock is needed."""
     rescuing: bool = False
     """Whether the run is a rescue.  Then the settlement removes its mark as well."""
+    has_offset: bool = False
+    """Whether the item had an offset when that was read or written last."""
+    may_have_offset: bool = False
+    """Whether the item has an offset, or may have one because its run was cut off while its handler saved one."""
 
     @property
     def record(self) -> Record:

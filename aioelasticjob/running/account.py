@@ -35,8 +35,6 @@ class Account:
         self.items = items
         items.join_again()
         self.held: frozenset[int] = NONE
-        self.may_have_offset: set[int] = set()
-        """The items that have an offset, or may have one; ``Offsets`` keeps this up to date."""
         self.view = view
         """The newest view that this object was given."""
         self.missed = MissedMoments(self.clock, items, self.reports)

@@ -95,8 +95,8 @@ class Choice:
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Claim items, run and settle them; return the result of the claim."""
         # this instance does not know whether an orphan has an offset, because another instance holds the item
-        may_have = items if fire.source is FireSource.FAILOVER else self._state.may_have_offset
-        with_offset = items & may_have if may_have else NONE
+        is_rescue, entries = fire.source is FireSource.FAILOVER, self._state.items
+        with_offset = frozenset([item for item in items if is_rescue or entries[item].may_have_offset])
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()

@@ -61,7 +61,9 @@ class ClockSkewMonitor:
         self._jumped = self._back = False
         self.may_be_set_back = False
         """Whether the time is earlier than it was before, and the job has not acted on that yet."""
-        self._reading, self._at, seconds = reading, reading.steady, reading.seconds
+        self.steady, self._skew, self._outages = reading.steady, reading.skew, reading.outages
+        """``steady``: the time of the clock that nobody sets, in seconds."""
+        self._at, seconds = reading.steady, reading.seconds
         self._believed = self._lead = seconds - self._at
         self.now = self.set_to = self.since = int(seconds * 1000)
         """``now``: the time; ``set_to``: the time to which it was set last; ``since``: when that was, at the earliest.
@@ -79,7 +81,8 @@ class ClockSkewMonitor:
         A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
         items late.
         """
-        self._reading, steady, seconds = reading, reading.steady, reading.seconds
+        steady, seconds = reading.steady, reading.seconds
+        self.steady, self._skew, self._outages = steady, reading.skew, reading.outages
         before, self._lead = self._lead, seconds - steady
         if abs(self._lead - before) > STEP:
             since = int((seconds - min(reading.gap, LATE)) * 1000)
@@ -97,14 +100,9 @@ class ClockSkewMonitor:
         return self.now
 
     @property
-    def steady(self) -> float:
-        """The time of the clock that nobody sets, in seconds."""
-        return self._reading.steady
-
-    @property
     def is_astray(self) -> bool:
         """Whether jobs use the registry's clock, because this host's is wrong."""
-        return abs(self._reading.skew) > ASTRAY
+        return abs(self._skew) > ASTRAY
 
     @property
     def unsteady(self) -> float:
@@ -113,10 +111,10 @@ class ClockSkewMonitor:
         While the registry cannot be reached, nobody can see that a clock that was set back has been put right.
         """
         since = self._at
-        if self.may_be_set_back and self._reading.outages:
-            _, ended = self._reading.outages[-1]
-            since = max(since, self._reading.steady - ended)
-        return max(0.0, since + STEADY - self._reading.steady)
+        if self.may_be_set_back and self._outages:
+            _, ended = self._outages[-1]
+            since = max(since, self.steady - ended)
+        return max(0.0, since + STEADY - self.steady)
 
     def has_jumped(self) -> bool:
         """Return whether the time has been set, ahead or back, since the last call of this method."""
@@ -144,17 +142,15 @@ class ClockSkewMonitor:
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
-        tolerated, skew = config.max_time_diff_seconds, self._reading.skew
+        tolerated, skew = config.max_time_diff_seconds, self._skew
         if tolerated < 0 or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
 
     def outages(self) -> tuple[tuple[int, int], ...]:
         """Return the start and end of each outage of the registry, oldest first, in milliseconds."""
-        return tuple(
-            (self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in self._reading.outages
-        )
+        return tuple((self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in self._outages)
 
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
-        return bool(self._reading.outages) and any(began <= moment <= ended for began, ended in self.outages())
+        return bool(self._outages) and any(began <= moment <= ended for began, ended in self.outages())

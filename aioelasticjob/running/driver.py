@@ -34,7 +34,6 @@ from aioelasticjob.running.commands import (
     SayRefused,
     WriteAccounted,
 )
-from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
@@ -49,15 +48,14 @@ class StateDriver(JobState):
         member: Member,
         view: JobView,
         clock: Clock,
-        reports: MissedReports,
         stats: ExecutionStats,
         up_since: float,
         items: Items,
     ) -> None:
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
-        self._member, self._wall, self._missed_reports, self._stats = member, clock, reports, stats
+        self._member, self._wall, self._stats = member, clock, stats
         self.cache = RecordCache(member, self._believable, items)
-        self.offsets = Offsets(member, self.may_have_offset)
+        self.offsets = Offsets(member, items)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
@@ -121,9 +119,9 @@ class StateDriver(JobState):
     def _say(self, report: AnyReport) -> None:
         match report:
             case Report():
-                self._missed_reports.put(self.view.config, report)
+                self._stats.missed_reports.put(self.view.config, report)
             case SayLowered():
-                self._missed_reports.lowered(self._member.layout.job, report)
+                self._stats.missed_reports.lowered(self._member.layout.job, report)
             case SayRefused(why, again):
                 self._stats.refused(why, again=again)
             case SayNothingToRun(why):

@@ -93,8 +93,7 @@ class JobScheduler(CommandLoop):
         self.activity = Activity(tasks, self, is_urgent=False)
         """Asks the process's scheduler for turns."""
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
-        reports = shared.missed_reports(member.id)
-        super().__init__(StateDriver(member, views.value, shared.clock, reports, self._stats, up_since, items))
+        super().__init__(StateDriver(member, views.value, shared.clock, self._stats, up_since, items))
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
         self._settlements = settlements = Settlements(member, self._state.cache)
@@ -190,7 +189,7 @@ class JobScheduler(CommandLoop):
             return inf
         if (pause := self._resume_at - get_running_loop().time()) > 0:
             return pause
-        view = self._views.value
+        view = self.views.value
         if view.tree.outdated:
             view = yield NewestView()
         if begun := (yield from self._state.look(view)):

@@ -18,7 +18,6 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
-from aioelasticjob.running.missed_reports import MissedReports
 
 JOINING_AT_ONCE = 64
 """How many jobs of one process register at the same time."""
@@ -71,10 +70,6 @@ class ProcessContext:
     starts: Starts = field(default_factory=Starts)
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """The requests that the registry refuses, by job."""
-
-    def missed_reports(self, instance: str) -> MissedReports:
-        """Return what reports the moments that the items of an instance have missed."""
-        return MissedReports(instance, self.clock, self.events, self.limited_log, self.dispatcher)
 
     def refusals_of(self, job: str) -> Refusals:
         """Return the requests of a job that the registry refuses."""

@@ -20,6 +20,7 @@ from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.model import Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.trace import Trace
 
@@ -41,6 +42,11 @@ class ExecutionStats:
         """The execution under way."""
         self._given_up: dict[int, int] = {}
         """For each item, when the run began that was last reported as given up."""
+
+    @property
+    def missed_reports(self) -> MissedReports:
+        """What reports the moments that the job's items have missed."""
+        return MissedReports(self._me, self._clock, self._events, self._limited, self._dispatcher)
 
     @property
     def under_way(self) -> Claim | None:

@@ -14,20 +14,21 @@ from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 
 def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
     job = ClaimedJob()
-    offsets = Offsets(job.member)
+    offsets = Offsets(job.member, job.cache.items)
     done(offsets.learn(job.items))
     job.write(Create(LAYOUT.item(1).offset, b"here"))
-    assert offsets.may_have_offset == set()
+    assert not job.cache.items[1].may_have_offset
     assert done(offsets.reread({0, 1})) == {1: "here"}
-    assert offsets.may_have_offset == {1}
-    assert done(offsets.read(offsets.may_have_offset)) == {1: "here"}
+    assert not job.cache.items[0].may_have_offset
+    assert job.cache.items[1].may_have_offset
+    assert done(offsets.read({1})) == {1: "here"}
 
 
 def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_next_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = ClaimedJob()
-    offsets, claim = Offsets(job.member), job.claims.unmonitored(CRON, [0])
+    offsets, claim = Offsets(job.member, job.cache.items), job.claims.unmonitored(CRON, [0])
 
     async def write_after_a_read(*given: Any, **options: Any) -> WriteResult:
         await offsets.learn([0])
@@ -35,12 +36,12 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
 
     monkeypatch.setattr(progress, "write", write_after_a_read)
     done(offsets.save(claim, 0, "42"))
-    assert offsets.may_have_offset == {0}
+    assert job.cache.items[0].may_have_offset
 
 
 def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -> None:
     job = ClaimedJob()
-    offsets = Offsets(job.member)
+    offsets = Offsets(job.member, job.cache.items)
     job.write(Create(LAYOUT.item(1).offset, b"here"))
     job.session.reads.extend(["suspended"] * 3)
     assert done(offsets.reread([1])) == {1: "here"}
@@ -51,7 +52,7 @@ def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -
 
 def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
     job = ClaimedJob()
-    offsets = Offsets(job.member)
+    offsets = Offsets(job.member, job.cache.items)
     job.session.reads.append("suspended")
     job.session.renew(MINE + 5)
     with pytest.raises(SessionEnded, match="lost before the registry answered"):

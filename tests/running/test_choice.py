@@ -191,7 +191,7 @@ def test_a_view_that_became_outdated_while_offsets_were_read_claims_nothing() ->
         here.state.view.tree.mark_outdated()
         return {}
 
-    here.state.may_have_offset.add(0)
+    here.state.items[0].may_have_offset = True
     here.answers = {ReadOffsets: read}
     assert here.run_next() == ClaimResult()
     assert here.claimed == []
@@ -200,7 +200,8 @@ def test_a_view_that_became_outdated_while_offsets_were_read_claims_nothing() ->
 def test_offsets_that_may_have_changed_before_the_claim_are_read_again() -> None:
     here = chosen(3)
     here.case.now = 1.1
-    here.state.may_have_offset |= {0, 1, 2}
+    for item in range(3):
+        here.state.items[item].may_have_offset = True
     lost = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
     here.answers = {
         ReadOffsets: lambda one: {1: "new"} if one.claimed else {0: "old", 1: "old", 2: "c"},
@@ -237,7 +238,7 @@ def test_a_claim_ahead_waits_for_its_moment_which_is_then_run_on_time() -> None:
 def test_a_claim_that_was_not_written_is_run_though_its_moment_seems_to_lie_ahead() -> None:
     here = chosen(failover=False, monitor_execution=False)
     here.case.now = 1.1
-    here.state.may_have_offset.add(0)
+    here.state.items[0].may_have_offset = True
 
     def read(_: ReadOffsets) -> object:
         here.case.now = 0.99  # the clock was set back a little meanwhile

@@ -58,7 +58,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
         clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
     )
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
-    state = StateDriver(job.member, view, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
+    state = StateDriver(job.member, view, clock, stats, clock.now(), Items())
     done(look(state, view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came

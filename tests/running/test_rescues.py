@@ -646,7 +646,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
         clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
     )
     stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
-    state = StateDriver(job.member, older, clock, shared.missed_reports(job.member.id), stats, clock.now(), Items())
+    state = StateDriver(job.member, older, clock, stats, clock.now(), Items())
 
     class Rescuer(CommandLoop):
         def _begin(self) -> Pass:
