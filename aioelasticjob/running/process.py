@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
 from anyio import CancelScope, create_task_group, move_on_after, sleep
+from anyio.abc import TaskGroup
 
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.job import Host, LocalJob
-from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.process_context import JOINING_AT_ONCE, ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.switches import follow_switches
 
+STARTING_AT_ONCE = 2 * JOINING_AT_ONCE
+"""How many jobs start at the same time.  More would only wait until they may join, and own two tasks each meanwhile."""
 FINAL_DELIVERY_TIMEOUT = 5.0
 """Seconds that error handlers have for the last failures when the application ends."""
 CLOCK_CHECK = 1.0
@@ -49,8 +52,9 @@ async def run_jobs(
             shared.switches.listen(partial(_look_at_switches, local))
             await tasks.start(follow_switches, session, shared)
             async with create_task_group() as starting:
-                for job in local:
-                    starting.start_soon(tasks.start, job.live)
+                waiting = iter(local)
+                for _ in range(min(len(local), STARTING_AT_ONCE)):
+                    starting.start_soon(_start, waiting, tasks)
             try:
                 yield local
             finally:
@@ -60,6 +64,12 @@ async def run_jobs(
     finally:
         for job in local:
             job.close()
+
+
+async def _start(waiting: Iterator[LocalJob], tasks: TaskGroup) -> None:
+    """Start the jobs that nobody else has begun to start, one after another."""
+    for job in waiting:
+        await tasks.start(job.live)
 
 
 async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Scheduler) -> None:

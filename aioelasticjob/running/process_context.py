@@ -19,8 +19,12 @@ from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
 
-JOINING_AT_ONCE = 64
-"""How many jobs of one process register at the same time."""
+JOINING_AT_ONCE = 32
+"""How many jobs of one process register at the same time.
+
+With more of them at once, garbage collections take longer and come more often.  With fewer, a process would have to
+wait for the answers of a distant registry.
+"""
 
 
 class RunningJob(Protocol):

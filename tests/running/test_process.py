@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
+from asyncio import all_tasks, get_running_loop
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from aioelasticjob.errors import NotPermitted
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
-from aioelasticjob.running.process import watch_clock
+from aioelasticjob.running.process import STARTING_AT_ONCE, watch_clock
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing import VirtualClock, run
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -126,3 +126,26 @@ def test_if_one_job_cannot_start_the_others_do_not_stay() -> None:
         assert await left(here) == []
 
     simulate(scene)
+
+
+def test_of_many_jobs_that_start_only_some_own_a_task_meanwhile() -> None:
+    many, most = 5 * STARTING_AT_ONCE, list[int]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0 0 0 1 1 ?")
+        for number in range(many - 1):
+            app.add(lambda context: anyio.sleep(0), name=f"job-{number}", cron="0 0 0 1 1 ?")
+
+        async def count() -> None:
+            while True:
+                most.append(len(all_tasks()))
+                await anyio.sleep(0.001)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count)
+            async with app.running():
+                tasks.cancel_scope.cancel()
+                assert len([job for job in app.health.jobs if job.instance is not None]) == many
+
+    simulate(scene)
+    assert max(most) < many
