@@ -65,19 +65,15 @@ class CoordinatedJob(Protocol):
 
     def view_changed(self) -> None:
         """Note that there is a newer view."""
-        ...
 
     def conclude(self, written: EndRun | UpdateRequest) -> None:
         """Note that an effect was written that ends what others wait for: a run that is given up, or a request."""
-        ...
 
     def dismissed(self) -> None:
         """Note that this instance is asked to leave."""
-        ...
 
     def session_over(self) -> None:
         """Note that the session has ended."""
-        ...
 
 
 class Coordinator:

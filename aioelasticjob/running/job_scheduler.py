@@ -65,7 +65,6 @@ class SessionLife(Protocol):
 
     def session_over(self) -> None:
         """Note that the session is over, or that the job has left."""
-        ...
 
 
 class JobScheduler(CommandLoop):

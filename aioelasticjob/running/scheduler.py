@@ -48,7 +48,6 @@ class Part(Protocol):
 
     def turn(self) -> float | Work:
         """Return the seconds until the next turn, unless the part is woken before; or work to be done first."""
-        ...
 
 
 class TaskOwner(Protocol):
@@ -56,7 +55,6 @@ class TaskOwner(Protocol):
 
     def fail(self, error: Exception) -> None:
         """Act on an error that one of the tasks has raised."""
-        ...
 
 
 class Scheduler:
