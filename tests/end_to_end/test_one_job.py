@@ -10,9 +10,11 @@ import pytest
 
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.errors import NodeMissing
+from aioelasticjob.events import Misfired
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.running.state import TABLE, Came
 from tests.support.local_applications import EVERY_SECOND, NEVER, TIMEOUT, HandlerRuns, applications, registry_observer
 from tests.support.loops import LoopKind, run_async
 
@@ -109,23 +111,30 @@ def test_what_an_operator_changes_takes_effect_while_the_job_runs(registry_addre
 
 def test_a_slow_item_holds_up_nobody_and_goes_on_at_its_new_holder_when_it_has_ended(registry_address: str) -> None:
     async def main() -> None:
-        slow, quick = HandlerRuns(), HandlerRuns()
+        slow, quick, may_end = HandlerRuns(), HandlerRuns(), anyio.Event()
         settings: dict[str, Any] = {"cron": EVERY_SECOND, "sharding_total_count": 2}
+        newcomer = quick.app(registry_address, **settings)
         async with (
             registry_observer(registry_address) as registry,
-            applications(slow.app(registry_address, work=3, **settings)),
+            applications(slow.app(registry_address, may_end=may_end, **settings)),
         ):
             old = await registry.spread_over(1)
             await slow.until(lambda: len(slow.begun) == 2)
-            async with applications(quick.app(registry_address, **settings)):
-                new = await registry.spread_over(2)
-                (moved,) = (item for item in (0, 1) if new.assignment[item] != old.assignment[item])
-                assert not slow.ended  # the assignment has not waited for the slow run
-                (run, *_) = await quick.fires(1, [moved])
-                last = next(one for one in slow.ended if one.item == moved)
-                assert run.fence > last.fence
-                assert run.slot > last.slot
-                assert run.source == "MISFIRE"
+            with newcomer.events() as events:
+                async with applications(newcomer):
+                    new = await registry.spread_over(2)
+                    (moved,) = (item for item in (0, 1) if new.assignment[item] != old.assignment[item])
+                    assert not slow.ended  # the assignment has not waited for the slow run
+                    with anyio.fail_after(TIMEOUT):
+                        async for event in events:
+                            if isinstance(event, Misfired) and event.why == TABLE[Came.REFUSED].why:
+                                break
+                    assert not quick.begun
+                    may_end.set()
+                    (run, *_) = await quick.fires(1, [moved])
+            last = next(one for one in slow.ended if one.item == moved)
+            assert run.fence > last.fence
+            assert run.slot > last.slot
 
     run_async("asyncio", main)
 

@@ -46,13 +46,24 @@ class HandlerRuns:
     ended: list[HandlerRun] = field(default_factory=list)
     news: Latest[None] = field(default_factory=lambda: Latest(None))
 
-    def app(self, address: str, *, name: str = "job", work: float = 0.0, **settings: Any) -> ElasticJob:
-        """Return an application with one job, whose handler notes the run and works for ``work`` seconds."""
+    def app(
+        self,
+        address: str,
+        *,
+        name: str = "job",
+        work: float = 0.0,
+        may_end: anyio.Event | None = None,
+        **settings: Any,
+    ) -> ElasticJob:
+        """Return an application with one job, whose handler notes the run and works for ``work`` seconds.
+
+        With ``may_end`` no run ends before that event.
+        """
         app = ElasticJob(address, session_timeout=10)
-        app.add(self.handler(work), name=name, **settings)
+        app.add(self.handler(work, may_end), name=name, **settings)
         return app
 
-    def handler(self, work: float = 0.0) -> Callable[[ItemContext], Any]:
+    def handler(self, work: float = 0.0, may_end: anyio.Event | None = None) -> Callable[[ItemContext], Any]:
         async def note(context: ItemContext) -> None:
             slot = context.fire_time.timestamp()
             run = HandlerRun(
@@ -62,6 +73,8 @@ class HandlerRuns:
             self.news.set(None)
             if work:
                 await anyio.sleep(work)
+            if may_end is not None:
+                await may_end.wait()
             self.ended.append(run)
             self.news.set(None)
 
