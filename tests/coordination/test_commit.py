@@ -53,7 +53,7 @@ from tests.coordination.test_claims import (
     FaultySession,
     done,
 )
-from tests.running.test_driver import Clock
+from tests.support.clocks import StandingClock
 
 CODES = [*range(-1, -15, -1), -100, -101, -102, -103, *range(-108, -128, -1), -999]
 """Every error code of the protocol (KeeperException.Code of ZooKeeper 3.9), the gaps between, and an unknown one."""
@@ -131,7 +131,9 @@ class RefusedJob(ClaimedJob):
         super().__init__()
         self.session = RefusedSession(self.session)
         self.session.zxid = self.registry.zxid
-        self.member = Member(self.session, LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", Clock(0.0)))
+        self.member = Member(
+            self.session, LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", StandingClock(0.0))
+        )
         self.cache = RecordCache(self.member)
         self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
         self.learn()

@@ -13,12 +13,12 @@ from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing import VirtualClock, run
-from tests.running.test_driver import Clock
+from tests.support.clocks import StandingClock
 from tests.support.stats import stat
 
 
 def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock(100.0)
+    clock = StandingClock(100.0)
     refusals = Refusals("report", clock)
     for _ in range(5):
         refusals.refused("to settle items", failure(-125, "/job/execution/0"))
@@ -43,7 +43,7 @@ def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureF
 
 
 def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock(100.0)
+    clock = StandingClock(100.0)
     refusals = Refusals("report", clock)
     for _ in range(70):
         refusals.refused("to settle items", failure(-125, "/job/execution/0"))
@@ -74,7 +74,7 @@ def test_of_the_refusals_of_many_jobs_some_are_logged_and_the_others_are_counted
 
 
 def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:
-    clock = Clock(100.0)
+    clock = StandingClock(100.0)
     refusals = Refusals("job", clock)
     assert refusals.noting("/job/instances/me", None) is None  # somebody has removed the node
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pytest
 
@@ -16,24 +15,13 @@ from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from tests.coordination.test_claims import CONFIG, LAYOUT, ME, ClaimedJob, done
+from tests.support.clocks import StandingClock
 
 OTHER = b"10.0.0.2@-@1"
 SLOT = 1010
-
-
-@dataclass
-class Clock:
-    """A clock that stands where it was set."""
-
-    time: float
-
-    def now(self) -> float:
-        return self.time
 
 
 async def look(state: StateDriver, view: JobView) -> None:
@@ -48,16 +36,14 @@ async def look(state: StateDriver, view: JobView) -> None:
 @pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize("away", [False, True])
 def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrupted: bool) -> None:
-    job, clock = ClaimedJob(1), Clock(SLOT - 5)
+    job, clock = ClaimedJob(1), StandingClock(SLOT - 5)
     on = CONFIG.changed(sharding_total_count=1, cron="0/10 * * * * ?")
     paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
     job.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
     view = read(job.registry.tree(), LAYOUT, on)
     events = Events()
-    shared = ProcessContext(
-        clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
-    )
-    stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
+    dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
+    stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
     state = StateDriver(job.member, view, clock, stats, clock.now(), Items())
     done(look(state, view))
     clock.time = SLOT + 0.2

@@ -14,7 +14,7 @@ from aioelasticjob.registry.session import SessionState, open_session
 from aioelasticjob.running.health import Health, JobHealth, Phase, Probe
 from aioelasticjob.testing import VirtualClock, run
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
-from tests.running.test_driver import Clock
+from tests.support.clocks import StandingClock
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 from tests.support.simulated_registry import simulated
 
@@ -76,7 +76,7 @@ def test_an_application_is_up_suspended_and_down_as_its_session_is_and_shows_no_
 
 def test_a_job_that_has_to_wait_keeps_the_process_from_being_ready_and_one_that_is_refused_something_does_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        refusals = Refusals("other", Clock(BEGIN))
+        refusals = Refusals("other", StandingClock(BEGIN))
         refusals.refused("to leave", NotPermitted("/other"))
         refused = Health.of(here.observer, JOBS, [JobHealth("job", ME)], {"other": refusals})
         assert refused.ready
@@ -107,7 +107,7 @@ def test_a_process_that_starts_or_leaves_is_alive_and_not_ready() -> None:
 
 
 def test_it_is_written_as_json_with_times_as_text() -> None:
-    refusals = Refusals("job", Clock(BEGIN))
+    refusals = Refusals("job", StandingClock(BEGIN))
     refusals.refused("to leave", NotPermitted("/job"))
     job = JobHealth("job", ME, leads=True, holds=(0, 2), next_fire=datetime.fromtimestamp(BEGIN, UTC))
     fields = json.loads(json.dumps(Health.of(None, JOBS, [job], {"job": refusals}).as_json()))

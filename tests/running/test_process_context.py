@@ -9,16 +9,12 @@ from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing import run
-
-
-class Clock:
-    def now(self) -> float:
-        return 4_711.0
+from tests.support.clocks import StandingClock
 
 
 def test_what_is_refused_to_a_job_outlives_its_sessions_and_is_no_other_jobs_matter() -> None:
     async def main() -> None:
-        events, clock = Events(), Clock()
+        events, clock = Events(), StandingClock(4_711.0)
         shared = ProcessContext(
             clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
         )

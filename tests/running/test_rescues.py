@@ -27,17 +27,15 @@ from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.command_loop import CommandLoop, InTask, Pass
-from aioelasticjob.running.commands import ClaimItems, Command
+from aioelasticjob.running.commands import ClaimItems, Command, NodeCommand
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
 from tests.coordination.test_claims import ClaimedJob, done
 from tests.error_handlers.failures import delivered_by
-from tests.running.test_driver import Clock
+from tests.support.clocks import StandingClock
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 T = TypeVar("T")
@@ -630,7 +628,7 @@ def test_what_came_during_a_run_that_was_cut_off_is_reported_though_failover_was
 
 def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_than_the_run() -> None:
     job, fires = ClaimedJob(1), list[Fire]()
-    clock = Clock(job.registry.now)
+    clock = StandingClock(job.registry.now)
     paths, orphan = LAYOUT.item(0), Create(LAYOUT.item(0).orphan, b"{}")
     job.config = job.config.changed(failover=True)
     job.write(Set(LAYOUT.config, job.config.to_json(), -1), orphan, Create(paths.execution, b""))
@@ -642,10 +640,8 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     lost = replace(lost, asked=1_009_000, request="r")
     job.write(Set(paths.execution, records.encode(lost), -1), orphan)
     events = Events()
-    shared = ProcessContext(
-        clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
-    )
-    stats = ExecutionStats(job.member, clock, events, shared.dispatcher, shared.limited_log)
+    dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
+    stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
     state = StateDriver(job.member, older, clock, stats, clock.now(), Items())
 
     class Rescuer(CommandLoop):
@@ -657,7 +653,8 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
             if isinstance(command, ClaimItems):
                 fires.append(command.fire)
                 return ClaimResult()
-            return InTask(partial(state.perform, command))  # type: ignore[arg-type]
+            assert isinstance(command, NodeCommand)
+            return InTask(partial(state.perform, command))
 
         def _refused(self, error: RegistryError) -> float:
             raise error
