@@ -15,9 +15,10 @@ from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.running import process_context
 from aioelasticjob.running.life import History
+from aioelasticjob.running.scheduler import Activity
 from aioelasticjob.testing import VirtualClock, run
 from tests.running.test_refused_writes import EVERY_TEN, EVERY_TWO, locked, refused_now, refusing, slots, unlocks
-from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, end_life, listening, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, end_life, listening, present_life, simulate
 
 
 @pytest.mark.parametrize("code", [-102, -125, -112])
@@ -32,6 +33,27 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
             await here.until(45)
             assert set(slots(here, 0)) >= {10, 30, 40}
             assert await locked(here) == []
+
+    simulate(scene)
+
+
+def test_a_new_connection_gives_every_part_of_a_job_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, take_turn = set[Activity](), Activity.take_turn
+
+    def counted(activity: Activity) -> None:
+        turns.add(activity)
+        take_turn(activity)
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0 0 0 1 1 ?")
+        async with app.running() as session:
+            await here.until(5)
+            monkeypatch.setattr(Activity, "take_turn", counted)
+            await here.until(5.5)
+            assert not turns
+            present_life(app).session_changed(session.status.value)
+            await here.until(6)
+            assert len(turns) == 3  # the one that follows the nodes, the coordinator and the job's scheduler
 
     simulate(scene)
 

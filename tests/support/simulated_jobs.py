@@ -18,6 +18,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Op
 from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.life import Life
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.testing.loop import START
 from aioelasticjob.zookeeper.server import serve
@@ -127,6 +128,13 @@ def running_job(app: ElasticJob, job: str) -> JobScheduler:
     return next(one for one in running if one.vitals.name == job)
 
 
+def present_life(app: ElasticJob, job: str = "job") -> Life:
+    """Return a job's life in the present session."""
+    life = running_job(app, job)._life
+    assert isinstance(life, Life)
+    return life
+
+
 def end_life(app: ElasticJob, error: Exception, job: str = "job") -> None:
     """End a job's life in the present session with an error, as if one of its tasks had raised it."""
-    running_job(app, job).releases._tasks.owner.fail(error)
+    present_life(app, job).fail(error)
