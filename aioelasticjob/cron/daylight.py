@@ -56,6 +56,8 @@ def _quartz_previous(search: Search, until: datetime, zone: tzinfo) -> datetime 
 def _fixed_next(search: Search, since: datetime, zone: tzinfo) -> datetime | None:
     if since.fold and (turn := turn_at(since, zone)) is not None:  # the first pass has fired all of the repeat
         since = turn.ends
+    elif (gap := turn_at(since - _SECOND, zone)) is not None and not gap.repeats:  # it ends now, and its times are due
+        since = gap.begins
     wall = search.next(since)
     return None if wall is None else _reached(wall, zone)
 

@@ -70,6 +70,22 @@ def test_in_spring_new_york_skips_an_hour(expression: str, expected: list[str]) 
     assert fires_on(expression, "America/New_York", "2026-03-08", hours=4) == expected
 
 
+@pytest.mark.parametrize(
+    ("expression", "after"),
+    [
+        ("0 30 2 * * ?", "06:59:59"),
+        ("0 30 2 * * ?", "06:59:59.5"),
+        ("47/1 55/2 1-2 * * ?", "06:59:59"),  # it has just fired at 01:59:59
+    ],
+)
+def test_what_a_gap_skips_is_still_to_come_in_the_last_second_before_the_gap(expression: str, after: str) -> None:
+    cron, ends = Cron.parse(expression, "America/New_York", "cron"), datetime(2026, 3, 8, 7, tzinfo=UTC)
+    assert cron.next_after(datetime.fromisoformat(f"2026-03-08T{after}+00:00")) == ends
+    following = cron.next_after(ends)
+    assert following is not None
+    assert following - ends > timedelta(hours=12)
+
+
 @pytest.mark.parametrize(("expression", "expected"), NEW_YORK_REPEAT)
 def test_in_autumn_new_york_repeats_an_hour(expression: str, expected: list[str]) -> None:
     assert fires_on(expression, "America/New_York", "2026-11-01", hours=4) == expected
