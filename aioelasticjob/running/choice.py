@@ -32,6 +32,7 @@ from aioelasticjob.running.commands import (
     RunItems,
     Steps,
 )
+from aioelasticjob.running.state import Item
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 
@@ -99,6 +100,8 @@ class Choice:
         with_offset = frozenset([item for item in items if is_rescue or entries[item].may_have_offset])
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
+            return ClaimResult()
+        if is_rescue and not all(_is_cut_off(entries[item], fire) for item in items):  # it has changed meanwhile
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
         self._note(fire, taken)
@@ -176,13 +179,18 @@ class Choice:
             requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
             fire = Fire(item.moment, FireSource.FAILOVER, record.parameter, requested=requested)
             taken = yield from self._run(view, fire, frozenset({number}))
-            if taken.claim is None and item.seen is not None and item.record.begun != record.begun:
+            if taken.claim is None and item.seen is not None and item.record != record:
                 return (yield from self._rescue_one(view, number))  # the record that was read first was out of date
             if taken.claim is not None and number in self._state.held:
                 yield AwaitRescueEnd(number)  # it shall run its next moment together with the others
         if number not in self._state.held:
             item.forget()
         return taken
+
+
+def _is_cut_off(item: Item, fire: Fire) -> bool:
+    """Whether the item's newest run is the one that a fire rescues, and has not ended."""
+    return item.cut_off and item.moment == fire.slot
 
 
 def _without(items: Collection[int], offsets: Mapping[int, str]) -> dict[int, str]:

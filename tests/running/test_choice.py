@@ -394,6 +394,20 @@ def test_an_orphan_whose_record_was_out_of_date_is_decided_anew() -> None:
     assert tried == [slot(0), slot(0.25)]
 
 
+def test_a_run_that_ends_while_its_rescue_is_prepared_is_not_rescued_and_loses_its_mark() -> None:
+    here = chosen(2, cron="0 0 0 1 1 ? 2090")
+    here.orphan(1)
+
+    def read(_: ReadOffsets) -> object:
+        here.case.records[1] = replace(here.case.records[1], completed=True)
+        here.case.learn(here.state, 1)  # say because the item's lock was released
+        return {}
+
+    here.answers[ReadOffsets] = read
+    assert here.run_next() is None
+    assert [type(one) for one in here.commands] == [ReadItems, ReadOffsets, ReadItems, RemoveOrphanMark]
+
+
 def test_a_trigger_of_an_instance_that_may_run_nothing_is_removed_and_says_why() -> None:
     here = chosen()
     here.trigger()

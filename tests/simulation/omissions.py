@@ -24,7 +24,7 @@ from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
-from aioelasticjob.running import execution, retry_waits
+from aioelasticjob.running import choice, execution, retry_waits
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.driver import StateDriver
@@ -154,7 +154,8 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
     return mock.patch.object(records, "is_taken", return_value=False)
 
 
-def rescue_the_completed() -> AbstractContextManager[object]:
+@contextmanager
+def rescue_the_completed() -> Any:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
     def take(self: Choice, view: JobView, number: int) -> Steps[ClaimResult]:
@@ -166,7 +167,8 @@ def rescue_the_completed() -> AbstractContextManager[object]:
             item.forget()
         return taken
 
-    return mock.patch.object(Choice, "_rescue_one", take)
+    with mock.patch.object(Choice, "_rescue_one", take), mock.patch.object(choice, "_is_cut_off", return_value=True):
+        yield
 
 
 def rescue_twice() -> AbstractContextManager[object]:

@@ -2,10 +2,14 @@
 
 ``python -m tests.simulation.planted`` measures them all; ``python -m tests.simulation.planted NAME …`` only those.
 The numbers in the table are what it printed last: a test lives the seed that they name first.
+
+The first seed that notices a defect depends on luck, and is another one after each change of the order of events.  So
+``--of 200`` counts instead how many of the first 200 seeds notice each defect: such counts can be compared.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
@@ -93,7 +97,7 @@ class Planted:
 CHECKPOINTS = "drop,expire,pause"
 PLANTED = (
     Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=3),
-    Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=4),
+    Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=5),
     Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging),
     Planted(defects.deaf_mirror, "convergence", "reset,leave,crash,drop", dragging, seeds=6),
     Planted(defects.settle_in_any_session, "no dead writes", "expire,drop", dragging),
@@ -104,7 +108,7 @@ PLANTED = (
     Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.forget_orphans, "orphans are rescued", "crash,pause", failover=True, seeds=3),
     Planted(defects.mark_on_ticks_only, "orphans are found", "crash,reset", failover=True),
-    Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True, seeds=2),
+    Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True, seeds=3),
     Planted(defects.bury_the_cut_off, "cut off untold", "crash,pause"),
     Planted(defects.require_on_ticks_only, "assigned soon", "crash,leave,reconfigure"),
     Planted(defects.swallow_triggers, "triggers", "trigger,reset"),
@@ -140,7 +144,6 @@ PLANTED = (
         *(defects.rescue_the_cancelled, "cancelled runs are not rescued", "crash,expire", dragging),
         failover=True,
         requests=True,
-        seeds=2,
     ),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
 )
@@ -200,44 +203,61 @@ BEHIND = (
         "one run per slot",
         (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
-        seeds=2,
     ),
-    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=31),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=4),
+    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=16),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=6),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table of how many seeds each defect needs; return how many go unnoticed, or fail without the defect."""
-    names = sys.argv[1:] if arguments is None else list(arguments)
+    given = _parser().parse_args(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":  # as the simulation's own command does
-        command = [sys.executable, "-m", "tests.simulation.planted", *names]
+        again = sys.argv[1:] if arguments is None else arguments
+        command = [sys.executable, "-m", "tests.simulation.planted", *again]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
+    chosen = [one for one in (*PLANTED, *BEHIND) if not given.names or one.defect.__name__ in given.names]
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        return _table(names)
+        return _count(chosen, given.of) if given.of else _table(chosen)
     finally:
         logging.disable(before)
 
 
-def _table(names: Sequence[str]) -> int:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a defect; without names all of them")
+    parser.add_argument("--of", type=int, metavar="N", help="count how many of the first N seeds notice each defect")
+    return parser
+
+
+def _table(chosen: Sequence[Planted | Behind]) -> int:
     unnoticed = 0
     print(f"{'defect':28} {'promise that it breaks':28} seeds needed")
-    for one in (*PLANTED, *BEHIND):
-        name = one.defect.__name__
-        if not names or name in names:
-            needed = one.needed()
-            sound = needed is not None and (isinstance(one, Behind) or not one.live(needed - 1, sound=True).violations)
-            unnoticed += not sound
-            walls = " and ".join(wall.__name__ for wall in one.walls) if isinstance(one, Behind) else ""
-            notes = [
-                walls and f"with {walls}",
-                "" if sound else "unnoticed" if needed is None else "the same seed fails without the defect",
-                "" if needed == one.seeds else f"the table says {one.seeds}",
-            ]
-            count = f"> {LIMIT}" if needed is None else str(needed)
-            print(f"{name:28} {one.promise:28} {count:5} {', '.join(filter(None, notes))}".rstrip(), flush=True)
+    for one in chosen:
+        needed = one.needed()
+        sound = needed is not None and (isinstance(one, Behind) or not one.live(needed - 1, sound=True).violations)
+        unnoticed += not sound
+        walls = " and ".join(wall.__name__ for wall in one.walls) if isinstance(one, Behind) else ""
+        notes = [
+            walls and f"with {walls}",
+            "" if sound else "unnoticed" if needed is None else "the same seed fails without the defect",
+            "" if needed == one.seeds else f"the table says {one.seeds}",
+        ]
+        count = f"> {LIMIT}" if needed is None else str(needed)
+        line = f"{one.defect.__name__:28} {one.promise:28} {count:5} {', '.join(filter(None, notes))}"
+        print(line.rstrip(), flush=True)
+    return unnoticed
+
+
+def _count(chosen: Sequence[Planted | Behind], seeds: int) -> int:
+    unnoticed = 0
+    print(f"{'defect':28} {'promise that it breaks':28} seeds of {seeds} that notice it")
+    for one in chosen:
+        noticed = sum(map(one.shows, range(seeds)))
+        unnoticed += not noticed
+        print(f"{one.defect.__name__:28} {one.promise:28} {noticed}", flush=True)
     return unnoticed
 
 

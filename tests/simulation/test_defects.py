@@ -30,6 +30,9 @@ def test_the_command_says_how_many_seeds_each_defect_needs(
     assert planted.main(["held_up_unreported"]) == 0
     (line,) = capsys.readouterr().out.splitlines()[1:]
     assert line.split()[:3] == ["held_up_unreported", "nothing", "lost"]
+    assert planted.main(["--of", "1", "held_up_unreported"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    assert line.split() == ["held_up_unreported", "nothing", "lost", "1"]
 
 
 @pytest.mark.parametrize("one", BEHIND, ids=lambda one: one.defect.__name__)
