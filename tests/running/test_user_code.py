@@ -32,7 +32,9 @@ from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import Kind
 from aioelasticjob.jobs.kinds import Options as KindOptions
+from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import INTERVAL
+from aioelasticjob.registry.transaction import Set
 from aioelasticjob.testing import VirtualCluster, run, simulated
 from tests.error_handlers.failures import delivered_by
 from tests.running.dataflow_runs import DataflowRun, dataflow, run_dataflow
@@ -379,10 +381,12 @@ def test_a_strategy_that_fails_ends_nobodys_coordination_and_is_named_once(
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_validators_of_a_kind_that_fail_end_no_coordination(error: str) -> None:
-    armed = False
+    armed, failed = False, 0
 
     def fail() -> None:
+        nonlocal failed
         if armed:
+            failed += 1
             raise ERRORS[error]()
 
     app = ElasticJob("embedded://")
@@ -392,13 +396,15 @@ def test_validators_of_a_kind_that_fail_end_no_coordination(error: str) -> None:
         validators_of_a_kind(app, {"name": "bad", "cron": CRON}, fail)
         app.add(nothing, name="good", cron=CRON)
         instance = await here.start(app)
-        await here.settled("bad")
+        status = await here.settled("bad")
         armed = True
-        await operations.configure(here._session, "bad", {"description": "new"}, by="me") if False else None
+        change = Set(Layout("bad").config, status.config.changed(description="new").to_json(), -1)
+        await instance.session.commit([change], incarnation=instance.session.incarnation)
         for _ in range(3):
             (end,) = await here.next_fire("good")
             assert end.outcome is COMPLETED
         assert (instance.alive, instance.failure) == (True, None)
+        assert failed
         armed = False
 
     with as_it_was():
