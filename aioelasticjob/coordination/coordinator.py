@@ -14,13 +14,14 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, catch_up_server, write
-from aioelasticjob.coordination.diagnostics import diagnose, log_findings
+from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
     ClearRecords,
     Effect,
     EndRun,
     RemoveItems,
+    SayStrategyFailed,
     Transaction,
     UpdateRequest,
     to_transactions,
@@ -44,10 +45,8 @@ from aioelasticjob.registry.tree import Node, Tree
 
 MIRROR_TIMEOUT = 5.0
 """Seconds to wait until the mirror shows this instance's own write, before deciding without it."""
-
 RETRY_PAUSE = 2.0
 """Seconds after which a write that the registry has refused is tried again."""
-
 READ_PURPOSE = "to read what the rules ask for"
 """The purpose of the coordinator's reads, for the log line if the registry refuses them."""
 
@@ -351,6 +350,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
         else:
             if isinstance(effect, Assign):
                 _log_assignment(member, effect.assignment)
+            elif isinstance(effect, SayStrategyFailed):
+                log_strategy_failure(member, view.config.sharding_strategy, effect.why)
             for item, record in lost.items():
                 _log_lost_run(member, view.config, item, record)
             if isinstance(effect, EndRun | UpdateRequest):
@@ -360,8 +361,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
 
 def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
     job, items, instances = member.layout.job, len(assignment), len(set(assignment.values()))
+    text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
     if member.admits(log, "leaders assign items"):
-        text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
         log.info(text, job, items, instances, extra={"job": job, "items": items})
 
 

@@ -132,3 +132,11 @@ def log_findings(member: Member, known: Mapping[str, str], found: Mapping[str, s
 def _log_finding(member: Member, kind: str, path: str, why: str) -> None:
     if member.admits(log, kind):
         log.warning("%s: %s", path, why, extra={"job": member.layout.job})
+
+
+def log_strategy_failure(member: Member, strategy: str, why: str) -> None:
+    """Log why the job's sharding strategy failed, once a minute while it fails."""
+    job = member.layout.job
+    if member.limited_log.admits(log, job, "sharding strategies failed"):
+        text = "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s"
+        log.error(text, job, strategy, why, extra={"job": job, "strategy": strategy})

@@ -42,6 +42,13 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
+class SayStrategyFailed:
+    """Log that the job's strategy failed, so that another assignment is used.  Nothing is written."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveItems:
     """Remove items beyond the count that no instance holds any more."""
 
@@ -152,6 +159,7 @@ Effect = (
     | StepDown
     | RequireAssignment
     | Assign
+    | SayStrategyFailed
     | RemoveItems
     | MarkOrphan
     | EndRun
@@ -181,6 +189,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [[*_leading(view), *mark_necessary(view)]]
         case Assign(assignment):
             return _assign(view, assignment)
+        case SayStrategyFailed():
+            return []
         case RemoveItems(items):
             return [_remove_items(view, items)]
         case MarkOrphan():
@@ -225,6 +235,7 @@ def _leading(view: JobView) -> Transaction:
 def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     layout = view.layout
     moves = list(_moves(view, assignment))
+    paused = [Check(path) for path in sorted({path for _, path in _taken_from_paused(view, assignment)})]
     begin: Transaction = [Set(layout.sharding, b"", view.sharding_version)]
     end: Transaction = []
     if not view.obstructed(layout.processing):
@@ -236,9 +247,9 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
         answer = Check if view.obstructed(layout.necessary) else Delete
         end.append(answer(layout.necessary, view.necessary))
     if len(moves) + len(begin) + len(end) <= MAX_OPERATIONS:
-        return [[*_leading(view), *begin, *moves, *end]]
+        return [[*_leading(view), *begin, *paused, *moves, *end]]
     outdated = Set(layout.sharding, b"", -1)  # refuses earlier claims even if somebody removes ``processing``
-    chunks = [[outdated, *moves[n : n + MAX_OPERATIONS]] for n in range(0, len(moves), MAX_OPERATIONS)]
+    chunks = [[outdated, *paused, *moves[n : n + MAX_OPERATIONS]] for n in range(0, len(moves), MAX_OPERATIONS)]
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
 
@@ -257,9 +268,20 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             yield Create(paths.instance, holder.encode())
         elif before != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
-        # the former holder was paused, so the item has missed no moment so far: its moments count from now on
-        if before not in (None, holder) and view.rests(before):
-            yield Set(paths.sharding, b"", -1)
+    for item, _ in _taken_from_paused(view, assignment):
+        yield Set(layout.item(item).sharding, b"", -1)
+
+
+def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Iterable[tuple[int, str]]:
+    """Return the items whose former holder is paused, each with the node that pauses it.
+
+    Such an item has missed no moment so far: its moments count from now on.  That holds only as long as the node is
+    there, so the assignment is written only then.
+    """
+    for item, holder in sorted(assignment.items()):
+        before = view.assignment.get(item, holder)
+        if before != holder and (paused_by := view.paused_by(before)):
+            yield item, paused_by
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:

@@ -6,7 +6,6 @@ Every strategy is deterministic and stable: if its own result is the present ass
 from __future__ import annotations
 
 import ipaddress
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -18,8 +17,6 @@ from aioelasticjob.model import Instance
 from aioelasticjob.user_code import UserCode
 
 Assignment = Mapping[int, str]
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +117,8 @@ def find(name: str) -> Strategy:
     return cast(Strategy, others[name].load())
 
 
-def assignment_of(name: str, given: AssignmentInput) -> Assignment:
-    """Return the assignment of the strategy ``name``.
+def assignment_of(name: str, given: AssignmentInput) -> tuple[Assignment, str]:
+    """Return the assignment of the strategy ``name``, and why the strategy failed; "" if it did not.
 
     If the strategy is unknown in this process, fails or leaves out items, the present assignment stays.  If the present
     one gives an item to no eligible instance, ``average`` is used, so that all items run.
@@ -130,25 +127,15 @@ def assignment_of(name: str, given: AssignmentInput) -> Assignment:
         with UserCode("it"):
             assignment = dict(find(name)(given))
             if _is_complete(assignment, given):
-                return assignment
+                return assignment, ""
         why = "it must give every item to one of the instances"
     except Exception as error:  # an unknown strategy too: another process may have it
         why = error_text(error)
-    _warn(given.job, name, why)
-    return given.present if _is_complete(given.present, given) else average(given)
+    return given.present if _is_complete(given.present, given) else average(given), why
 
 
 def _is_complete(assignment: Assignment, given: AssignmentInput) -> bool:
     return assignment.keys() == set(range(given.count)) and set(assignment.values()) <= set(given.instances)
-
-
-@lru_cache(maxsize=1024)
-def _warn(job: str, name: str, why: str) -> None:
-    log.error(
-        "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s",
-        *(job, name, why),
-        extra={"job": job, "strategy": name},
-    )
 
 
 def _runs(order: Sequence[str], count: int) -> Assignment:

@@ -86,10 +86,14 @@ class JobView:
         """Whether a server is disabled, in this job or in all jobs."""
         return self.layout.server_disabled(ip) in self.tree or server_switch(ip, "disabled") in self.switches
 
-    def rests(self, instance: str) -> bool:
-        """Whether an instance, which may be gone, runs nothing because the job or its server is paused."""
+    def paused_by(self, instance: str) -> str | None:
+        """Return the node that pauses the job, or the server of an instance, which may be gone; None if none does."""
         there = self.instances.get(instance)
-        return self.paused or self.is_paused(address_of(instance) if there is None else there.ip)
+        ip = address_of(instance) if there is None else there.ip
+        if self.paused:
+            return self.layout.paused
+        here, everywhere = self.layout.server_paused(ip), server_switch(ip, "paused")
+        return here if here in self.tree else everywhere if everywhere in self.switches else None
 
     @cached_property
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
@@ -158,7 +162,7 @@ class JobView:
     @cached_property
     def resting_items(self) -> frozenset[int]:
         """The items that nobody runs because they, their holder's server or the job are switched off."""
-        return self.disabled_items.union(item for item, holder in self.assignment.items() if self.rests(holder))
+        return self.disabled_items.union(item for item, holder in self.assignment.items() if self.paused_by(holder))
 
     @cached_property
     def triggered(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from aioelasticjob.coordination.effects import (
     RemoveServer,
     RequireAssignment,
     RestoreNodes,
+    SayStrategyFailed,
     StepDown,
     UpdateRequest,
     to_transactions,
@@ -40,6 +41,8 @@ from tests.simulation.bare.registry import BareRegistry
 LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
 ANYBODYS = {BecomeLeader, RestoreNodes, RefreshServer}
 """Effects of which each instance has its own, whichever instance leads."""
+SAID = {SayStrategyFailed}
+"""Effects that write nothing."""
 
 items = st.integers(0, 2 * MAX_OPERATIONS)
 versions = st.integers(0, 9)
@@ -83,7 +86,7 @@ def led(extra: list[Op] | None = None) -> tuple[BareRegistry, JobView]:
 
 
 def test_every_effect_is_a_leaders_or_anybodys() -> None:
-    assert {*get_args(Effect)} == ANYBODYS | of_leaders.keys()
+    assert {*get_args(Effect)} == ANYBODYS | SAID | of_leaders.keys()
     assert not ANYBODYS & of_leaders.keys()
 
 
@@ -112,3 +115,18 @@ def test_a_deposed_leader_removes_no_mark_of_an_orphan() -> None:
     with pytest.raises(Conflict):
         registry.commit(removal, 1)
     assert orphan in registry.nodes
+
+
+@pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.9")])
+def test_moments_of_an_item_are_excused_only_if_its_former_holder_is_still_paused(flag: str) -> None:
+    item, former = LAYOUT.item(0), "10.0.0.9@-@1"
+    there = [Create(LAYOUT.server("10.0.0.9")), Create(item.sharding), Create(item.instance, former.encode())]
+    registry, view = led([*there, Create(flag)])
+    (transaction,) = to_transactions(Assign({0: ME}), view)
+    assert Set(item.sharding, b"", -1) in transaction
+    registry.commit([Delete(flag)])
+    with pytest.raises(Conflict) as refused:
+        registry.commit(transaction, 1)
+    assert refused.value.path == flag
+    registry.commit([Create(flag)])
+    registry.commit(transaction, 1)

@@ -15,7 +15,7 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, OnceListener
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.diagnostics import diagnose
-from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.codec import MULTI
@@ -111,9 +111,7 @@ class ThreeInstances:
         assert len(view.eligible) == 3
         assert view.settled
         assert view.leader in view.instances
-        assert view.assignment == assignment_of(
-            "average", AssignmentInput("job", view.eligible, ITEMS, view.assignment)
-        )
+        assert view.assignment == wanted_assignment(view)
         assert (view.orphans, dict(view.rescues)) == (frozenset(), {})
         assert all(path in view.tree for path in LAYOUT.mirrored_parents)
         assert self.items_since(since) == set(range(ITEMS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -368,15 +369,15 @@ def test_an_error_handler_that_fails_is_in_the_log(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_strategy_that_fails_ends_nobodys_coordination_and_is_named_once(
+def test_a_strategy_that_fails_ends_nobodys_coordination_and_is_named_once_a_minute(
     error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         raise ERRORS[error]()
 
-    strategies._warn.cache_clear()
     assert [one.outcome for one in lived(strategy, fail)] == [COMPLETED] * 8
-    assert caplog.text.count("bad: the sharding strategy bad failed") == 1
+    assert 1 <= caplog.text.count("bad: the sharding strategy bad failed") <= 4  # each process, once a minute
+    assert re.search(r"\d+ more lines? (was|were) left out, about 1 job: sharding strategies failed", caplog.text)
 
 
 @pytest.mark.parametrize("error", ERRORS)

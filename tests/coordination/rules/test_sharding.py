@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob.coordination.effects import Assign, to_transactions
+from aioelasticjob.coordination import strategies
+from aioelasticjob.coordination.effects import Assign, SayStrategyFailed, to_transactions
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.errors import Conflict
-from aioelasticjob.registry.transaction import Set
+from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.rules.world import LAYOUT, happen, is_right, world
 
 
@@ -29,6 +30,21 @@ def test_an_assignment_decided_before_somebody_joined_is_refused() -> None:
     here.registry.commit([Set(LAYOUT.necessary, b"", -1)])  # as a joining instance does
     with pytest.raises(Conflict):
         here.registry.commit(to_transactions(assign, view)[0], 1)
+
+
+def test_why_a_strategy_failed_is_said_whether_or_not_another_assignment_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = world(2, sharding_total_count=4)
+    view, me = here.settle(), "10.0.0.1@-@1"
+    monkeypatch.setattr(strategies, "find", lambda _: lambda _: {})
+    failed = SayStrategyFailed("it must give every item to one of the instances")
+    assert view.leader == me
+    assert decide(RuleInput(view, me)) == [failed]
+    assert to_transactions(failed, view) == []
+    here.registry.commit([Create(LAYOUT.necessary)])
+    assert decide(RuleInput(here.view(), me)) == [failed, Assign(view.assignment)]
+    assert not [effect for effect in decide(RuleInput(here.view(), "10.0.0.2@-@2")) if effect == failed]
 
 
 def test_until_membership_is_quiet_nothing_is_assigned() -> None:
