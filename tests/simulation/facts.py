@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -276,14 +277,17 @@ class Facts:
         """Return when something was broken at each host."""
         found: dict[str, list[Span]] = {}
         depth: dict[str, int] = {}
+        forgotten = Counter[str]()
         for entry in self.entries:
             if isinstance(entry, Fault) and entry.kind != but:
                 for host in entry.hosts:
                     _deepen(found.setdefault(host, []), depth, host, entry)
+                    if entry.kind == "half-open":
+                        forgotten[host] += -1 if entry.over else 1
             elif isinstance(entry, Phase) and entry.name == "recovery":
-                for spans in found.values():
-                    if spans and spans[-1][1] == inf:
-                        spans[-1] = (spans[-1][0], entry.at)
+                for host, spans in found.items():
+                    if spans and spans[-1][1] == inf:  # nobody mends a connection that was forgotten on the way
+                        spans[-1] = (spans[-1][0], entry.at + (RESENT if forgotten[host] else 0.0))
                 depth.clear()
         return found
 
