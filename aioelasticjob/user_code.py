@@ -3,7 +3,8 @@
 Not everything that Python code can raise is an ``Exception``: a panic of a Rust extension, gevent's Timeout,
 SystemExit, or a CancelledError that was not sent by us.  ``except Exception`` does not catch them, so each of them
 would end the process, and with failover on, one rescuing instance after the other.  The class in this module turns
-them into Exceptions.  Three pass as they are: our own cancellation, KeyboardInterrupt and GeneratorExit.
+them into Exceptions.  Three pass as they are: our own cancellation, KeyboardInterrupt, and the GeneratorExit with which
+Python closes a task's coroutine.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from aioelasticjob.errors import NotAnException, leaf_errors
 class UserCode:
     """Wraps one call of users' code, or several in a row: ``async with UserCode("the handler"): await call()``.
 
-    An Exception is raised as it is.  A cancellation that is ours, KeyboardInterrupt and GeneratorExit pass.  Anything
-    else is raised as a ``NotAnException``.  We cancel only through anyio's scopes, so a cancellation is ours if a scope
-    around this block has been cancelled.  What the call has left behind in our task is removed: cancel scopes that it
-    has entered and not left, and its own requests to cancel the task.  ``with`` does the same where nothing can be
-    awaited.
+    An Exception is raised as it is.  A cancellation that is ours, KeyboardInterrupt, and a GeneratorExit that closes
+    our coroutine pass.  Anything else is raised as a ``NotAnException``.  We cancel only through anyio's scopes, so a
+    cancellation is ours if a scope around this block has been cancelled.  What the call has left behind in our task is
+    removed: cancel scopes that it has entered and not left, and its own requests to cancel the task.  ``with`` does the
+    same where nothing can be awaited.  The block must not contain a ``yield``.
     """
 
     __slots__ = ("_requests", "_scope", "_task", "_what")
@@ -85,7 +86,7 @@ class UserCode:
         for one in leaf_errors(error):
             if isinstance(one, KeyboardInterrupt):
                 raise one
-        if isinstance(error, GeneratorExit):  # in a group: it was raised inside a generator of theirs
+        if isinstance(error, GeneratorExit) and _present_task() is not self._task:  # somebody closes our coroutine
             raise error
         if self._is_cancelled() and all(isinstance(one, CancelledError) for one in leaf_errors(error)):
             raise next(leaf_errors(error))  # not the group around it: scopes and tasks expect the CancelledError itself

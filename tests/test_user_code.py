@@ -49,6 +49,7 @@ def came_out(raised: BaseException) -> BaseException | None:
         (asyncio.CancelledError(), "the handler was cancelled from within, not by us"),
         (BaseExceptionGroup("several", [Panic(), KeyError()]), "the handler raised BaseExceptionGroup: several"),
         (BaseExceptionGroup("closed", [GeneratorExit()]), "the handler raised BaseExceptionGroup: closed"),
+        (GeneratorExit(), "the handler raised GeneratorExit"),
     ],
 )
 def test_what_is_no_exception_becomes_one(raised: BaseException, says: str) -> None:
@@ -69,9 +70,21 @@ def test_an_interrupt_passes(raised: BaseException) -> None:
         raise raised
 
 
-def test_a_generator_that_is_closed_is_closed() -> None:
-    with pytest.raises(GeneratorExit), UserCode("the strategy"):
-        raise GeneratorExit
+def test_a_coroutine_that_is_closed_is_closed() -> None:
+    async def call() -> None:
+        async with UserCode("the handler"):
+            await anyio.sleep_forever()
+
+    async def main() -> None:
+        coroutine = call()
+        task = asyncio.create_task(coroutine)
+        await asyncio.sleep(0)
+        coroutine.close()
+        task.cancel()
+        with pytest.raises(RuntimeError, match="already awaited"):
+            await task
+
+    run(main)
 
 
 def test_without_a_loop_it_is_the_same() -> None:

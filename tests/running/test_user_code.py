@@ -64,6 +64,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "cancelled": asyncio.CancelledError,
     "group": lambda: BaseExceptionGroup("several", [Panic(), ValueError()]),
     "mute": Mute,
+    "generator exit": GeneratorExit,
 }
 
 
