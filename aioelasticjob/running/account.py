@@ -132,11 +132,12 @@ class Account:
         have missed the moments before the newest one.
 
         Moments that came while the time was ahead are passed over only for the items that are held now.  For items that
-        are gained later they are due when they come again.
+        are gained later they are due when they come again.  Without ``misfire``, what was reported is not run then.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
             for item in map(self.items.__getitem__, self.held):
-                item.floor = max(item.floor, self._floor)
+                known = 0 if self.view.config.misfire else min(item.reported, self.timetable.newest)
+                item.floor = max(item.floor, self._floor, known)
             self._floor = min(self._floor, self.clock.now)
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
             self._account(self._due(), Came.SET_BACK)

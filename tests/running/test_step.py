@@ -499,6 +499,26 @@ def test_what_nobody_ran_of_a_job_made_by_a_clock_ahead_is_reported_although_it_
     assert case.reported()[1:] == [(6, 30, SET_BACK)]
 
 
+@pytest.mark.parametrize("misfire", [True, False])
+def test_what_was_reported_before_the_time_went_back_a_little_is_run_only_with_misfire(misfire: bool) -> None:
+    case = Case.of(misfire=misfire)
+    state = case.state()
+    case.see(state)
+    case.now = 2.1
+    case.see(state)
+    assert case.reported() == [(1, 1, TABLE[Came.HELD_UP].why)]
+    assert state.owed() == {0}
+    case.now = 1.3
+    case.see(state)
+    assert state.owed() == ({0} if misfire else frozenset())
+    assert not misfire or state.source({0}) is FireSource.MISFIRE
+    case.now = 2.2
+    case.see(state)
+    assert state.owed() == {0}
+    assert state.timetable.newest == slot(2)
+    assert state.source({0}) is FireSource.CRON
+
+
 def test_an_item_made_by_a_clock_ahead_and_gained_just_after_a_step_back_owes_what_came_since_its_record() -> None:
     case = Case.of(ahead=30)
     case.give(0, OTHER)
