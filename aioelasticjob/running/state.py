@@ -56,7 +56,8 @@ class Came(Enum):
     UNHEARD = auto()
     """The schedule was already in force, but this instance did not know it yet."""
     UNRECORDED = auto()
-    """Another instance ran or rescued the item; then records were switched off, so its end cannot be seen."""
+    """Records were switched off while another instance ran or rescued the item, so its end cannot be seen; or records
+    were switched on, and show nothing of earlier runs."""
     SET_BACK = auto()
     """The registry's clock had been ahead, and the item's record or the newest moment was one that had yet to come."""
 
@@ -106,7 +107,7 @@ TABLE = {
     Came.OFF: Rule("", Newest.EXCUSED, Newest.EXCUSED),
     Came.REPLACED: Rule(ENDED, Newest.MISSED, Newest.MISSED),
     Came.UNHEARD: Rule(UNKNOWN, Newest.RUN, Newest.RUN),
-    Came.UNRECORDED: Rule("records were switched off before the item could be run", Newest.MISSED, Newest.MISSED),
+    Came.UNRECORDED: Rule("records were switched on or off before the item could be run", Newest.MISSED, Newest.MISSED),
     Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
 }
 """What happens to moments, by the state in which they came.  Five cases do not depend on the state of one item, and are

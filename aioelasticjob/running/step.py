@@ -155,17 +155,20 @@ class JobState(Account):
         """Adapt to a job whose records were switched on or off.
 
         If they were switched off, report now what other instances have kept this one from running: later no record
-        shows it.  If they were switched on, run nothing again only because it has no record.
+        shows it.  If they were switched on, run nothing again only because it has no record, and report what was due.
         """
         self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
+        kept_from = (self.blocked() & self.held) - self.view.disabled_items
         if not view.config.monitor_execution:
-            kept_from = (self.blocked() & self.held) - self.view.disabled_items
             self._account(kept_from, Came.UNRECORDED)
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
             return
+        written = self.clock.in_time(int(view.scheduled_since * 1000))
+        self.timetable.advance(min(self.clock.now, written))
+        self._account(kept_from | self._due(), Came.UNRECORDED, ended=written)
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
-        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
+        self._floor = max(self._floor, written, *known)
 
     def _let_go(self, view: JobView) -> tuple[frozenset[int], frozenset[int]]:
         """Forget the items that this instance has lost.
@@ -216,6 +219,9 @@ class JobState(Account):
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
+        if self._switched and view.config.monitor_execution:  # the former holders report what came before that
+            for gain in map(self.items.__getitem__, gained):
+                gain.floor = max(gain.floor, self._floor)
         return (yield from self._unattended.report(view, spans, owed))
 
     def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:

@@ -226,12 +226,13 @@ class Life:
                 self.schedules.append((self.case.config.schedule, self.ms))
 
     def switch_records(self) -> None:
-        """Switch the records off, and on again; what is known of runs is then another thing, so nothing waits."""
+        """Switch the records off, when nothing waits, and on again."""
         if self.case.config.failover:
             return  # which needs them
         if self.dice.random() < 0.3 or not self.case.config.monitor_execution:
-            self.look()
             on = not self.case.config.monitor_execution
+            if not on:
+                self.look()
             self.case.configure(monitor_execution=on)
             self.schedules.append((self.case.config.schedule, self.ms))
             if not on:
