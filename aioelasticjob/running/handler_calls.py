@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from reprlib import repr as short
 from typing import Any, TypeAlias
 
 from anyio import fail_after
@@ -113,5 +112,5 @@ def _checked(found: object) -> Sequence[object]:
     if found is None or found == ():
         return ()
     if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
-        raise InvalidSetting("fetch", short(found), "must hand out lists of records, or None when there are none left")
+        raise InvalidSetting("fetch", found, "must hand out lists of records, or None when there are none left")
     return found if type(found) is list else list(found)  # methods of a user's own class could raise later
