@@ -154,13 +154,18 @@ class JobState(Account):
     def _switch_monitoring(self, view: JobView) -> None:
         """Adapt to a job whose records were switched on or off.
 
-        If they were switched off, report now what other instances have kept this one from running: later no record
-        shows it.  If they were switched on, run nothing again only because it has no record, and report what was due.
+        If they were switched off, report now what other instances have kept this one from running, and the runs that
+        were cut off: later no record shows it.  If they were switched on, run nothing again only because it has no
+        record, and report what was due.
         """
         self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
         kept_from = (self.blocked() & self.held) - self.view.disabled_items
         if not view.config.monitor_execution:
             self._account(kept_from, Came.UNRECORDED)
+            lost = {n: self.items[n].record for n in self.held - view.rescues.keys() if self.items[n].is_orphan}
+            if not self.view.config.failover:  # then this instance knows only of its own runs that they are over
+                lost = {n: record for n, record in lost.items() if record.instance == self._me}
+            self.missed.report_lost_runs(lost)
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
@@ -186,6 +188,24 @@ def test_a_schedule_that_was_noted_again_with_records_switched_has_not_been_repl
     case.configure(cron="0/5 * * * * ?")
     case.see(state)
     assert case.reported()[-1] == (3, 6, ENDED)
+
+
+@pytest.mark.parametrize("failover", [True, False])
+def test_what_was_cut_off_is_reported_as_lost_when_records_are_switched_off(failover: bool) -> None:
+    case = Case.of(items=4, failover=failover)
+    lost = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
+    case.records, case.running = {0: lost, 1: lost, 3: replace(lost, instance=ME)}, set() if failover else {0, 1}
+    case.put(LAYOUT.orphans)
+    case.put(LAYOUT.item(0).orphan)
+    case.put(LAYOUT.item(1).failover, OTHER.encode(), owner=2)  # whose end nothing will show
+    state = case.state()
+    case.see(state)
+    case.reports.clear()
+    state.items[3].lost_run = 0
+    case.configure(failover=False, monitor_execution=False)
+    case.see(state)
+    found = [(report.items, report.passed.first, report.cut_off) for report in case.reports if report.cut_off]
+    assert found == ([((0,), slot(0), OTHER)] if failover else [((3,), slot(0), ME)])
 
 
 def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_during_the_run() -> None:
