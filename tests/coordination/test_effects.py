@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -33,7 +34,7 @@ from aioelasticjob.coordination.effects import (
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
@@ -117,11 +118,12 @@ def test_a_deposed_leader_removes_no_mark_of_an_orphan() -> None:
     assert orphan in registry.nodes
 
 
-@pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.9")])
+@pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.9"), server_switch("10.0.0.9", "paused")])
 def test_moments_of_an_item_are_excused_only_if_its_former_holder_is_still_paused(flag: str) -> None:
     item, former = LAYOUT.item(0), "10.0.0.9@-@1"
-    there = [Create(LAYOUT.server("10.0.0.9")), Create(item.sharding), Create(item.instance, former.encode())]
-    registry, view = led([*there, Create(flag)])
+    above = [Create(path) for path in (LAYOUT.server("10.0.0.9"), SWITCHES, server_switch("10.0.0.9"))]
+    registry, view = led([*above, Create(item.sharding), Create(item.instance, former.encode()), Create(flag)])
+    view = replace(view, switches=registry.tree())
     (transaction,) = to_transactions(Assign({0: ME}), view)
     assert Set(item.sharding, b"", -1) in transaction
     registry.commit([Delete(flag)])
