@@ -116,11 +116,12 @@ def _is_of_a_run(event: object) -> bool:
 
 
 def _is_about(job: JobFacts, event: object, slot: int) -> bool:
-    """Whether a report means a moment: the schedule that has as many moments as it counts tells which."""
+    """Whether a report means a moment: it is of the schedule with its first and last one, and as many as it counts."""
     if not isinstance(event, Misfired):
         return False
     known = {era.config.schedule: era.counted(event.first, event.slot) for era in job.eras}
-    meant = [moments for moments in known.values() if len(moments) == event.moments]
+    ends = {event.first, event.slot}
+    meant = [moments for moments in known.values() if len(moments) == event.moments and ends.issubset(moments)]
     return event.moments > 15 or not meant or any(slot in moments for moments in meant)
 
 
