@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -234,8 +234,8 @@ def _leading(view: JobView) -> Transaction:
 
 def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     layout = view.layout
-    moves = list(_moves(view, assignment))
-    paused = [Check(path) for path in sorted({path for _, path in _taken_from_paused(view, assignment)})]
+    taken = _taken_from_paused(view, assignment)
+    moves, paused = list(_moves(view, assignment, taken)), [Check(path) for path in sorted({*taken.values()})]
     begin: Transaction = [Set(layout.sharding, b"", view.sharding_version)]
     end: Transaction = []
     if not view.obstructed(layout.processing):
@@ -253,7 +253,7 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
 
-def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
+def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Collection[int]) -> Iterable[Op]:
     layout = view.layout
     for item in sorted(view.items | assignment.keys()):
         paths, holder = layout.item(item), assignment.get(item)
@@ -268,20 +268,19 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             yield Create(paths.instance, holder.encode())
         elif before != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
-    for item, _ in _taken_from_paused(view, assignment):
-        yield Set(layout.item(item).sharding, b"", -1)
+        if item in taken_from_paused:
+            yield Set(paths.sharding, b"", -1)
 
 
-def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Iterable[tuple[int, str]]:
+def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Mapping[int, str]:
     """Return the items whose former holder is paused, each with the node that pauses it.
 
     Such an item has missed no moment so far: its moments count from now on.  That holds only as long as the node is
     there, so the assignment is written only then.
     """
-    for item, holder in sorted(assignment.items()):
-        before = view.assignment.get(item, holder)
-        if before != holder and (paused_by := view.paused_by(before)):
-            yield item, paused_by
+    former = {item: view.assignment[item] for item in assignment if item in view.assignment}
+    moved = {item: view.paused_by(before) for item, before in former.items() if before != assignment[item]}
+    return {item: node for item, node in moved.items() if node is not None}
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:

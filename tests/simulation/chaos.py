@@ -22,8 +22,6 @@ from tests.simulation.switches import closing, set_flag
 
 OFTEN = 0.45
 """How many faults begin in a second."""
-SHORTEST = 0.001
-"""Seconds of a wait at least: the clock that shows seconds since the epoch does not show much shorter ones."""
 FAREWELLS: tuple[Farewell, ...] = ("fin", "reset", "silent")
 
 
@@ -306,7 +304,7 @@ async def rage(
         return
     weights = [known[kind][0] for kind in kinds]
     async with create_task_group() as tasks:
-        while (left := end - cluster.history.now()) > SHORTEST:
+        while (left := end - cluster.history.now()) > 0.001:  # a clock since 1970 does not show much shorter waits
             await sleep(min(left, dice.expovariate(often)))
             (kind,) = dice.choices(kinds, weights)
             tasks.start_soon(known[kind][1], chaos)
