@@ -31,8 +31,9 @@ Other modules define more of them, such as those of the kinds of jobs.  Each cla
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import ClassVar, Final
 
@@ -281,6 +282,20 @@ def leaf_errors(error: BaseException) -> Iterator[BaseException]:
             yield from leaf_errors(inner)
     else:
         yield error
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error of users' code, unless its class prevents that."""
+    with suppress(Exception):
+        error.add_note(note)
+
+
+def stack_text(error: BaseException, *, whole: bool = True) -> str:
+    """Return an error as Python prints it, without its stack unless ``whole``; if its class prevents it, say that."""
+    try:
+        return "".join(traceback.format_exception(error) if whole else traceback.format_exception_only(error))
+    except Exception as own:  # before CPython 3.13 an odd ``__getattr__`` is enough
+        return f"{error_text(error)}\n(its stack cannot be printed: {type(own).__name__})\n"
 
 
 def error_text(error: BaseException) -> str:

@@ -295,7 +295,7 @@ async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, Interrupted
     found, lingering = dict[int, InterruptedRun](), False
     for item, node, running in zip(items, nodes[::2], nodes[1::2], strict=True):
         record = None if node is None else records.decode(node.data)
-        if node is not None and running is None and record is not None and not record.completed:
+        if node is not None and running is None and record is not None and records.is_cut_off(record):
             found[item] = InterruptedRun(record, node.stat.version, node.stat.mzxid)
         if running is not None and running.text not in view.instances:
             lingering = True

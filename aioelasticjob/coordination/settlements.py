@@ -150,8 +150,8 @@ class Settlements:
             raise
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
             entry.rescuing = True
-        seen = VersionedRecord(entry.record, self._cache.version(item))
-        if await self.finish(self._give_back({item: seen}, SETTLE, hand_over=hand_over)):
+        assert entry.seen is not None  # it was just read
+        if await self.finish(self._give_back({item: entry.seen}, SETTLE, hand_over=hand_over)):
             member, lock = self._member, "was still locked by this instance, though its run had been cut off"
             if member.admits(log, "locks of runs that were cut off were removed"):
                 about = {"job": member.layout.job, "item": item}

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.coordination.view import JobView, is_item, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.model import Instance, Record
@@ -174,7 +174,7 @@ class Streams:
     def _execution(self, tree: Tree) -> Mapping[int, ItemExecution]:
         found = {}
         for name in tree.children(self._layout.execution):
-            if not (name.isascii() and name.isdigit()):
+            if not is_item(name):
                 continue
             paths = self._layout.item(int(name))
             node, running = tree.get(paths.execution), tree.get(paths.running)

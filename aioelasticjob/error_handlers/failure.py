@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.errors import ElasticJobError, error_text, stack_text
 from aioelasticjob.events import run_id_of
 from aioelasticjob.setting_types import Alert
 
@@ -75,7 +75,7 @@ class Failure:
         """The error as Python prints it; only its text if that says all, as that of a script's exit code does."""
         if self.explains_itself:
             return str(self.error)
-        return "".join(traceback.format_exception(self.error))
+        return stack_text(self.error)
 
 
 ErrorHandler: TypeAlias = Callable[[Failure, Options], Awaitable[None]]
@@ -99,13 +99,18 @@ def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     error, page = failure.error, ""
     if isinstance(error, ElasticJobError) and error.explains_itself:
         page = f" ({error.reference})"  # otherwise the stack names it
-    stack = None if failure.explains_itself else error
-    log.error("%s%s%s", _line(failure), page, undelivered, exc_info=stack, extra={**_about(failure), **fields})
+    text, extra = f"{_line(failure)}{page}{undelivered}", {**_about(failure), **fields}
+    try:
+        log.error("%s", text, exc_info=None if failure.explains_itself else error, extra=extra)
+    except Exception:  # handlers of logging are users' code, and fail if the error's class keeps it from being printed
+        with suppress(Exception):
+            log.error("%s\n%s", text, failure.stack.rstrip(), extra=extra)
 
 
 def announce_failure(failure: Failure, handler: str) -> None:
     """Log a failure in one line before its delivery, which takes time: the process may be killed before it is done."""
-    log.warning("%s; the error handler %s is called", _line(failure), handler, extra=_about(failure))
+    with suppress(Exception):  # of users' own handlers of logging
+        log.warning("%s; the error handler %s is called", _line(failure), handler, extra=_about(failure))
 
 
 def _line(failure: Failure) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, TracebackType
 
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, stack_text
 
 MAX_CAUSE_CHARACTERS = 4_000
 """Characters that the one line may have."""
@@ -23,7 +23,7 @@ Frames = tuple[tuple[CodeType, int], ...]
 
 def cause(error: BaseException) -> str:
     """Return the error in one line, as Python would, without the page that its stack names: lists would repeat it."""
-    lines = "".join(traceback.format_exception_only(error))
+    lines = stack_text(error, whole=False)
     if isinstance(error, ElasticJobError):
         lines = lines.replace(f"\n{error.reference}\n", "\n")
     return " ".join(lines.split())[:MAX_CAUSE_CHARACTERS]
@@ -55,7 +55,7 @@ def _text_of(error: BaseException, link: str) -> str:
         inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:MAX_CHAINED_ERRORS], 1))
     frames = tuple(_frames(error.__traceback__))[-MAX_FRAMES:]
     lines = f"Traceback (most recent call last):\n{_lines(frames)}" if frames else ""
-    return f"{lines}{''.join(traceback.format_exception_only(error)).rstrip()}{inner}{link}"
+    return f"{lines}{stack_text(error, whole=False).rstrip()}{inner}{link}"
 
 
 def _frames(link: TracebackType | None) -> Iterator[tuple[CodeType, int]]:

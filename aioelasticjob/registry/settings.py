@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict, Unpack, cast
@@ -16,6 +17,10 @@ from aioelasticjob.registry.tls import TlsSettings
 from aioelasticjob.setting_errors import unknown_setting
 
 DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
+SHORTEST_SESSION, LONGEST_SESSION = 0.1, 2_147_483
+"""The least and the most seconds that a session timeout may have."""
+_REFUSED: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]")
+"""What ZooKeeper refuses in names; it counts UTF-16 units, so everything beyond the basic plane is refused."""
 DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
 MAX_REQUEST = (
     1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
@@ -99,8 +104,13 @@ class ConnectionSettings:
         for name in ("namespace", "digest"):  # the bytes of an environment variable may be no text
             if not _encodable(getattr(self, name)):
                 raise InvalidSetting(name, "…", "must be text that UTF-8 can spell")
+        if (wrong := _REFUSED.search(self.namespace)) is not None:
+            raise InvalidSetting("namespace", self.namespace, f"must not contain {wrong[0]!r}, which ZooKeeper refuses")
         for name in DURATIONS:
             _positive(name, getattr(self, name))
+        if not SHORTEST_SESSION <= self.session_timeout <= LONGEST_SESSION:
+            expected = f"from {SHORTEST_SESSION:g} s to {LONGEST_SESSION:,} s: servers take milliseconds in 32 bits"
+            raise InvalidSetting("session_timeout", self.session_timeout, expected)
         if self.base_sleep_time > self.max_sleep_time:
             raise InvalidSetting(
                 "base_sleep_time", self.base_sleep_time, f"at most max_sleep_time ({self.max_sleep_time:g})"

@@ -110,7 +110,7 @@ class BatchQueue:
         self.time = asyncio.get_running_loop().time
         self.call: Call
         """Calls ``process`` for this queue."""
-        self.fail: Callable[[Batch, Any, Exception | None], Awaitable[None]]
+        self.fail: Callable[[Batch, Any, Exception | None], Awaitable[int]]
         """Is called for each call of ``process`` whose last attempt has failed."""
         self.open: deque[Batch] = deque()
         """The batches that have unprocessed records, oldest first."""
@@ -245,9 +245,9 @@ class Workers:
                 failed = await call(context, record) is False
             except BaseException as error:
                 failed, why = True, await door.failure(error)
-            if failed:
-                await queue.fail(batch, record, why)
+            records = await queue.fail(batch, record, why) if failed else 0
             batch.left -= 1
+            batch.failed += records  # together with what is left: the counts are read at any time
             if not batch.left:
                 queue.through()
             if not calls % RECORDS_PER_CLOCK_CHECK and time() - rested > MAX_TURN_SECONDS:

@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.request_runs import cancellations_of
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, add_note
 from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
@@ -241,7 +241,7 @@ class _Attempts:
             if not execution.is_proven():
                 await checkpoint_if_cancelled()  # the machine may have slept, and the lease may be over
             if why:
-                failure.add_note(f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
+                add_note(failure, f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
                 raise failure
             self.context = replace(self.context, attempt=number + 1)
             execution.begin_again(self.context, self._task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import multiprocessing
 import os
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 from aioelasticjob.model import Outcome
 from aioelasticjob.running.own_executors import OwnExecutors, call_in_threads
@@ -105,11 +106,13 @@ class Executors:
             given = (_detached(context, executor), *arguments)
             return await self.own.call(executor, context.job_name, function, *given, **named)
         try:
-            return await to_thread.run_sync(partial(function, context, *arguments, **named), limiter=self.threads)
+            work = partial(_in_thread, function, context, *arguments, **named)
+            found = await to_thread.run_sync(work, limiter=self.threads)
         except get_cancelled_exc_class():
             # the thread called anyio.from_thread.check_cancelled(); the scope that was cancelled raises its own error
             await checkpoint_if_cancelled()
             raise
+        return await found if inspect.iscoroutine(found) else found  # of an async function behind a plain decorator
 
 
 class Processes:
@@ -123,7 +126,7 @@ class Processes:
         """Call a function in a process.  If the call is cancelled, the process and its children are killed."""
         request = pickled(function, *arguments, **named)
         async with self._places:
-            child = self._idle.pop() if self._idle else await to_thread.run_sync(_Child, limiter=self._threads)
+            child = await self._child()
             try:
                 ask = partial(child.ask, request)
                 answer = await to_thread.run_sync(ask, abandon_on_cancel=True, limiter=self._threads)
@@ -137,6 +140,15 @@ class Processes:
         if isinstance(answer, Raised):
             answer.reraise()
         return answer.value
+
+    async def _child(self) -> _Child:
+        """Return an idle process that is still alive, or a new one."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+            await to_thread.run_sync(child.leave, limiter=self._threads)
+        return await to_thread.run_sync(_Child, limiter=self._threads)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -159,6 +171,11 @@ class _Child:
         self._process = spawn.Process(target=serve, args=(theirs, _levels()), name="aioelasticjob")
         self._process.start()
         theirs.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended, say because the machine has run out of memory."""
+        return self._process.is_alive()
 
     def ask(self, request: bytes) -> Returned | Raised:
         """Send a request and return the answer.  Log records that the process sends meanwhile are logged here."""
@@ -190,6 +207,14 @@ class _Child:
         code = self._process.exitcode
         self._process.close()
         return code
+
+
+def _in_thread(function: Function, *arguments: Any, **named: Any) -> Any:
+    """Call a function in this thread.  A GeneratorExit would close the coroutines that wait for the thread."""
+    try:
+        return function(*arguments, **named)
+    except GeneratorExit as error:
+        raise NotAnException("the function", error, is_cancelled=False) from error
 
 
 def pickled(function: Function, *arguments: Any, **named: Any) -> bytes:

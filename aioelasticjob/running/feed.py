@@ -147,21 +147,21 @@ class Feed:
             batch.span = tracer.batch(self.queue.context, batch.size)
         return batch
 
-    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> None:
-        """Count a call of ``process`` whose last attempt has failed, and pass its record to ``dead``."""
+    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
+        """Pass the record of a call of ``process`` that has failed to ``dead``, and return how many records it had."""
         queue, records = self.queue, 1 if self._calls.step is None else len(record)
-        batch.failed += records
         queue.failed += records
         if error is not None:
             self._report_once(batch, "process", error)
         if dead is None:
-            return
+            return records
         try:
             async with UserCode("dead"):
                 await dead(queue.context, record, error or RecordFailed())
             self.meter.dead += records
         except Exception as own:
             self._report_once(batch, "dead", own)
+        return records
 
     def _report_once(self, batch: Batch, of: str, error: Exception) -> None:
         """Report only the first failure of each handler in a batch: a million stacks in the log help nobody."""

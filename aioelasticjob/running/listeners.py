@@ -15,6 +15,7 @@ from anyio import move_on_after
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.run_barrier import BEGUN, FAILED, OVER, RunBarrier, fire_of, moment_of, run_of
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import add_note
 from aioelasticjob.jobs.base import instance_context
 from aioelasticjob.jobs.context import InstanceContext
 from aioelasticjob.jobs.listeners import JobListener, Listener, ListenerFunction, OnceListener
@@ -75,7 +76,7 @@ async def _after(execution: Execution, context: InstanceContext, listener: Liste
     try:
         await _call(execution, listener, context)
     except Exception as error:
-        error.add_note(HARMLESS)
+        add_note(error, HARMLESS)
         execution.report_error(context, error)
 
 
@@ -126,7 +127,7 @@ class _OncePerCluster:
             await self.marks.end(self.run, execution.outcomes.keys() - unfinished)
             await self._conclude()
         except Exception as error:
-            error.add_note(HARMLESS)
+            add_note(error, HARMLESS)
             execution.report_error(self.context, error)
 
     async def _rescued(self) -> str | None:

@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import threading
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text, stack_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ def _answer(request: bytes) -> bytes:
 
 
 def _raised(error: BaseException) -> Raised:
-    stack = "".join(traceback.format_exception(error)).rstrip()
+    stack = stack_text(error).rstrip()
     try:
         if not isinstance(error, Exception | SystemExit):
             raise TypeError("would end more than the run")

@@ -47,7 +47,8 @@ async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator
                 each.close()
             for task in accepting:
                 task.cancel()
-            await asyncio.gather(*accepting, return_exceptions=True)
+            if accepting:  # not ``gather``: it would raise a cancellation of its own, which no scope of anyio knows
+                await asyncio.wait(accepting)
 
 
 async def _bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:

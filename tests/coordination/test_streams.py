@@ -42,6 +42,8 @@ def watch(stream: str, *, pause: float = 0, **settings: Any) -> list[Any]:
                 await here.write(Delete(LAYOUT.server_paused("127.0.0.1")))
                 await here.write(Set(LAYOUT.config, app.jobs[0].changed(job_parameter="new").to_json(), -1))
                 await here.until(17)
+                await here.write(Create(f"{LAYOUT.execution}/007"))
+                await here.write(Create(f"{LAYOUT.execution}/{'9' * 200}"))
                 await here.write(Set(LAYOUT.config, b"nonsense", -1))
                 await here.until(18)
             await here.until(60)

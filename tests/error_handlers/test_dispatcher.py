@@ -14,6 +14,7 @@ import pytest
 
 from aioelasticjob import ItemContext, JobConfig
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, dispatcher, escalate
+from aioelasticjob.error_handlers.failure import announce_failure, log_failure
 from aioelasticjob.events import Counts
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed
@@ -391,3 +392,22 @@ def test_alerts_that_are_too_many_are_counted_and_the_log_is_not_filled(
     run(main)
     assert recorded.alerts() == {"delivered": 1, "dropped": 999}
     assert len(caplog.records) == 1
+
+
+def test_a_handler_of_logging_that_raises_does_not_end_what_logs_a_failure() -> None:
+    seen: list[str] = []
+
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(record.getMessage())
+            raise OSError("the disk is full")
+
+    logger, broken = logging.getLogger("aioelasticjob.error_handlers"), Broken()
+    logger.addHandler(broken)
+    try:
+        log_failure(failure())
+        announce_failure(failure(), "webhook")
+    finally:
+        logger.removeHandler(broken)
+    assert len(seen) == 3  # once more without the error, which may be what could not be printed
+    assert "ValueError: no luck" in seen[1]

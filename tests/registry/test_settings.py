@@ -37,7 +37,9 @@ def test_a_wrong_address_is_refused_by_name(address: str) -> None:
     assert caught.value.value == address
 
 
-@pytest.mark.parametrize("namespace", ["a//b", "a/./b", "..", "a/..", "zookeeper", "zookeeper/jobs"])
+@pytest.mark.parametrize(
+    "namespace", ["a//b", "a/./b", "..", "a/..", "zookeeper", "zookeeper/jobs", "a\0b", "\a", "\ue000", "\U0001f600"]
+)
 def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> None:
     with pytest.raises(InvalidSetting, match="namespace"):
         ConnectionSettings.parse(f"zk://h/{namespace}")
@@ -47,6 +49,8 @@ def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> 
     ("name", "value"),
     [
         ("session_timeout", 0),
+        ("session_timeout", 0.0001),
+        ("session_timeout", 2_147_484),
         ("session_timeout", float("nan")),
         ("connection_timeout", "soon"),
         ("connection_timeout", True),

@@ -92,6 +92,25 @@ def test_others_run_while_process_never_waits() -> None:
     assert len(ticks) > 5
 
 
+def test_a_record_that_is_with_dead_counts_as_failed_only_afterwards() -> None:
+    async def fetch(context: ItemContext) -> list[str]:
+        return ["good", "bad"]
+
+    async def process(context: ItemContext, record: str) -> bool:
+        return record != "bad"
+
+    async def dead(context: ItemContext, record: str, error: Exception) -> None:
+        await anyio.sleep(5)
+
+    execution = DataflowRun(dataflow(concurrency=1), fetch, process, dead)
+    with execution.events.listen() as listener:
+        run_dataflow(execution)
+        rates = [event.rates[0] for event in listener.take(1000) if isinstance(event, Flowed)]
+    counts = [(rate.succeeded, rate.failed) for rate in rates]
+    assert set(counts) == {(1, 0), (1, 1)}
+    assert counts == sorted(counts)
+
+
 def test_rates_tell_what_flows_while_it_flows() -> None:
     source = Source([30] * 4, work=0.5, fetching=0)
     execution = DataflowRun(dataflow(streaming=True, concurrency=10, prefetch=True), source.batch, source.process)

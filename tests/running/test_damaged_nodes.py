@@ -36,6 +36,7 @@ GARBAGE = (
     b"[]",
     b"null",
     b'{"slot": 99999999999999999999}',
+    b'{"slot": 1, "completed": false}',
     b"[" * 5000,
 )
 
@@ -404,3 +405,15 @@ def test_whatever_is_broken_is_whole_again_once_it_is_mended(
         await settle_down(requests, here)
 
     simulate(scene, seed=seed)
+
+
+def test_a_record_without_a_beginning_that_somebody_wrote_does_not_wait_for_a_rescue() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/30 * * * * ?", failover=True, reconcile_interval=5.0)
+        async with app.running():
+            await here.until(35)
+            await here.write(Set(LAYOUT.item(0).execution, b'{"slot": 1, "completed": false}', -1))
+            await here.until(100)  # the leader has looked for orphans meanwhile
+        assert [round(second) for second, _, _ in here.starts()] == [30, 60, 90]
+
+    simulate(scene)

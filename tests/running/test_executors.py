@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,7 +19,8 @@ import anyio.from_thread
 import pytest
 
 from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext, JobConfig
-from aioelasticjob.jobs.base import Job
+from aioelasticjob.errors import NotAnException
+from aioelasticjob.jobs.base import Job, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors, Processes, processors
@@ -99,6 +101,41 @@ def test_functions_run_side_by_side_in_processes_that_are_kept(real_loop_kind: L
         assert await executors.processes.call(process_functions.pid) in pids
 
     with_processes(main, 2, real_loop_kind)
+
+
+def test_an_idle_process_that_was_killed_is_not_asked() -> None:
+    async def main(executors: Executors) -> None:
+        pid = await executors.processes.call(process_functions.pid)
+        (child,) = executors.processes._idle
+        os.kill(pid, signal.SIGKILL)
+        await anyio.to_thread.run_sync(child._process.join)
+        assert await executors.processes.call(process_functions.pid) not in (pid, os.getpid())
+
+    with_processes(main)
+
+
+def test_an_async_function_behind_a_plain_one_is_awaited() -> None:
+    async def work(context: ItemContext) -> str:
+        await anyio.sleep(0)
+        return context.job_name
+
+    async def main() -> None:
+        context = item_context(JobConfig.build(job_name="job", cron="* * * * * ?"), claim(0), 0, Checkpoints())
+        assert await Executors().call("thread", lambda context: work(context), context) == "job"
+
+    anyio.run(main)
+
+
+def test_a_generator_exit_of_a_thread_is_an_error_of_its_call() -> None:
+    def close(context: ItemContext) -> None:
+        raise GeneratorExit
+
+    async def main() -> None:
+        context = item_context(JobConfig.build(job_name="job", cron="* * * * * ?"), claim(0), 0, Checkpoints())
+        with pytest.raises(NotAnException, match="the function raised GeneratorExit"):
+            await Executors().call("thread", close, context)
+
+    anyio.run(main)
 
 
 def test_no_more_run_than_there_are_places(tmp_path: Path) -> None:

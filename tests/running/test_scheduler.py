@@ -14,6 +14,7 @@ from math import inf
 from anyio import CancelScope, Event, Semaphore, create_task_group, sleep, sleep_forever
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.errors import NotAnException
 from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Work
 from aioelasticjob.testing import run
 
@@ -243,6 +244,24 @@ def test_an_error_of_a_turn_or_of_its_work_is_that_job_s() -> None:
             await sleep(2.5)
             assert [str(error) for error in here.errors] == ["turn", "work"]
             assert [name for _, name in here.turns].count("other") == 3
+
+    run(main)
+
+
+def test_a_future_that_closes_the_coroutines_which_await_it_is_an_error_of_that_job() -> None:
+    async def main() -> None:
+        async with recorded_scheduler() as here:
+            future = get_running_loop().create_future()
+
+            async def awaits() -> float:
+                await future
+                raise AssertionError
+
+            here.noting("a", lambda: awaits).wake()
+            await sleep(1)
+            future.set_exception(GeneratorExit())
+            await sleep(1)
+            assert [type(error) for error in here.errors] == [NotAnException]
 
     run(main)
 

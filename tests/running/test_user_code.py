@@ -58,12 +58,20 @@ class Mute(Exception):
         raise Panic
 
 
+class Unprintable(Exception):
+    """An error whose class keeps Python from printing it: ``__getattr__`` raises no AttributeError."""
+
+    def __getattr__(self, name: str) -> object:
+        return {"code": 5}[name]
+
+
 ERRORS: dict[str, Callable[[], BaseException]] = {
     "panic": lambda: Panic("index out of bounds"),
     "exit": lambda: SystemExit(3),
     "cancelled": asyncio.CancelledError,
     "group": lambda: BaseExceptionGroup("several", [Panic(), ValueError()]),
     "mute": Mute,
+    "unprintable": Unprintable,
     "generator exit": GeneratorExit,
 }
 
