@@ -17,7 +17,7 @@ from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
-from aioelasticjob.running.unattended import Succession
+from aioelasticjob.running.unattended import Succession, switched_off_at
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
 
@@ -188,6 +188,9 @@ class Account:
             missed = self._due(view).union(succession.given_away_since(self._due()))
             self._report(missed, min(table.newest - 1, succession.ended), BUSY)
         elif table.advance(self.clock.now):
+            for item in self._due():  # what came before the item was switched off is missed; the rest is excused
+                if (off := switched_off_at(view, item, self._me)) is not None:
+                    self._report([item], min(table.newest, off), BUSY)
             self._account(self._due(view), Came.RUNNING, misfire=run_late)
             if not run_late:
                 self.pass_over()

@@ -12,6 +12,7 @@ from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, Accou
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
+from aioelasticjob.layout import server_switch
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.running.commands import MarkMissed, NodeSteps, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
@@ -140,6 +141,17 @@ def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor
 
     made = in_time(found.ctime, found.czxid, item.written_after(found.czxid))
     return max(made, in_time(found.mtime, found.mzxid) if found.version else 0)
+
+
+def switched_off_at(view: JobView, item: int, holder: str) -> int | None:
+    """Return when the item, or its holder's server, or the job was switched off, in milliseconds; None if none is."""
+    if holder not in view.instances or view.assignment.get(item) != holder:
+        return None
+    layout, ip = view.layout, view.instances[holder].ip
+    here = layout.paused, layout.server_paused(ip), layout.server_disabled(ip), layout.item(item).disabled
+    everywhere = server_switch(ip, "paused"), server_switch(ip, "disabled")
+    nodes = [*map(view.tree.get, here), *map(view.switches.get, everywhere)]
+    return min((int(node.stat.ctime * 1000) for node in nodes if node is not None), default=None)
 
 
 def given_at(view: JobView, item: int) -> int:

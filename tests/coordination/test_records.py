@@ -12,11 +12,12 @@ from aioelasticjob.coordination.records import (
     MAX_PARAMETER_BYTES,
     decode,
     encode,
+    ended,
     left_open,
     open_moment,
     too_large,
 )
-from aioelasticjob.model import FireSource, Outcome, Record
+from aioelasticjob.model import FireSource, Outcome, Record, VersionedRecord
 
 SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed")
 TRIGGERED = replace(SCHEDULED, source="TRIGGER", asked=1_500, parameter="day 7")
@@ -43,6 +44,15 @@ times = some.integers(0, MAX_MILLISECONDS)
 def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     assert decode(encode(record)) == record
     assert decode(encode(replace(record, asked=0, parameter=None))) == replace(record, asked=0, parameter=None)
+
+
+def test_a_run_that_has_ended_keeps_everything_else() -> None:
+    run = replace(TRIGGERED, request="r", ahead=7, rescues=2, unknown=',"x":1')
+    for outcome, done, rescues in ((Outcome.FAILED, True, 0), (None, False, 2)):
+        found = ended(VersionedRecord(run, 3, 4), outcome, 9_000)
+        said = "failed" if done else "cancelled"
+        assert found.record == replace(run, completed=done, completed_at=9_000, outcome=said, rescues=rescues)
+        assert (found.version, found.zxid) == (3, 4)
 
 
 def test_what_nobody_asked_for_by_hand_costs_nothing_in_a_record() -> None:

@@ -224,6 +224,33 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     assert case.reported(1) == [(2, 4, ENDED)]
 
 
+@pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.1"), LAYOUT.item(0).disabled])
+def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_the_rest_is_excused(flag: str) -> None:
+    case = Case.of(misfire=False)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    case.now = 3.5
+    case.put(flag)
+    case.now = 5.2
+    case.settle(state, frozenset([0]))
+    view = case.view()
+    case.tell(state, lambda: state.collapse(view, run_late=False))
+    case.see(state, view)
+    case.now = 7.2
+    case.see(state)
+    case.now = 7.5
+    case.drop(flag)
+    case.see(state, case.view())
+    assert case.reported() == [(2, 3, BUSY)]
+    assert not state.owed()
+    case.now = 8.0
+    case.see(state)
+    assert (case.reported(), state.owed()) == ([(2, 3, BUSY)], {0})
+
+
 def test_an_item_that_is_gained_while_the_job_is_paused_owes_nothing_that_came_before() -> None:
     case = Case.of()
     case.put(LAYOUT.leader)
