@@ -33,7 +33,10 @@ def encoded(value: str) -> bytes:
     """
     if not isinstance(value, str):
         raise InvalidSetting("offset", value, "must be text; json.dumps makes one of anything else")
-    data = value.encode()
+    try:
+        data = value.encode()
+    except UnicodeEncodeError:
+        raise InvalidSetting("offset", value, "must be text that UTF-8 can spell") from None
     if len(data) > MAX_OFFSET_BYTES:
         raise InvalidSetting("offset", value[:40] + "…", f"must be at most {MAX_OFFSET_BYTES} bytes, is {len(data)}")
     return data
@@ -89,6 +92,8 @@ class Offsets:
                 case WriteRefused(Conflict() as conflict):
                     if conflict.path != self._member.layout.item(item).offset:
                         raise Fenced(item)
+                    if conflict.reason not in ("exists", "missing"):  # somebody has made nodes by hand
+                        raise conflict
                     if conflict.reason != "missing" or entry.has_offset:
                         entry.has_offset = conflict.reason == "exists"
                     elif not await restore_parent(self._member, self._member.layout.offsets):

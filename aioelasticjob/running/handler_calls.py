@@ -109,7 +109,7 @@ def _checked(found: object) -> Sequence[object]:
     Raises:
         InvalidSetting: the value is not a batch.
     """
-    if found is None or found == ():
+    if found is None or (isinstance(found, tuple) and not found):
         return ()
     if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
         raise InvalidSetting("fetch", found, "must hand out lists of records, or None when there are none left")

@@ -6,9 +6,9 @@ import pytest
 
 from aioelasticjob.coordination import progress
 from aioelasticjob.coordination.commit import WriteResult, write
-from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.errors import SessionEnded, Suspended
-from aioelasticjob.registry.transaction import Create
+from aioelasticjob.coordination.progress import Offsets, encoded
+from aioelasticjob.errors import Conflict, InvalidSetting, SessionEnded, Suspended
+from aioelasticjob.registry.transaction import Create, Delete
 from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 
 
@@ -57,3 +57,17 @@ def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
     job.session.renew(MINE + 5)
     with pytest.raises(SessionEnded, match="lost before the registry answered"):
         done(offsets.reread([1]))
+
+
+def test_an_offset_that_utf_8_cannot_spell_is_refused_by_name() -> None:
+    with pytest.raises(InvalidSetting, match="must be text that UTF-8 can spell"):
+        encoded("\ud800")
+
+
+def test_an_offset_that_a_node_made_by_hand_keeps_out_is_refused_at_once() -> None:
+    job = ClaimedJob()
+    claim = job.taken()
+    offsets = Offsets(job.member, job.cache.items)
+    job.registry.commit([Delete(LAYOUT.offsets), Create(LAYOUT.offsets, ephemeral=True)], 77)
+    with pytest.raises(Conflict):
+        done(offsets.save(claim, 1, "5"))

@@ -128,7 +128,16 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
     assert isinstance(done.errors[0], TimeoutError)
 
 
-@pytest.mark.parametrize("found", [(1, 2), "text", b"bytes", 7, {"a": 1}, {1}, iter([1])])
+class Table:
+    """Compares cell by cell, as tables of numbers do."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of a table is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("found", [(1, 2), "text", b"bytes", 7, {"a": 1}, {1}, iter([1]), Table()])
 def test_what_is_no_batch_fails_the_run_and_says_what_would_be_one(found: Any) -> None:
     async def fetch(context: ItemContext) -> Any:
         return found
