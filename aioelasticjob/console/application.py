@@ -110,7 +110,8 @@ class Console:
     def _log_invitation(self) -> None:
         """Write to the log where the first password is set: in another application we have no terminal."""
         if self.state.invitation is not None:
-            log.warning("nobody can sign in yet: open the one-time link", extra={"path": self.state.invitation})
+            text, path = "nobody can sign in yet: open the one-time link %s", self.state.invitation
+            log.warning(text, path, extra={"path": path})
 
     async def _ensure_open(self) -> None:
         """Open the console where no lifespan has done it: those of mounted applications are not run by their hosts."""

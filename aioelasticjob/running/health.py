@@ -34,7 +34,7 @@ class JobHealth:
     holds: tuple[int, ...] = ()
     """The items assigned to this process."""
     running: tuple[int, ...] = ()
-    """The items that this process has claimed and not yet settled."""
+    """The items that this process runs now."""
     next_fire: datetime | None = None
     problem: str | None = None
     """Why the job does not run in this process although the registry answers; None if it runs."""
