@@ -80,7 +80,7 @@ class JobView:
 
     def is_paused(self, ip: str) -> bool:
         """Whether a server is paused, in this job or in all jobs."""
-        return self.layout.server_paused(ip) in self.tree or server_switch(ip, "paused") in self.switches
+        return self._pause_of(ip) is not None
 
     def is_disabled(self, ip: str) -> bool:
         """Whether a server is disabled, in this job or in all jobs."""
@@ -89,9 +89,10 @@ class JobView:
     def paused_by(self, instance: str) -> str | None:
         """Return the node that pauses the job, or the server of an instance, which may be gone; None if none does."""
         there = self.instances.get(instance)
-        ip = address_of(instance) if there is None else there.ip
-        if self.paused:
-            return self.layout.paused
+        paused = self.layout.paused if self.paused else None
+        return paused or self._pause_of(address_of(instance) if there is None else there.ip)
+
+    def _pause_of(self, ip: str) -> str | None:
         here, everywhere = self.layout.server_paused(ip), server_switch(ip, "paused")
         return here if here in self.tree else everywhere if everywhere in self.switches else None
 

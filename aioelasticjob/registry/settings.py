@@ -19,8 +19,6 @@ from aioelasticjob.setting_errors import unknown_setting
 DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
 SHORTEST_SESSION, LONGEST_SESSION = 0.1, 2_147_483
 """The least and the most seconds that a session timeout may have."""
-_REFUSED: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]")
-"""What ZooKeeper refuses in names; it counts UTF-16 units, so everything beyond the basic plane is refused."""
 DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
 MAX_REQUEST = (
     1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
@@ -104,8 +102,7 @@ class ConnectionSettings:
         for name in ("namespace", "digest"):  # the bytes of an environment variable may be no text
             if not _encodable(getattr(self, name)):
                 raise InvalidSetting(name, "…", "must be text that UTF-8 can spell")
-        if (wrong := _REFUSED.search(self.namespace)) is not None:
-            raise InvalidSetting("namespace", self.namespace, f"must not contain {wrong[0]!r}, which ZooKeeper refuses")
+        _check_letters(self.namespace)
         for name in DURATIONS:
             _positive(name, getattr(self, name))
         if not SHORTEST_SESSION <= self.session_timeout <= LONGEST_SESSION:
@@ -194,6 +191,16 @@ def _seconds(name: str, given: object) -> Any:
         return as_seconds(given)
     except ValueError as error:
         raise InvalidSetting(name, given, str(error)) from None
+
+
+def _check_letters(namespace: str) -> None:
+    if namespace.isascii() and namespace.isprintable():
+        return
+    # imported at the first use: a client needs nothing else of the embedded server
+    from aioelasticjob.zookeeper.paths import FORBIDDEN
+
+    if (wrong := re.search(f"[{FORBIDDEN}]", namespace)) is not None:
+        raise InvalidSetting("namespace", namespace, f"must not contain {wrong[0]!r}, which ZooKeeper refuses")
 
 
 def _positive(name: str, value: object) -> None:

@@ -210,7 +210,7 @@ class _Child:
 
 
 def _in_thread(function: Function, *arguments: Any, **named: Any) -> Any:
-    """Call a function in this thread.  A GeneratorExit would close the coroutines that wait for the thread."""
+    """Call a function.  A GeneratorExit that it raises becomes an Exception: it would close whatever waits for it."""
     try:
         return function(*arguments, **named)
     except GeneratorExit as error:

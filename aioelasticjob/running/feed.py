@@ -148,7 +148,7 @@ class Feed:
         return batch
 
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
-        """Pass the record of a call of ``process`` that has failed to ``dead``, and return how many records it had."""
+        """Pass the record of a failed call of ``process`` to ``dead``; return how many records the call had."""
         queue, records = self.queue, 1 if self._calls.step is None else len(record)
         queue.failed += records
         if error is not None:

@@ -183,11 +183,6 @@ class Item(Entry):
         """Whether the newest run has not ended, according to the record."""
         return is_cut_off(self.record)
 
-    @property
-    def is_orphan(self) -> bool:
-        """Whether the newest run has not ended, and goes on nowhere as far as this instance knows."""
-        return self.cut_off and not self.elsewhere
-
     def owes(self, moment: int) -> bool:
         """Whether a moment has neither been claimed nor passed over."""
         assert self.seen is not None

@@ -162,7 +162,8 @@ class JobState(Account):
         kept_from = (self.blocked() & self.held) - self.view.disabled_items
         if not view.config.monitor_execution:
             self._account(kept_from, Came.UNRECORDED)
-            lost = {n: self.items[n].record for n in self.held - view.rescues.keys() if self.items[n].is_orphan}
+            items = {number: self.items[number] for number in self.held - view.rescues.keys()}
+            lost = {number: item.record for number, item in items.items() if item.cut_off and not item.elsewhere}
             if not self.view.config.failover:  # then this instance knows only of its own runs that they are over
                 lost = {n: record for n, record in lost.items() if record.instance == self._me}
             self.missed.report_lost_runs(lost)

@@ -4,9 +4,12 @@ import re
 
 from aioelasticjob.zookeeper.codes import ErrorCode, RequestError
 
-# PathUtils.validatePath judges UTF-16 units, so everything beyond the basic plane is a forbidden surrogate.
-_FORBIDDEN = r"\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
-_is_valid = re.compile(rf"/(?:(?!\.{{1,2}}(?:/|\Z))[^/{_FORBIDDEN}]+(?:/(?=.)|\Z))*\Z", re.DOTALL).match
+FORBIDDEN = r"\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
+"""What names must not contain, for a regular expression.
+
+PathUtils.validatePath judges UTF-16 units, so everything beyond the basic plane is a forbidden surrogate.
+"""
+_is_valid = re.compile(rf"/(?:(?!\.{{1,2}}(?:/|\Z))[^/{FORBIDDEN}]+(?:/(?=.)|\Z))*\Z", re.DOTALL).match
 
 _SPECIAL = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
 
