@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import anyio
+import traceback
 
+import anyio
+import pytest
+
+from aioelasticjob.errors import stack_text
 from aioelasticjob.events import Events, Refused
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -70,3 +74,16 @@ def test_every_path_is_spelt_below_the_job() -> None:
     assert item.orphan == "/billing/leader/failover/items/7"
     assert layout.server_paused("10.0.0.1") == "/billing/servers/10.0.0.1/paused"
     assert not any(path.startswith((layout.execution, layout.offsets)) for path in layout.mirrored)
+
+
+def test_an_error_whose_class_keeps_python_from_printing_it_is_named_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> list[str]:
+        raise KeyError("__notes__")  # as Python's own function does before 3.13 for an odd ``__getattr__``
+
+    monkeypatch.setattr(traceback, "format_exception", fail)
+    monkeypatch.setattr(traceback, "format_exception_only", fail)
+    for whole in (True, False):
+        said = stack_text(ValueError("no luck"), whole=whole)
+        assert said == "ValueError: no luck\n(its stack cannot be printed: KeyError)\n"

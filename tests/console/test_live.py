@@ -371,12 +371,15 @@ def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
         asyncio.run(main(port))
 
 
-def test_a_mounted_console_works_below_its_root_without_any_lifespan(embedded: EmbeddedServer, tmp_path: Path) -> None:
+def test_a_mounted_console_works_below_its_root_without_any_lifespan(
+    embedded: EmbeddedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         console: Console = asgi(f"zk://{embedded.address}/billing", data_dir=tmp_path)
         host = Starlette(routes=[Mount("/ops/console", console)])
         browser = Browser(host, root="/ops/console")
         assert (await browser.get("/")).location.startswith("/ops/console/login?next=%2Fops%2Fconsole%2F")
+        assert f"nobody can sign in yet: open the one-time link {invitation_of(console)}" in caplog.messages
         assert (await browser.accept(invitation_of(console))).location == "/ops/console/"
         page = await browser.get("/r/billing/jobs")
         assert page.status == 200

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import effects
 from aioelasticjob.coordination.effects import (
     MAX_OPERATIONS,
     Assign,
@@ -132,3 +133,16 @@ def test_moments_of_an_item_are_excused_only_if_its_former_holder_is_still_pause
     assert refused.value.path == flag
     registry.commit([Create(flag)])
     registry.commit(transaction, 1)
+
+
+def test_each_part_of_a_long_assignment_excuses_moments_only_if_the_former_holder_is_still_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effects, "MAX_OPERATIONS", 4)
+    taken = [LAYOUT.item(number) for number in range(5)]
+    nodes = [op for one in taken for op in (Create(one.sharding), Create(one.instance, b"10.0.0.9@-@1"))]
+    _, view = led([*nodes, Create(LAYOUT.paused)])
+    parts = to_transactions(Assign(dict.fromkeys(range(5), ME)), view)
+    excusing = [part for part in parts if any(Set(one.sharding, b"", -1) in part for one in taken)]
+    assert len(excusing) > 1
+    assert all(Check(LAYOUT.paused) in part for part in excusing)

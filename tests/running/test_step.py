@@ -190,6 +190,21 @@ def test_a_schedule_that_was_noted_again_with_records_switched_has_not_been_repl
     assert case.reported()[-1] == (3, 6, ENDED)
 
 
+def test_what_the_former_holder_ran_without_records_is_not_reported_when_they_are_switched_on() -> None:
+    case = Case.of(monitor_execution=False)
+    case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now = 9.5  # the other instance has run all moments so far, and nothing shows it
+    case.configure(monitor_execution=True)
+    case.give(0, ME)
+    case.see(state)
+    assert (case.reported(), state.owed()) == ([], frozenset())
+    case.now = 10.0
+    case.see(state)
+    assert (case.reported(), state.owed()) == ([], {0})
+
+
 @pytest.mark.parametrize("failover", [True, False])
 def test_what_was_cut_off_is_reported_as_lost_when_records_are_switched_off(failover: bool) -> None:
     case = Case.of(items=4, failover=failover)
