@@ -1,4 +1,7 @@
-"""Compares what a process declares of a job with what applies in the cluster, so that nobody edits code in vain."""
+"""Compares what a process declares of a job with what applies in the cluster, so that nobody edits code in vain.
+
+It also replaces the names in a configuration that do not work in this process.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aioelasticjob import error_handlers
 from aioelasticjob.config import JobConfig
 from aioelasticjob.encoding import json_object
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs import executors
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.retry import Retry
@@ -51,6 +57,25 @@ def differences(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ..
     names = (name for name in JobConfig.model_fields if name not in NOT_COMPARED)
     pairs = ((name, getattr(declared, name), getattr(applies, name)) for name in names)
     return tuple(Difference(name, mine, theirs) for name, mine, theirs in pairs if mine != theirs)
+
+
+def with_known_names(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
+    """Return a configuration whose error handler and executor work here, and what is wrong with its own, if anything.
+
+    An error handler that does not work here is replaced by that of ``last``, with its options; an executor likewise.
+    """
+    kept, wrong = dict[str, object](), list[str]()
+    try:
+        error_handlers.check(config.error_handler, config.error_handler_options)
+    except InvalidSetting as mistake:
+        kept |= {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
+        wrong.append(f"{mistake}; the error handler {last.error_handler} stays in use")
+    try:
+        executors.check(config.executor)
+    except InvalidSetting as mistake:
+        kept["executor"] = last.executor
+        wrong.append(f"{mistake}; the executor {last.executor} stays in use")
+    return (config.model_copy(update=kept), "; ".join(wrong)) if wrong else (config, None)
 
 
 def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping[str, str]:

@@ -14,10 +14,10 @@ from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import WriteRefused, connected, write
-from aioelasticjob.coordination.declaration import differences
+from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member, instance
-from aioelasticjob.coordination.view import JobView, parse, read, scheduling, with_known_names
+from aioelasticjob.coordination.view import JobView, parse, read, scheduling
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest

@@ -15,7 +15,6 @@ from typing import Final
 
 from aioelasticjob.coordination.declaration import differences, shown
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.request_runs import cancellations_of, requests_of
 from aioelasticjob.coordination.requests import CANCELLED
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
@@ -140,8 +139,8 @@ def _requested(change: _Change) -> Iterator[str]:
     before, after, layout = change.before, change.after, change.after.layout
     if layout.requests not in after.tree:
         return
-    known = {one.id: one for one in requests_of(before)}
-    for one in requests_of(after):
+    known = {one.id: one for one in before.requests}
+    for one in after.requests:
         path, last = layout.request(one.id), known.get(one.id)
         if last is None:
             yield f"{shown_name(one.by)} has asked for runs: the request {one.id}"
@@ -150,8 +149,8 @@ def _requested(change: _Change) -> Iterator[str]:
             yield f"{change.by(path)} has cancelled the request {one.id}"
         if one.paused != last.paused:
             yield f"{change.by(path)} has {'paused' if one.paused else 'resumed'} the request {one.id}"
-    stopped = {one.id for one in cancellations_of(before)}
-    for wish in cancellations_of(after):
+    stopped = {one.id for one in before.cancellations}
+    for wish in after.cancellations:
         if wish.id not in stopped:
             yield f"{shown_name(wish.by)} has asked to stop the runs of {listed_items(wish.fences)}"
 

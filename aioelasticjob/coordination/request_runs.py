@@ -6,17 +6,15 @@ below the request, in the same transaction.  So of two instances that decide on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.requests import (
-    Cancellation,
     Request,
     decode,
-    decode_cancellation,
     decode_progress,
     encode_progress,
 )
@@ -37,29 +35,19 @@ class RequestedRun:
     items: frozenset[int]
 
 
-def requests_of(view: JobView) -> tuple[Request, ...]:
-    """Return a job's requests in the order in which they are answered; nodes that are no requests are left out."""
-    return tuple(sorted(_decoded(view, decode), key=lambda one: (one.moment, one.number, one.id)))
-
-
-def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
-    """Return who wants runs to be stopped, and which."""
-    return tuple(_decoded(view, decode_cancellation))
-
-
 def is_cancelled(view: JobView, item: int, fence: int) -> bool:
     """Whether somebody has cancelled the run of an item that has this fence, or that was handed over with another.
 
     An instance that leaves may hand a run over before it hears that the run was cancelled.
     """
     fences = {fence, view.fence_handed_over(item)} - {0}
-    return any(one.fences.get(item) in fences for one in cancellations_of(view))
+    return any(one.fences.get(item) in fences for one in view.cancellations)
 
 
 def open_requests(view: JobView) -> Iterator[Request]:
     """Yield the requests of which runs may still begin, in the order in which they are answered."""
     if view.config.monitor_execution:
-        yield from (request for request in requests_of(view) if request.is_open)
+        yield from (request for request in view.requests if request.is_open)
 
 
 def progress_of(view: JobView, request: Request, item: int) -> tuple[Progress, int] | None:
@@ -179,14 +167,6 @@ def settling(layout: Layout, fire: Fire | None, ended: Mapping[int, VersionedRec
             data = encode_progress(replace(progress, outcome=seen.record.outcome))
             operations.append(Set(layout.request_item(requested.id, item), data, -1))
     return operations
-
-
-def _decoded(view: JobView, decode: Callable[[str, Node], T | None]) -> Iterator[T]:
-    """Yield what the nodes of requests hold, without those that hold something else."""
-    for name in view.requested:
-        node = view.tree.get(view.layout.request(name))
-        if node is not None and (found := decode(name, node)) is not None:
-            yield found
 
 
 def _is_due(request: Request, now: int) -> bool:

@@ -20,7 +20,7 @@ from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import decode, is_cut_off
-from aioelasticjob.coordination.request_runs import following, open_requests, requests_of, waiting_items
+from aioelasticjob.coordination.request_runs import following, open_requests, waiting_items
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.encoding import json_object
@@ -70,7 +70,7 @@ def fire_of(run: str, view: JobView, present: int) -> Fire:
     kind, _, about = run.partition("-")
     number, _, slot = about.partition("-")
     source = FireSource.BACKFILL if kind == "backfill" else FireSource.TRIGGER
-    request = next((one for one in requests_of(view) if str(one.number) == number), None)
+    request = next((one for one in view.requests if str(one.number) == number), None)
     if request is None:
         return Fire(moment_of(slot) or present, source)
     requested = Requested(request.id, request.version, {})

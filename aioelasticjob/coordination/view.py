@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from aioelasticjob import error_handlers
 from aioelasticjob.config import JobConfig, required
-from aioelasticjob.coordination import records
+from aioelasticjob.coordination import records, requests
+from aioelasticjob.coordination.declaration import with_known_names
 from aioelasticjob.coordination.member import address_of, instances_of
+from aioelasticjob.coordination.requests import Cancellation, Request
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.job_settings import MAX_ITEMS
-from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import NONE, Instance
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 
+T = TypeVar("T")
 MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
 """The most digits of an item's number.  A node with a longer name is not an item."""
 
@@ -176,6 +177,16 @@ class JobView:
         return self.tree.children(self.layout.requests)
 
     @cached_property
+    def requests(self) -> tuple[Request, ...]:
+        """The requests in the order in which they are answered; nodes that are no requests are left out."""
+        return tuple(sorted(self._requested(requests.decode), key=lambda one: (one.moment, one.number, one.id)))
+
+    @cached_property
+    def cancellations(self) -> tuple[Cancellation, ...]:
+        """Who wants runs to be stopped, and which."""
+        return tuple(self._requested(requests.decode_cancellation))
+
+    @cached_property
     def orphans(self) -> frozenset[int]:
         """The items that wait for a rescuer."""
         return _numbers(self.tree.children(self.layout.orphans))
@@ -273,6 +284,11 @@ class JobView:
         node = self.tree.get(self.layout.schedule)
         return () if node is None else _noted(node.data, round(node.stat.ctime * 1000))
 
+    def _requested(self, decode: Callable[[str, Node], T | None]) -> Iterator[T]:
+        """Yield what the nodes of requests hold, without those that hold something else."""
+        nodes = ((name, self.tree.get(self.layout.request(name))) for name in self.requested)
+        return (found for name, node in nodes if node and (found := decode(name, node)) is not None)
+
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
         lacking = self.lacking
@@ -355,25 +371,6 @@ def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
     """Return the last valid configuration with the newest ``requires``."""
     requires = required(stored)
     return last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
-
-
-def with_known_names(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
-    """Return a configuration whose error handler and executor work here, and what is wrong with its own, if anything.
-
-    An error handler that does not work here is replaced by that of ``last``, with its options; an executor likewise.
-    """
-    kept, wrong = dict[str, object](), list[str]()
-    try:
-        error_handlers.check(config.error_handler, config.error_handler_options)
-    except InvalidSetting as mistake:
-        kept |= {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
-        wrong.append(f"{mistake}; the error handler {last.error_handler} stays in use")
-    try:
-        executors.check(config.executor)
-    except InvalidSetting as mistake:
-        kept["executor"] = last.executor
-        wrong.append(f"{mistake}; the executor {last.executor} stays in use")
-    return (config.model_copy(update=kept), "; ".join(wrong)) if wrong else (config, None)
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ from datetime import datetime
 from anyio import sleep
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.coordination.request_runs import begun_items, requests_of, waiting_items
+from aioelasticjob.coordination.request_runs import begun_items, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.cron.zone import local_time
@@ -73,7 +73,7 @@ async def requests(session: Session, job: str, *, now: float | None = None) -> t
         RegistryError: the registry could not be read.
     """
     view = await requests_view(session, job)
-    return tuple(status_of_request(view, request, now) for request in requests_of(view))
+    return tuple(status_of_request(view, request, now) for request in view.requests)
 
 
 async def request(session: Session, job: str, id: str, *, now: float | None = None) -> RequestStatus:
@@ -135,7 +135,7 @@ def existing(view: JobView, id: str) -> Request:
     Raises:
         InvalidSetting: there is no such request.
     """
-    found = {one.id: one for one in requests_of(view)}
+    found = {one.id: one for one in view.requests}
     if id not in found:
         there = listed(found)
         raise InvalidSetting("request", id, f"{view.layout.job} has no such request; there are: {there}")

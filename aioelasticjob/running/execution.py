@@ -15,7 +15,6 @@ from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.request_runs import cancellations_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ElasticJobError, add_note
 from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
@@ -88,7 +87,7 @@ class Execution:
 
     def stop_cancelled(self, view: JobView) -> None:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
-        for one in cancellations_of(view) if view.requested else ():
+        for one in view.cancellations:
             self.stop({item for item, fence in one.fences.items() if self.claim.fences.get(item) == fence})
 
     def stop(self, items: Set[int]) -> None:

@@ -277,7 +277,7 @@ def run_requests_again() -> AbstractContextManager[object]:
 
 def ignore_cancellations() -> AbstractContextManager[object]:
     """Let runs go on that somebody has cancelled."""
-    return mock.patch.object(execution, "cancellations_of", return_value=())
+    return mock.patch.object(execution.Execution, "stop_cancelled")
 
 
 @contextlib.contextmanager

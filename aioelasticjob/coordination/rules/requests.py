@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aioelasticjob.coordination.effects import ForgetRequest, UpdateRequest
-from aioelasticjob.coordination.request_runs import begun_items, cancellations_of, requests_of, waiting_items
+from aioelasticjob.coordination.request_runs import begun_items, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
@@ -26,7 +26,7 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
     if not now.leading:
         return
     view, time = now.view, round(now.time * 1000)
-    for request in requests_of(view):
+    for request in view.requests:
         path = view.layout.request(request.id)
         if request.closed:
             if view.tree.children(path):
@@ -42,12 +42,12 @@ def forget_requests(now: RuleInput) -> Iterator[ForgetRequest]:
     if not (now.tick and now.leading):
         return
     view = now.view
-    for request in requests_of(view):
+    for request in view.requests:
         kept = NAMED_FOR if request.named else UNNAMED_FOR
         path = view.layout.request(request.id)
         if request.closed and request.closed / 1000 + kept < now.time and not view.tree.children(path):
             yield ForgetRequest(request.id, request.version)
-    for one in cancellations_of(view):
+    for one in view.cancellations:
         if one.asked / 1000 + UNNAMED_FOR < now.time and not view.tree.children(view.layout.request(one.id)):
             yield ForgetRequest(one.id, one.version)
 

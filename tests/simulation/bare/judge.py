@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.request_runs import requests_of, waiting_items
+from aioelasticjob.coordination.request_runs import waiting_items
 from aioelasticjob.coordination.requests import Request, decode_progress
 from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
@@ -282,7 +282,7 @@ class Judge:
                 cut_off |= self._judge_record(view, item, record, moment)
             if paths.disabled not in nodes and (left := [path for path in stale if path in nodes]):
                 self.break_("convergence", f"{left} are still there")
-        for request in requests_of(view):
+        for request in view.requests:
             waiting = [item for item in waiting_items(view, request) if item not in view.resting_items]
             if waiting and request.is_open:
                 self.break_("every request is answered", f"{request}: items {waiting} wait")
