@@ -20,7 +20,17 @@ from aioelasticjob.coordination.requests import (
 )
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import CUT_OFF, Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
+from aioelasticjob.model import (
+    CUT_OFF,
+    GIVEN_UP,
+    Fire,
+    FireSource,
+    Outcome,
+    Progress,
+    Record,
+    Requested,
+    VersionedRecord,
+)
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
 
@@ -35,13 +45,17 @@ class RequestedRun:
     items: frozenset[int]
 
 
-def is_cancelled(view: JobView, item: int, fence: int) -> bool:
-    """Whether somebody has cancelled the run of an item that has this fence, or that was handed over with another.
+def ended_as(view: JobView, item: int, record: Record, fence: int) -> str:
+    """Return the outcome with which the leader ends a run that was cut off; empty if the run is to be rescued.
 
-    An instance that leaves may hand a run over before it hears that the run was cancelled.
+    The leader ends it as stopped if somebody has cancelled the run with this fence, or the run that was handed over:
+    an instance that leaves may hand a run over before it hears that the run was cancelled.  It gives the run up after
+    ``max_rescues`` rescues in a row were cut off.
     """
     fences = {fence, view.fence_handed_over(item)} - {0}
-    return any(one.fences.get(item) in fences for one in view.cancellations)
+    if any(one.fences.get(item) in fences for one in view.cancellations):
+        return Outcome.STOPPED.value
+    return GIVEN_UP if record.rescues >= view.config.max_rescues else ""
 
 
 def open_requests(view: JobView) -> Iterator[Request]:

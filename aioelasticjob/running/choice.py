@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from zlib import crc32
 
 from aioelasticjob.coordination.claims import ClaimResult
-from aioelasticjob.coordination.request_runs import is_cancelled
+from aioelasticjob.coordination.request_runs import ended_as
 from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
@@ -174,8 +174,7 @@ class Choice:
         record = item.record
         if record.completed:
             yield RemoveOrphanMark(number)
-        # an orphan that was rescued too often, or whose run was cancelled, is left to the leader
-        elif record.rescues < view.config.max_rescues and not is_cancelled(view, number, item.fence):
+        elif not ended_as(view, number, record, item.fence):
             requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
             fire = Fire(item.moment, FireSource.FAILOVER, record.parameter, requested=requested)
             taken = yield from self._run(view, fire, frozenset({number}))

@@ -10,6 +10,7 @@ from anyio import sleep
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import until_answered
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.request_runs import ended_as
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
@@ -20,7 +21,7 @@ from aioelasticjob.running.scheduler import TaskScope
 PURPOSE = "to read which items run elsewhere"
 """The purpose of the reads, for the log line if the registry refuses them."""
 LOOK_AGAIN_AFTER = 1.0
-"""Seconds between two reads of the record of a run that the leader has yet to give up."""
+"""Seconds between two reads of the record of a run that the leader has yet to end."""
 
 
 class ItemReleases:
@@ -75,20 +76,20 @@ class ItemReleases:
         while self._state.items[item].seen is not None:
             await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
             await self._state.offsets.learn([item])
-            if not self._is_to_be_given_up(item):
+            if not self._is_to_be_ended(item):
                 return
             await sleep(LOOK_AGAIN_AFTER)
 
-    def _is_to_be_given_up(self, item: int) -> bool:
-        """Whether the leader has yet to give up the item's run.
+    def _is_to_be_ended(self, item: int) -> bool:
+        """Whether the leader has yet to end the item's run, because it was cancelled or rescued too often.
 
-        Giving up changes the record only, and instances do not mirror records.  If this instance did not read the
-        record again, the item would count as being rescued, and not run, until another node of the job changes.
+        This changes the record only, and instances do not mirror records.  If this instance did not read the record
+        again, the item would count as being rescued, and not run, until another node of the job changes.
         """
-        config, entry = self._state.view.config, self._state.items[item]
-        if not config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
+        view, entry = self._state.view, self._state.items[item]
+        if not view.config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
             return False
-        return entry.cut_off and entry.record.rescues >= config.max_rescues
+        return entry.cut_off and bool(ended_as(view, item, entry.record, entry.fence))
 
     async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
         await until_answered(self._member, PURPOSE, attempt)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from aioelasticjob import operations
 from aioelasticjob.coordination import commit, coordinator, records
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import RegistryError
@@ -14,7 +15,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Op
 from tests.running.test_refused_writes import EVERY_TEN, locked, slots
-from tests.running.test_rescues import Workers, workers_of
+from tests.running.test_rescues import workers_of
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
 
 
@@ -62,11 +63,8 @@ def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
     simulate(scene)
 
 
-@pytest.mark.parametrize("seed", [2, 4])
-def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To give a run up changes its record only, which nobody mirrors: its holder hears of it by looking again."""
+def refuse_ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the registry refuse the first two times that the leader ends a run; return what was refused."""
     refused = list[str]()
 
     async def refusing(member: Member, ops: Sequence[Op], what: str) -> commit.WriteResult:
@@ -76,8 +74,19 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
             return commit.WriteRefused(error)
         return await commit.write(member, ops, what)
 
+    monkeypatch.setattr(coordinator, "write", refusing)
+    return refused
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To give a run up changes its record only, which nobody mirrors: its holder hears of it by looking again."""
+    refused = refuse_ends(monkeypatch)
+
     async def scene(here: SimulatedJobs) -> None:
-        workers = Workers(here, settings, 20, here.faults)
+        workers = workers_of(here, work=20, cron="0 * * * * ?", sharding_total_count=1, max_rescues=1)
         people = {name: await workers.start_process(name) for name in "abcde"}
         for second in (61, 72):
             await here.until(second)
@@ -87,9 +96,26 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
         await here.until(181)
         assert [(at, source) for at, _, _, source in workers.runs[2:]] == [(120, "CRON"), (180, "CRON")]
 
-    settings: dict[str, object] = {"cron": "0 * * * * ?", "failover": True, "sharding_total_count": 1, "max_rescues": 1}
-    monkeypatch.setattr(coordinator, "write", refusing)
     simulate(scene, seed=seed)
+    assert len(refused) == 2
+
+
+def test_an_item_runs_on_though_its_cancelled_run_could_not_be_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its instance has died before it heard of the cancellation, so the leader ends the run in the record only."""
+    refused = refuse_ends(monkeypatch)
+
+    async def scene(here: SimulatedJobs) -> None:
+        workers = workers_of(here, work=20, cron="0 * * * * ?", sharding_total_count=1)
+        people = {name: await workers.start_process(name) for name in "cab"}  # c leads, and a has the item
+        await here.until(61)
+        here.faults.crash(people[workers.runs[-1][1]])
+        assert await operations.cancel(here.observer, "job", item=0, by="anna")
+        await here.until(81)
+        assert (await here.record(0)).outcome == "stopped"
+        await here.until(181)
+        assert [(at, source) for at, _, _, source in workers.runs[1:]] == [(120, "CRON"), (180, "CRON")]
+
+    simulate(scene, seed=2)
     assert len(refused) == 2
 
 

@@ -23,7 +23,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
@@ -283,8 +283,12 @@ def ignore_cancellations() -> AbstractContextManager[object]:
 @contextlib.contextmanager
 def rescue_the_cancelled() -> Iterator[None]:
     """Rescue runs that somebody had cancelled before they were cut off."""
+
+    def ended_as(view: JobView, item: int, record: Record, fence: int) -> str:
+        return GIVEN_UP if record.rescues >= view.config.max_rescues else ""
+
     with (
-        mock.patch.object(failover, "is_cancelled", return_value=False),
-        mock.patch.object(choice, "is_cancelled", return_value=False),
+        mock.patch.object(failover, "ended_as", ended_as),
+        mock.patch.object(choice, "ended_as", ended_as),
     ):
         yield

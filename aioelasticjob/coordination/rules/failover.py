@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioelasticjob.coordination.effects import EndRun, MarkOrphan, RemoveMarks
-from aioelasticjob.coordination.request_runs import is_cancelled
-from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInput
-from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import GIVEN_UP, Outcome
+from aioelasticjob.coordination.request_runs import ended_as
+from aioelasticjob.coordination.rules.rule_input import RuleInput
 
 
 def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
@@ -23,7 +21,7 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
         # otherwise ``unmark_orphans`` would undo it for ever
         wanted = item in view.items and item < view.config.sharding_total_count
-        if wanted and not any(mark in view.tree for mark in marks) and not _end(view, item, run):
+        if wanted and not any(mark in view.tree for mark in marks) and not ended_as(view, item, run.record, run.fence):
             yield MarkOrphan(item, run.version, run.record)
 
 
@@ -41,16 +39,9 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
         return
     for item, run in sorted(now.cut_off.items()):
         paths = view.layout.item(item)
-        if paths.failover not in view.tree and (outcome := _end(view, item, run)):
+        if paths.failover not in view.tree and (outcome := ended_as(view, item, run.record, run.fence)):
             marked = paths.orphan in view.tree and not view.obstructed(paths.orphan)
             yield EndRun(item, run.version, run.record, round(now.time * 1000), marked, outcome)
-
-
-def _end(view: JobView, item: int, run: InterruptedRun) -> str:
-    """Return the outcome of a run that was cut off and is not to be rescued; empty if it is to be rescued."""
-    if is_cancelled(view, item, run.fence):
-        return Outcome.STOPPED.value
-    return GIVEN_UP if run.record.rescues >= view.config.max_rescues else ""
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
