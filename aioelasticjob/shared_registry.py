@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -90,9 +89,7 @@ def _look(server: SharedServer) -> bool:
     if served == str(server.data_dir):
         return True
     if served:
-        raise InvalidSetting(
-            "address", server.address, f"serves {served}: choose another port, or zk://… if that is meant"
-        )
+        raise InvalidSetting("address", server.address, _held_by_another(server, served))
     if served is None:
         _start(server)
     elif not _is_locked_for(server) and _ask(server.host, server.port) == "":  # it is not a server that has just ended
@@ -100,20 +97,22 @@ def _look(server: SharedServer) -> bool:
     return False
 
 
+def _held_by_another(server: SharedServer, served: str) -> str:
+    """Say who holds the port for another directory, and what to do about it."""
+    from aioelasticjob.zookeeper.port_holder import holder_of
+
+    elsewhere = f"choose another port; if you mean that registry, write zk://{server.address}/…"
+    holder = holder_of(served, server.address)
+    if holder is None:
+        return f"is held by a server that serves {served}, not {server.data_dir}: {elsewhere}"
+    return f"is held by {holder}, not {server.data_dir}; {holder.advice}, or {elsewhere}"
+
+
 def _ask(host: str, port: int) -> str | None:
     """Return the data directory of the server that listens there, "" if it does not tell, None if nothing listens."""
-    try:
-        with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT) as connection:
-            connection.sendall(b"conf")
-            answer = b""
-            while len(answer) < 65536 and (more := connection.recv(4096)):
-                answer += more
-    except TimeoutError:
-        return ""
-    except OSError as error:
-        return None if isinstance(error, ConnectionRefusedError) or not isinstance(error, ConnectionError) else ""
-    lines = (line.partition("=") for line in answer.decode(errors="replace").splitlines())
-    return next((value for name, _, value in lines if name == "dataDir"), "")
+    from aioelasticjob.zookeeper.port_holder import served_directory
+
+    return served_directory(host, port, ANSWER_TIMEOUT)
 
 
 def _start(server: SharedServer) -> None:

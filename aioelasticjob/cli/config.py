@@ -49,7 +49,7 @@ def check(
             out().print(str(mistake).encode(errors="backslashreplace").decode(), markup=False, soft_wrap=True)
         print_error(f"{len(mistakes)} {'mistake' if len(mistakes) == 1 else 'mistakes'} in {file}")
     else:
-        _tell(file, settings)
+        _tell(file, settings, with_code=app is not None)
     raise typer.Exit(1 if mistakes else 0)
 
 
@@ -65,7 +65,7 @@ def _beside(app: ElasticJob, file: Path) -> tuple[Mistake, ...]:
     return ()
 
 
-def _tell(file: Path, settings: Settings) -> None:
+def _tell(file: Path, settings: Settings, *, with_code: bool) -> None:
     registry = settings.application.registry or "none given: it comes from AIOELASTICJOB_REGISTRY, or from code"
     out().print(f"{file} is right; registry: {registry}", markup=False, soft_wrap=True)
     if not settings.jobs:
@@ -82,3 +82,14 @@ def _tell(file: Path, settings: Settings) -> None:
             name, kind or "in code", (declared and declared.cron) or shown, upcoming.isoformat() if upcoming else ""
         )
     out().print(table)
+    in_code = [name for name, kind in settings.jobs.items() if kind is None]
+    if in_code and not with_code:
+        out().print(_unchecked(in_code), markup=False, soft_wrap=True)
+
+
+def _unchecked(names: list[str]) -> str:
+    """Say which jobs of a file need code, and how to check the file together with it."""
+    return (
+        f"not checked: whether code declares {', '.join(names)}, which the file gives no kind, and whether the settings"
+        " of both go together. Check that with --app MODULE:APP. Without code, `run` refuses the file."
+    )

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.lock import LockHeld, announce, locked
+from aioelasticjob.zookeeper.port_holder import who_listens
 from aioelasticjob.zookeeper.sasl_users import UsersError, UsersFile
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import MAX_CLIENT_CONNECTIONS, MAX_UNFINISHED, MIN_MAX_FRAME, Settings
 from aioelasticjob.zookeeper.store import StoreError, prepare
 from aioelasticjob.zookeeper.tls import TlsError, TlsSettings
 
+_IN_USE = "the port is in use"
 LOOKS = 4
 """How often per time to linger, and at least every second, the server looks whether anybody is there."""
 
@@ -181,7 +183,7 @@ def main() -> int:
 
             def listening(server: Server) -> None:
                 if lock is not None:
-                    announce(lock, server.address)
+                    announce(lock, server.address, arguments.linger)
                 if served is not None:
                     os.write(served, b".")
                     os.close(served)
@@ -189,7 +191,8 @@ def main() -> int:
             asyncio.run(_run(arguments, listening))
         except OSError as error:
             ports = f"{arguments.port}" if arguments.tls_port is None else f"{arguments.port} and {arguments.tls_port}"
-            print(f"cannot listen on {arguments.host}:{ports}: {_reason(error)}", file=sys.stderr)
+            reason = _reason(error, arguments.host, arguments.port)
+            print(f"cannot listen on {arguments.host}:{ports}: {reason}", file=sys.stderr)
         except (LockHeld, StoreError, TlsError, UsersError, sqlite3.Error) as error:
             print(error, file=sys.stderr)
         else:
@@ -219,8 +222,11 @@ def _detach() -> int:
     return served
 
 
-def _reason(error: OSError) -> str:
-    return "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+def _reason(error: OSError, host: str, port: int) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return error.strerror or str(error)
+    holder = who_listens(host, port)
+    return f"the port is in use by {holder}; {holder.advice}, or choose another --port" if holder else _IN_USE
 
 
 if __name__ == "__main__":

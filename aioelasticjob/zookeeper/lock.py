@@ -11,9 +11,12 @@ LOCK, LOG = "server.lock", "server.log"
 class LockHeld(Exception):
     """Another process holds the lock; ``address`` is where it listens, empty while it does not."""
 
-    def __init__(self, directory: Path, address: str) -> None:
-        super().__init__(f"{directory} is in use by another server: stop it or choose another --data-dir")
-        self.address = address
+    def __init__(self, directory: Path, written: str) -> None:
+        self.address, pid, linger, *_ = *written.split(), "", "", ""
+        holder = f"the server at {self.address} (process {pid})" if pid else "another server"
+        ends = f", which ends by itself {linger} s after its last client has left" if linger else ""
+        what = "wait, stop it," if linger else "stop it"
+        super().__init__(f"{directory} is in use by {holder}{ends}: {what} or choose another --data-dir")
 
 
 @contextmanager
@@ -31,7 +34,7 @@ def locked(directory: Path, *, create: bool = True) -> Iterator[int]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LockHeld(directory, os.pread(lock, 4096, 0).decode(errors="replace").partition(" ")[0]) from None
+            raise LockHeld(directory, os.pread(lock, 4096, 0).decode(errors="replace")) from None
         if create:
             os.ftruncate(lock, 0)  # where the last holder listened
         yield lock
@@ -39,6 +42,7 @@ def locked(directory: Path, *, create: bool = True) -> Iterator[int]:
         os.close(lock)
 
 
-def announce(lock: int, address: str) -> None:
-    """Write into the lock where its holder listens."""
-    os.pwrite(lock, f"{address} {os.getpid()}\n".encode(), 0)
+def announce(lock: int, address: str, linger: float | None = None) -> None:
+    """Write into the lock where its holder listens, and how many seconds after its last client it ends, if it does."""
+    ends = "" if linger is None else f" {linger:g}"
+    os.pwrite(lock, f"{address} {os.getpid()}{ends}\n".encode(), 0)

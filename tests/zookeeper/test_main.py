@@ -62,12 +62,35 @@ def test_a_port_in_use_is_said_in_one_line(start: Start) -> None:
     assert second.output == f"cannot listen on 127.0.0.1:{port}: the port is in use\n"
 
 
+def test_a_port_in_use_by_a_server_that_waits_for_clients_says_how_long(start: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    first = start("--port", "0", "--data-dir", str(data), "--linger", "90")
+    port = port_of(first)
+    second = start("--port", str(port))
+    assert second.wait() == 1
+    assert second.output == (
+        f"cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {first.pid}) that"
+        f" serves {data}; it ends by itself 90 s after its last client has left: wait, or stop its clients and then it"
+        f" (kill {first.pid}), or choose another --port\n"
+    )
+    third = start("--port", "0", "--data-dir", str(data))
+    assert third.wait() == 1
+    assert third.output == (
+        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}), which ends by itself 90 s after"
+        " its last client has left: wait, stop it, or choose another --data-dir\n"
+    )
+
+
 def test_a_directory_in_use_is_said_in_one_line(start: Start, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    port_of(start("--port", "0", "--data-dir", str(data)))
+    first = start("--port", "0", "--data-dir", str(data))
+    port = port_of(first)
     second = start("--port", "0", "--data-dir", str(data))
     assert second.wait() == 1
-    assert second.output == f"{data} is in use by another server: stop it or choose another --data-dir\n"
+    assert second.output == (
+        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}): stop it or choose another"
+        " --data-dir\n"
+    )
 
 
 def test_a_directory_of_another_program_is_said_in_one_line(start: Start, tmp_path: Path) -> None:
@@ -94,10 +117,14 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
             assert client.recv(10) == b"imok"
         second = start("--port", "0", *options)
         assert second.wait() == 1
-        assert second.output == f"{data} is in use by another server: stop it or choose another --data-dir\n"
+        holder = f"the server at {address} (process {pid})"
+        assert second.output == f"{data} is in use by {holder}: stop it or choose another --data-dir\n"
         third = start("--port", port, "--detach")
         assert third.wait() == 1
-        assert third.output == f"cannot listen on 127.0.0.1:{port}: the port is in use\n"
+        assert third.output == (
+            f"cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {pid}) that serves"
+            f" {data}; it runs until it is stopped: stop it (kill {pid}), or choose another --port\n"
+        )
     finally:
         os.kill(int(pid), signal.SIGTERM)
 
