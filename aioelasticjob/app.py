@@ -70,6 +70,8 @@ class ElasticJob(Declarations, Asking):
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__()
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise InvalidSetting("clock", clock, "an object with a method now()")
         self._registry = Address.parse(address, **connection)
         self._threads = _positive("threads", threads)
         self._processes = processors() if processes is None else _positive("processes", processes)

@@ -12,7 +12,7 @@ from aioelasticjob.coordination.strategies import find
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
-from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.setting_types import DURATION, parts_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Declarations:
             flow: Dataflow[Any] = Dataflow(
                 JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry
             )
-            self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=DataflowEngine(flow)))
+            self._enlist(Job(flow.config, fetch, False, checked(listeners), engine=DataflowEngine(flow)))
             return flow
 
         return declare

@@ -99,6 +99,10 @@ class RunningApp:
                     yield session
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
                     failure = error
+        except Exception as ending:  # a job has ended the application with an error, say by error_handler="raise"
+            if failure is not None:
+                raise failure from ending
+            raise
         finally:
             self.phase = "ended"
         if failure is not None:

@@ -15,7 +15,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import RequestedValues, check_context, requested_by
 from aioelasticjob.jobs.inspection import is_async
-from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.model import Claim
 
 ItemHandler: TypeAlias = (
@@ -86,7 +86,7 @@ class Job:
         blocking = not is_async(handler)
         if config.executor == "process":
             _check_sendable(handler, blocking)
-        return cls(config, handler, blocking, tuple(listeners), needs)
+        return cls(config, handler, blocking, checked(listeners), needs)
 
 
 def check_per(config: JobConfig, role: str, handler: Handler) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -53,6 +53,18 @@ class OnceListener:
         _check(before=self.before, after=self.after)
         if not 0 < self.started_timeout < float("inf"):
             raise InvalidSetting("started_timeout", self.started_timeout, "must be a positive number of seconds")
+
+
+def checked(listeners: object) -> tuple[Listener, ...]:
+    """Return the listeners of a job.
+
+    Raises:
+        InvalidSetting: they are not a list of listeners.
+    """
+    found = tuple(listeners) if isinstance(listeners, Iterable) else None
+    if found is None or not all(isinstance(one, JobListener | OnceListener) for one in found):
+        raise InvalidSetting("listeners", listeners, "a list of JobListener and OnceListener")
+    return found
 
 
 def _check(**listeners: ListenerFunction | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -121,6 +122,8 @@ class ConnectionSettings:
                 raise InvalidSetting(name, "…", "write user:password")  # the value is a secret
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
                 raise InvalidSetting(f"{name}_file", getattr(self, f"{name}_file"), f"leave it out, or {name}")
+            if not isinstance(file := getattr(self, f"{name}_file"), str | os.PathLike | None):
+                raise InvalidSetting(f"{name}_file", file, "the path of a file")
         if self.ip is not None and not is_ip(self.ip):
             raise InvalidSetting("ip", self.ip, "an address of this host, such as 10.0.0.7")
 

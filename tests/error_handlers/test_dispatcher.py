@@ -343,6 +343,25 @@ def test_raise_ends_the_application_with_the_error() -> None:
     simulate(scene)
 
 
+def test_an_error_of_the_callers_own_block_is_not_hidden_by_one_of_a_job() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async def handler(context: ItemContext) -> None:
+            raise ZeroDivisionError("enough")
+
+        async def fail_when_cancelled() -> None:
+            try:
+                await here.until(60)
+            finally:
+                raise KeyError("the caller's own")
+
+        with pytest.raises(KeyError, match="the caller's own") as caught:
+            async with here.app(handler, cron="0/10 * * * * ?", error_handler="raise").running():
+                await fail_when_cancelled()
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+    simulate(scene)
+
+
 def test_a_job_is_heard_of_for_what_its_alert_on_names(
     recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
