@@ -81,6 +81,7 @@ class RunningApp:
         failure: Exception | None = None
         try:
             async with AsyncExitStack() as stack:
+                stack.callback(setattr, self, "phase", "ended")
                 stack.enter_context(unwrapped())
                 self.events.limited_log = limited_log
                 stack.enter_context(watchdog())
@@ -93,18 +94,15 @@ class RunningApp:
                 stack.callback(self._forget_session)
                 one_machine = registry.private or registry.shared is not None
                 ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
-                host = Host(ip, socket.gethostname(), os.getpid())
-                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, host))
+                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, ip))
                 try:
                     yield session
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
                     failure = error
-        except Exception as ending:  # a job has ended the application with an error, say by error_handler="raise"
+        except Exception as ending:  # say a job's, by error_handler="raise"
             if failure is not None:
                 raise failure from ending
             raise
-        finally:
-            self.phase = "ended"
         if failure is not None:
             raise failure
 
@@ -113,8 +111,9 @@ class RunningApp:
 
     @asynccontextmanager
     async def _run_jobs(
-        self, session: Session, jobs: tuple[Job, ...], executors: Executors, host: Host
+        self, session: Session, jobs: tuple[Job, ...], executors: Executors, ip: str
     ) -> AsyncIterator[None]:
+        host = Host(ip, socket.gethostname(), os.getpid())
         for job in jobs:
             if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)

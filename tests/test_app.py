@@ -627,13 +627,3 @@ def test_foreign_data_is_left_as_it_was_and_the_job_waits(address: str, data: by
 def test_an_option_of_the_wrong_type_is_refused_by_name(setting: str, value: object, expected: str) -> None:
     with pytest.raises(InvalidSetting, match=re.escape(f"{setting} = {value}: {expected}")):
         ElasticJob("zk://127.0.0.1/x", **{setting: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("listeners", [5, [5]])
-def test_what_is_no_list_of_listeners_is_refused_by_name(listeners: Any) -> None:
-    async def handler(context: ItemContext) -> None: ...
-
-    with pytest.raises(InvalidSetting, match="a list of JobListener and OnceListener"):
-        ElasticJob("embedded:///x").add(handler, cron="* * * * * ?", listeners=listeners)
-    with pytest.raises(InvalidSetting, match="a list of JobListener and OnceListener"):
-        ElasticJob("embedded:///x").dataflow("flow", cron="* * * * * ?", listeners=listeners)(handler)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob import InstanceContext, ItemContext
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.base import Job, item_context
@@ -90,3 +90,13 @@ def test_a_context_says_whether_its_run_is_monitored(per: str, monitored: bool) 
         assert seen == [monitored]
 
     simulate(scene)
+
+
+@pytest.mark.parametrize("listeners", [5, [5]])
+def test_what_is_no_list_of_listeners_is_refused_by_name(listeners: Any) -> None:
+    async def handler(context: ItemContext) -> None: ...
+
+    with pytest.raises(InvalidSetting, match="a list of JobListener and OnceListener"):
+        ElasticJob("embedded:///x").add(handler, cron="* * * * * ?", listeners=listeners)
+    with pytest.raises(InvalidSetting, match="a list of JobListener and OnceListener"):
+        ElasticJob("embedded:///x").dataflow("flow", cron="* * * * * ?", listeners=listeners)(handler)
