@@ -9,20 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import (
-    SentTransaction,
-    SessionOver,
-    WriteApplied,
-    WriteRefused,
-    accepted,
-    result_of,
-    send,
-    write,
-)
+from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
@@ -150,8 +142,9 @@ class Claims:
     async def remove_orphan_mark(self, item: int) -> None:
         """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
         paths, version = self._member.layout.item(item), self._cache.version(item)
-        condition = [] if version is None else [Check(paths.execution, version)]
-        await write(self._member, [*condition, Delete(paths.orphan)], "to remove the mark of an item that has ended")
+        removal: list[Op] = [*([] if version is None else [Check(paths.execution, version)]), Delete(paths.orphan)]
+        with suppress(RegistryError):
+            await write(self._member, removal, "to remove the mark of an item that has ended")
 
     async def mark_misfired(self, view: JobView, item: int, slot: int) -> None:
         """Mark for operators that an item has missed a moment.  The next claim of the item removes the mark.
@@ -161,7 +154,8 @@ class Claims:
         """
         entitled = Check(self._member.layout.sharding, view.sharding_version)
         mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
-        await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # or it exists
+        with suppress(RegistryError):  # or it exists
+            await write(self._member, [entitled, mark], "to mark an item whose run was missed")
         self._cache.items[item].marked = True
 
     def _sent(
@@ -193,17 +187,16 @@ class Claims:
         """
         met, wanted = "", sent.wanted
         while wanted:
-            match await result_of(self._member, sent.transaction):
-                case WriteApplied(committed):
-                    return self._note_claimed(sent, committed, taken)
-                case WriteRefused(Conflict() as conflict) if str(conflict) != met:
-                    met = str(conflict)
-                    if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
-                        taken.stale = True
-                        return None
-                    taken.elsewhere |= await self._reconsider(sent.fire, wanted, sent.before)
-                case WriteRefused(error) | SessionOver(error):
-                    raise error
+            try:
+                return self._note_claimed(sent, await result_of(self._member, sent.transaction), taken)
+            except Conflict as conflict:
+                if str(conflict) == met:
+                    raise
+                met = str(conflict)
+                if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
+                    taken.stale = True
+                    return None
+                taken.elsewhere |= await self._reconsider(sent.fire, wanted, sent.before)
             sent.before |= self._records(wanted)
             taken.renewed |= wanted.keys()
             if wanted:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias, TypeVarTuple
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, catch_up_server, write
+from aioelasticjob.coordination.commit import catch_up_server, write
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
@@ -257,7 +257,8 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> b
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
         return False
-    await write(member, [Delete(asked)], "to take a request")  # or the leader removes it on a tick
+    with suppress(RegistryError):  # or the leader removes it on a tick
+        await write(member, [Delete(asked)], "to take a request")
     return True
 
 
@@ -335,18 +336,18 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
-            match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
-                case WriteApplied(committed):
-                    if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
-                        written = committed.zxid
-                case WriteRefused(Suspended() as error) | SessionOver(error):
-                    raise error
-                case WriteRefused(error):  # the view was outdated, or the effect is tried again
-                    text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
-                    log.debug(text, name, type(effect).__name__, error, extra=fields)
-                    with suppress(RegistryError):
-                        await catch_up_server(member)
-                    break
+            try:
+                committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
+            except (Suspended, SessionEnded):
+                raise
+            except RegistryError as error:  # the view was outdated, or the effect is tried again
+                text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
+                log.debug(text, name, type(effect).__name__, error, extra=fields)
+                with suppress(RegistryError):
+                    await catch_up_server(member)
+                break
+            if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
+                written = committed.zxid
         else:
             if isinstance(effect, Assign):
                 _log_assignment(member, effect.assignment)

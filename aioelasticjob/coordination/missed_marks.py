@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, write
+from aioelasticjob.coordination.commit import write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark, RecordCache
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Suspended
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import ItemPaths
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
@@ -61,20 +61,19 @@ async def mark_missed_moments(
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
         writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), cache, item, said)]
-        match await write(member, [entitled, *writes], "to mark items that no instance was up for"):
-            case WriteApplied(committed):
-                for n, (item, said) in enumerate(left.items()):
-                    entry = cache.items[item]
-                    entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
-                    if cache.version(item) is None:
-                        entry.seen = VersionedRecord(Record(), 0, committed.zxid)
-                break
-            case WriteRefused(Conflict() as conflict):
-                if conflict.path == entitled.path:
-                    return None
-                left = await _left(member, cache, left, conflict, refused)
-            case WriteRefused(error) | SessionOver(error):
-                raise error
+        try:
+            committed = await write(member, [entitled, *writes], "to mark items that no instance was up for")
+        except Conflict as conflict:
+            if conflict.path == entitled.path:
+                return None
+            left = await _left(member, cache, left, conflict, refused)
+        else:
+            for n, (item, said) in enumerate(left.items()):
+                entry = cache.items[item]
+                entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
+                if cache.version(item) is None:
+                    entry.seen = VersionedRecord(Record(), 0, committed.zxid)
+            break
     return frozenset(left)
 
 
@@ -103,13 +102,13 @@ async def note_accounted(
         Check(member.layout.instance(member.id)),
         Set(member.layout.execution, str(newest).encode(), known.version),
     ]
-    match await write(member, operations, "to note up to which moment an instance was up"):
-        case WriteApplied(committed):
-            return AccountedMoment(newest, committed.versions[1])
-        case SessionOver(error) | WriteRefused(Suspended() as error):
-            raise error
-        case WriteRefused():  # another instance has written, or the registry refuses it; the next tick tries again
-            return AccountedMoment(known.moment, UNREAD)
+    try:
+        committed = await write(member, operations, "to note up to which moment an instance was up")
+    except (Suspended, SessionEnded):
+        raise
+    except RegistryError:  # another instance has written, or the registry refuses it; the next tick tries again
+        return AccountedMoment(known.moment, UNREAD)
+    return AccountedMoment(newest, committed.versions[1])
 
 
 async def read_accounted(member: Member) -> AccountedMoment | None:
@@ -134,13 +133,11 @@ async def advance_accounted(member: Member, view: JobView, until: int, version: 
     """
     leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
     operations: list[Op] = [leading, Set(member.layout.execution, str(until).encode(), version)]
-    match await write(member, operations, "to note which moments no instance was up for"):
-        case WriteApplied():
-            return True
-        case WriteRefused(Conflict()):
-            return False
-        case WriteRefused(error) | SessionOver(error):
-            raise error
+    try:
+        await write(member, operations, "to note which moments no instance was up for")
+    except Conflict:
+        return False
+    return True
 
 
 async def _left(

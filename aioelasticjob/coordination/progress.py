@@ -6,12 +6,12 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, until_answered, write
+from aioelasticjob.coordination.commit import until_answered, write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, Suspended
+from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -83,23 +83,22 @@ class Offsets:
         data, entry = encoded(value), self._items[item]
         entry.may_have_offset = True
         while True:
-            match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
-                case WriteApplied():
-                    entry.has_offset = entry.may_have_offset = True  # a read may have been answered during the save
-                    return
-                case SessionOver():
-                    raise Fenced(item)
-                case WriteRefused(Conflict() as conflict):
-                    if conflict.path != self._member.layout.item(item).offset:
-                        raise Fenced(item)
-                    if conflict.reason not in ("exists", "missing"):  # somebody has made nodes by hand
-                        raise conflict
-                    if conflict.reason != "missing" or entry.has_offset:
-                        entry.has_offset = conflict.reason == "exists"
-                    elif not await restore_parent(self._member, self._member.layout.offsets):
-                        raise Fenced(item)
-                case WriteRefused(error):
-                    raise error
+            try:
+                await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True)
+            except SessionEnded:
+                raise Fenced(item) from None
+            except Conflict as conflict:
+                if conflict.path != self._member.layout.item(item).offset:
+                    raise Fenced(item) from None
+                if conflict.reason not in ("exists", "missing"):  # somebody has made nodes by hand
+                    raise
+                if conflict.reason != "missing" or entry.has_offset:
+                    entry.has_offset = conflict.reason == "exists"
+                elif not await restore_parent(self._member, self._member.layout.offsets):
+                    raise Fenced(item) from None
+            else:
+                entry.has_offset = entry.may_have_offset = True  # a read may have been answered during the save
+                return
 
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
         paths, version = self._member.layout.item(item), claim.items[item].version
@@ -179,13 +178,12 @@ class RunCounts:
             _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
             for node, path, count in zip(nodes, paths, counts, strict=True)
         ]
-        match await write(member, operations, "to publish counts"):
-            case WriteRefused(Suspended() as error) | SessionOver(error):
-                raise error
-            case WriteRefused():  # another instance of this server has written: publish with the next interval's
-                return
-            case WriteApplied():
-                pass
+        try:
+            await write(member, operations, "to publish counts")
+        except (Suspended, SessionEnded):
+            raise
+        except RegistryError:  # another instance of this server has written: publish with the next interval's
+            return
         self._published = any(counts)
         self.succeeded -= counts[0]  # keep runs that have ended meanwhile
         self.failed -= counts[1]

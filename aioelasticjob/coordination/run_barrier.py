@@ -210,7 +210,8 @@ class RunBarrier:
                 stale[child(self._layout.completed, item)] = node
         operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
         for part in _parts(operations, MAX_OPERATIONS):
-            await write(self._member, part, "to remove marks of runs")  # if refused, a later run tidies up
+            with suppress(RegistryError):  # a later run tidies up
+                await write(self._member, part, "to remove marks of runs")
 
     async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
         """Return the node with the states of runs, and the runs whose ``after`` has not been called."""
@@ -318,7 +319,7 @@ class RunBarrier:
                 return
             try:
                 wanted = operations if condition is None else [condition, *operations]
-                (await write(self._member, wanted, NOTING, wait=True)).get()
+                await write(self._member, wanted, NOTING, wait=True)
                 return
             except Conflict as conflict:
                 removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")

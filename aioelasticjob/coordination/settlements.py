@@ -13,20 +13,12 @@ from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
-from aioelasticjob.coordination.commit import (
-    SentTransaction,
-    SessionOver,
-    WriteApplied,
-    WriteRefused,
-    accepted,
-    result_of,
-    send,
-)
+from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.request_runs import settling
 from aioelasticjob.coordination.view import is_item
-from aioelasticjob.errors import Conflict, RegistryError
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
@@ -107,20 +99,19 @@ class Settlements:
                 self._send_settlement(given)
             if given.transaction is None:  # they are to be read first, or this instance holds their locks no more
                 continue
-            match await result_of(self._member, given.transaction, wait=True):
-                case WriteApplied(committed):
-                    self._note_settled(given, committed)
-                case SessionOver():
-                    return False
-                case WriteRefused(error):
-                    given.transaction = None
-                    if isinstance(error, Conflict):
-                        given.cut_off = _without_mark(self._member.layout, given.cut_off, error)
-                        given.gone.add(error.path)  # somebody has removed a request
-                    if str(error) == before:  # another error is tried again at once, with what is read first
-                        await self._member.session.back_off(refused)
-                        refused += 1
-                    before = str(error)
+            try:
+                self._note_settled(given, await result_of(self._member, given.transaction, wait=True))
+            except SessionEnded:
+                return False
+            except RegistryError as error:
+                given.transaction = None
+                if isinstance(error, Conflict):
+                    given.cut_off = _without_mark(self._member.layout, given.cut_off, error)
+                    given.gone.add(error.path)  # somebody has removed a request
+                if str(error) == before:  # another error is tried again at once, with what is read first
+                    await self._member.session.back_off(refused)
+                    refused += 1
+                before = str(error)
         self._unlock(items)
         return True
 

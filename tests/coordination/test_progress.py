@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from aioelasticjob.coordination import progress
-from aioelasticjob.coordination.commit import WriteResult, write
+from aioelasticjob.coordination.commit import write
 from aioelasticjob.coordination.progress import Offsets, encoded
 from aioelasticjob.errors import Conflict, InvalidSetting, SessionEnded, Suspended
-from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.registry.transaction import Committed, Create, Delete
 from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 
 
@@ -30,7 +30,7 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
     job = ClaimedJob()
     offsets, claim = Offsets(job.member, job.cache.items), job.claims.unmonitored(CRON, [0])
 
-    async def write_after_a_read(*given: Any, **options: Any) -> WriteResult:
+    async def write_after_a_read(*given: Any, **options: Any) -> Committed:
         await offsets.learn([0])
         return await write(*given, **options)
 

@@ -12,7 +12,7 @@ from aioelasticjob.errors import RegistryError
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure
-from aioelasticjob.registry.transaction import Create, Op
+from aioelasticjob.registry.transaction import Committed, Create, Op
 from tests.running.test_refused_writes import EVERY_TEN, locked, slots
 from tests.running.test_rescues import Workers, workers_of
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
@@ -69,11 +69,11 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
     """To give a run up changes its record only, which nobody mirrors: its holder hears of it by looking again."""
     refused = list[str]()
 
-    async def refusing(member: Member, ops: Sequence[Op], what: str) -> commit.WriteResult:
+    async def refusing(member: Member, ops: Sequence[Op], what: str) -> Committed:
         if "EndRun" in what and len(refused) < 2:
             refused.append(what)
             member.refusals.refused(what, error := RegistryError("the quota is used up"))
-            return commit.WriteRefused(error)
+            raise error
         return await commit.write(member, ops, what)
 
     async def scene(here: SimulatedJobs) -> None:
