@@ -60,13 +60,13 @@ class SentClaim:
     fire: Fire
     now: int
     next_fire: int
-    before: dict[int, Record]
-    """The records that the transaction replaces."""
-    wanted: dict[int, Record]
-    """The records that it writes."""
     rest: list[int]
     """The items of later transactions."""
     at_once: int
+    before: dict[int, Record] = field(init=False)
+    """The records that the transaction replaces."""
+    wanted: dict[int, Record] = field(init=False)
+    """The records that it writes."""
     first: int = field(init=False)
     """How many operations precede those of the items."""
     transaction: SentTransaction = field(init=False)
@@ -92,8 +92,9 @@ class Claims:
         for entry in map(self._cache.items.__getitem__, rest):
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)
-        at_once = max(1, items_per_transaction(texts) // fire.weight)
-        return self._sent(view, fire, now, next_fire, rest, at_once, until)
+        sent = SentClaim(view, fire, now, next_fire, rest, max(1, items_per_transaction(texts) // fire.weight))
+        self._send_next(sent, until)
+        return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole; None if ``finish`` has to be awaited for it."""
@@ -118,8 +119,8 @@ class Claims:
         try:
             await self._take(sent, taken)
             while sent.rest and not taken.stale:
-                fire = sent.fire if taken.claim is None else taken.claim.fire
-                sent = self._sent(sent.view, fire, sent.now, sent.next_fire, sent.rest, sent.at_once)
+                sent.fire = sent.fire if taken.claim is None else taken.claim.fire
+                self._send_next(sent)
                 await self._take(sent, taken)
         except SessionEnded:
             raise
@@ -134,14 +135,14 @@ class Claims:
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim without any request to the registry, for a job whose execution is not monitored."""
         if fire.source in SCHEDULED:
-            assumed = self._cache.assume(items, fire.slot)
+            assumed = {item: self._cache.items[item].assume(fire.slot) for item in items}
         else:  # a trigger claims no scheduled moment
-            assumed = {item: VersionedRecord(self._cache.record(item), None) for item in items}
+            assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def remove_orphan_mark(self, item: int) -> None:
         """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
-        paths, version = self._member.layout.item(item), self._cache.version(item)
+        paths, version = self._member.layout.item(item), self._cache.items[item].version
         removal: list[Op] = [*([] if version is None else [Check(paths.execution, version)]), Delete(paths.orphan)]
         with suppress(RegistryError):
             await write(self._member, removal, "to remove the mark of an item that has ended")
@@ -158,22 +159,12 @@ class Claims:
             await write(self._member, [entitled, mark], "to mark an item whose run was missed")
         self._cache.items[item].marked = True
 
-    def _sent(
-        self,
-        view: JobView,
-        fire: Fire,
-        now: int,
-        next_fire: int,
-        items: list[int],
-        at_once: int,
-        until: float | None = None,
-    ) -> SentClaim:
-        """Send the transaction that claims the first of the items."""
-        before, begun, me = self._records(items[:at_once]), records.begun, self._member.id
-        wanted = {item: begun(record, fire, me, now, next_fire) for item, record in before.items()}
-        sent = SentClaim(view, fire, now, next_fire, before, wanted, items[at_once:], at_once)
+    def _send_next(self, sent: SentClaim, until: float | None = None) -> None:
+        """Send the transaction that claims the first of the items that are left."""
+        fire, me, now, next_fire = sent.fire, self._member.id, sent.now, sent.next_fire
+        sent.before, sent.rest = self._records(sent.rest[: sent.at_once]), sent.rest[sent.at_once :]
+        sent.wanted = {n: records.begun(record, fire, me, now, next_fire) for n, record in sent.before.items()}
         self._send(sent, until)
-        return sent
 
     def _send(self, sent: SentClaim, until: float | None = None) -> None:
         sent.first, operations = self._taking(sent.view, sent.fire, sent.wanted, sent.before)
@@ -227,7 +218,7 @@ class Claims:
         operations = _entitled(member, view, fire, wanted, before)
         first = len(operations)
         for item, record in wanted.items():
-            operations += _claiming(member, item, record, cache.version(item))
+            operations += _claiming(member, item, record, cache.items[item].version)
         for item in wanted:
             if (entry := cache.items[item]).marked and not entry.stuck:
                 operations.append(Delete(member.layout.item(item).misfire))
@@ -235,17 +226,16 @@ class Claims:
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
-        cache = self._cache
         for item in list(wanted):
-            paths = self._member.layout.item(item)
+            paths, entry = self._member.layout.item(item), self._cache.items[item]
             if conflict.path == paths.misfire and conflict.reason == "not empty":
-                cache.items[item].stuck = True
+                entry.stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
                 why = "its parent is ephemeral, so the item does not run until that node is removed"
-                cache.warn(conflict.path, 0, why)
+                self._cache.warn(conflict.path, 0, why)
                 taken.refused |= {item}
                 del wanted[item]
-            elif conflict.path == paths.execution and conflict.reason == "missing" and cache.version(item) is None:
+            elif conflict.path == paths.execution and conflict.reason == "missing" and entry.version is None:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 
@@ -254,9 +244,9 @@ class Claims:
 
         A rescue is decided on the record of one run, so it does not take an item of which another run was cut off.
         """
-        running = await self._cache.learn(list(wanted))
+        running = await self._cache.learn(wanted)
         for item in list(wanted):
-            record = self._cache.record(item)
+            record = self._cache.items[item].record
             rescued = record.completed or record.begun != before[item].begun
             if item in running or (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
                 del wanted[item]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.commit import write
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark, RecordCache
+from aioelasticjob.coordination.record_cache import MAX_FUTURE, Entry, MissedMark, RecordCache
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import ItemPaths
@@ -60,7 +60,8 @@ async def mark_missed_moments(
         return frozenset(left)
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
-        writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), cache, item, said)]
+        marks = ((member.layout.item(item), cache.items[item], said) for item, said in left.items())
+        writes = [operation for mark in marks for operation in _marking(*mark)]
         try:
             committed = await write(member, [entitled, *writes], "to mark items that no instance was up for")
         except Conflict as conflict:
@@ -71,7 +72,7 @@ async def mark_missed_moments(
             for n, (item, said) in enumerate(left.items()):
                 entry = cache.items[item]
                 entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
-                if cache.version(item) is None:
+                if entry.version is None:
                     entry.seen = VersionedRecord(Record(), 0, committed.zxid)
             break
     return frozenset(left)
@@ -147,22 +148,22 @@ async def _left(
 
     ``refused`` are the items that have caused a conflict before.
     """
-    before = {item: (cache.record(item).slot, cache.version(item)) for item in wanted}
-    await cache.learn(list(wanted))
+    entries = {item: cache.items[item] for item in wanted}
+    before = {item: (entry.record.slot, entry.version) for item, entry in entries.items()}
+    await cache.learn(wanted)
     # an instance that has claimed a later moment reports the earlier ones; a rescue does not
-    taken = {item for item in wanted if cache.record(item).slot > before[item][0]}
-    known = {item for item, said in wanted.items() if cache.items[item].mark.covers(said)}
-    unmoved = {item for item in wanted if cache.version(item) == before[item][1]}
+    taken = {item for item, entry in entries.items() if entry.record.slot > before[item][0]}
+    known = {item for item, said in wanted.items() if entries[item].mark.covers(said)}
+    unmoved = {item for item, entry in entries.items() if entry.version == before[item][1]}
     again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
     over = taken | known | (again & refused)
     refused |= again
     return {item: said for item, said in wanted.items() if item not in over}
 
 
-def _marking(paths: ItemPaths, cache: RecordCache, item: int, said: MissedMark) -> Iterable[Op]:
-    record = cache.version(item)
+def _marking(paths: ItemPaths, entry: Entry, said: MissedMark) -> Iterable[Op]:
+    record, version, data = entry.version, entry.mark_version, said.encode()
     yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: the item never ran
-    version, data = cache.items[item].mark_version, said.encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 
 

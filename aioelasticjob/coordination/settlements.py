@@ -207,9 +207,9 @@ class Settlements:
 
     async def _still_mine(self, ended: Ended) -> Ended:
         """Return the items still to be settled, with the present versions of records that somebody edited by hand."""
-        await self._cache.learn(list(ended))
-        entries, version = self._cache.items, self._cache.version
-        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
+        await self._cache.learn(ended)
+        entries = self._cache.items
+        mine = {n: replace(seen, version=entries[n].version) for n, seen in ended.items() if entries[n].locked}
         rescued = [item for item in sorted(mine) if entries[item].rescuing]
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone

@@ -370,7 +370,7 @@ def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
         if handed_over is None:
             break
         assert job.locked() == set()
-        assert all(job.record(item).slot == fire.slot == job.cache.record(item).slot for item in claim.items)
+        assert all(job.record(item).slot == fire.slot == job.cache.items[item].record.slot for item in claim.items)
         cut_off = hand_over and outcome is Outcome.CANCELLED
         assert handed_over == job.waiting() == (set(claim.items) if cut_off else set())
         if cut_off:
