@@ -122,6 +122,7 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
     """Make a request again and again until the registry answers it.  ``what`` says what the job wants.
 
     Raises:
+        Conflict: the request was a write, and what it depends on has changed.
         SessionEnded: the session is over.
     """
     session, failures = member.session, 0
@@ -130,7 +131,7 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
             return await attempt()
         except Suspended:
             continue
-        except SessionEnded:
+        except (Conflict, SessionEnded):
             raise
         except RegistryError as error:
             member.refusals.refused(what, error)
@@ -205,16 +206,11 @@ async def _look(member: Member, sent: SentTransaction) -> Committed | None:
     paths = list(dict.fromkeys(op.path for op in sent.ops if not isinstance(op, Check)))
 
     async def read() -> list[Node | None]:
-        await catch_up_server(member)
+        await member.session.sync()  # a server that lags behind does not show yet what was written
         return await member.session.get_many(paths)
 
     nodes = await until_answered(member, sent.what, read)
     return committed_by_nodes(sent.ops, dict(zip(paths, nodes, strict=True)), member.incarnation, sent.since)
-
-
-async def catch_up_server(member: Member) -> None:
-    """Wait until the server of this session knows everything that was written through other servers before."""
-    await member.session.sync(member.layout.root)
 
 
 def _lost(what: str) -> SessionEnded:

@@ -49,18 +49,20 @@ class Offsets:
         self._member, self._items = member, items
         self._warned: dict[int, int] = {}
 
-    async def learn(self, items: Collection[int]) -> None:
-        """Find out which of the items that this instance has gained have an offset."""
-        if items:  # without items no connection is needed
-            await self._read(sorted(items))
-
     async def read(self, items: Collection[int]) -> dict[int, str]:
-        """Return the offsets with which runs of these items begin.
+        """Return the offsets of items, and note which of them have one.
 
-        They are read before the claim.  No instance can save an offset between the record on which the claim depends
-        and the claim.
+        Those with which runs begin are read before the claim: no instance can save an offset between the record on
+        which the claim depends and the claim.
         """
-        return await self._read(sorted(items))
+        if not items:  # then no connection is needed
+            return {}
+        offsets = [self._member.layout.item(item).offset for item in items]
+        nodes = zip(items, await self._member.session.get_many(offsets), strict=True)
+        found = {item: self._text(item, node) for item, node in nodes if node}
+        for item in items:
+            self._items[item].has_offset = self._items[item].may_have_offset = item in found
+        return found
 
     async def reread(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items just claimed.  This tries until the session ends: the items must be settled.
@@ -68,7 +70,7 @@ class Offsets:
         Raises:
             SessionEnded: the session was lost, and with it the claim.
         """
-        found = await until_answered(self._member, REREAD, lambda: self._read(sorted(items)))
+        found = await until_answered(self._member, REREAD, lambda: self.read(items))
         self._member.refusals.accepted(REREAD)
         return found
 
@@ -104,13 +106,6 @@ class Offsets:
         paths, version = self._member.layout.item(item), claim.items[item].version
         fence: list[Op] = [] if version is None else [Check(paths.execution, version), Check(paths.running)]
         return [*fence, Set(paths.offset, data, -1) if self._items[item].has_offset else Create(paths.offset, data)]
-
-    async def _read(self, items: list[int]) -> dict[int, str]:
-        nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
-        found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
-        for item in items:
-            self._items[item].has_offset = self._items[item].may_have_offset = item in found
-        return found
 
     def _text(self, item: int, node: Node) -> str:
         try:

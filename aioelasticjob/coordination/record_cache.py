@@ -14,7 +14,9 @@ from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.view import is_item
 from aioelasticjob.model import Record, VersionedRecord
+from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Stat
 
 MAX_FUTURE = 60_000
@@ -228,6 +230,12 @@ class RecordCache:
             else:
                 record = Record(slot=written, unknown="" if record is None else record.unknown)
         return VersionedRecord(record, node.stat.version, node.stat.mzxid)
+
+
+async def items_below(session: Session, parent: str) -> list[int]:
+    """Return the items that have a node below ``parent``; none if that is missing."""
+    (names,) = await session.children_many([parent])
+    return sorted(int(name) for name in names or () if is_item(name))
 
 
 def _follows(stat: Stat, before: VersionedRecord) -> bool:

@@ -15,9 +15,8 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
 from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.request_runs import settling
-from aioelasticjob.coordination.view import is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, Outcome, VersionedRecord
@@ -155,8 +154,7 @@ class Settlements:
             RegistryError: the registry cannot be read.
         """
         layout, session = self._member.layout, self._member.session
-        (names,) = await session.children_many([layout.execution])
-        items = [int(name) for name in names or () if is_item(name)]
+        items = await items_below(session, layout.execution)
         nodes = await session.get_many([layout.item(item).running for item in items])
         for item, lock in zip(items, nodes, strict=True):
             if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:

@@ -82,7 +82,7 @@ class FaultySession(BareSession):
             return [self.old.get(path) for path in paths]
         return await super().get_many(paths)
 
-    async def sync(self, _path: str = "/") -> None:
+    async def sync(self) -> None:
         self.old = None
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob.coordination import commit, coordinator
+from aioelasticjob.coordination import coordinator
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import committed_by_nodes, delete, write
 from aioelasticjob.coordination.effects import (
@@ -111,9 +111,9 @@ class RefusedSession(FaultySession):
         self._fail(paths[0] if paths else "/")
         return await super().get_many(paths)
 
-    async def sync(self, path: str = "/") -> None:
-        self._fail(path)
-        await super().sync(path)
+    async def sync(self) -> None:
+        self._fail("/")
+        await super().sync()
 
     def _fail(self, path: str) -> None:
         word = self.read_faults.pop(0) if self.read_faults else None
@@ -418,13 +418,13 @@ def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
 def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     defect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def trust(_member: Member) -> None:
+    async def trust(_session: RefusedSession) -> None:
         return
 
     job = RefusedJob()
     session, before = job.session, dict(job.registry.nodes)
     if defect:
-        monkeypatch.setattr(commit, "catch_up_server", trust)
+        monkeypatch.setattr(RefusedSession, "sync", trust)
     session.old = before
     session.commits.extend(["reply lost", lambda: setattr(session, "old", None)])  # whoever is refused has caught up
     taken = job.claim()

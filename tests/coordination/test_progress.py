@@ -15,7 +15,7 @@ from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
     job = ClaimedJob()
     offsets = Offsets(job.member, job.cache.items)
-    done(offsets.learn(job.items))
+    done(offsets.read(job.items))
     job.write(Create(LAYOUT.item(1).offset, b"here"))
     assert not job.cache.items[1].may_have_offset
     assert done(offsets.reread({0, 1})) == {1: "here"}
@@ -31,7 +31,7 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
     offsets, claim = Offsets(job.member, job.cache.items), job.claims.unmonitored(CRON, [0])
 
     async def write_after_a_read(*given: Any, **options: Any) -> Committed:
-        await offsets.learn([0])
+        await offsets.read([0])
         return await write(*given, **options)
 
     monkeypatch.setattr(progress, "write", write_after_a_read)
