@@ -8,10 +8,9 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send, write
@@ -30,7 +29,6 @@ ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
 CLAIM = "to claim items"
-Records: TypeAlias = Mapping[int, Record]
 
 log = logging.getLogger(__name__)
 
@@ -167,8 +165,15 @@ class Claims:
         self._send(sent, until)
 
     def _send(self, sent: SentClaim, until: float | None = None) -> None:
-        sent.first, operations = self._taking(sent.view, sent.fire, sent.wanted, sent.before)
-        sent.transaction = send(self._member, operations, CLAIM, until)
+        member, entries = self._member, self._cache.items
+        operations = _entitled(member, sent)
+        sent.first = len(operations)
+        for item, record in sent.wanted.items():
+            operations += _claiming(member, item, record, entries[item].version)
+        for item in sent.wanted:
+            if entries[item].marked and not entries[item].stuck:
+                operations.append(Delete(member.layout.item(item).misfire))
+        sent.transaction = send(member, operations, CLAIM, until)
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
@@ -187,7 +192,7 @@ class Claims:
                 if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
                     taken.stale = True
                     return None
-                taken.elsewhere |= await self._reconsider(sent.fire, wanted, sent.before)
+                taken.elsewhere |= await self._reconsider(sent)
             sent.before |= self._records(wanted)
             taken.renewed |= wanted.keys()
             if wanted:
@@ -212,18 +217,6 @@ class Claims:
         fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found)
 
-    def _taking(self, view: JobView, fire: Fire, wanted: Records, before: Records) -> tuple[int, list[Op]]:
-        """Return the operations of a claim, and how many of them precede the operations of the items."""
-        member, cache = self._member, self._cache
-        operations = _entitled(member, view, fire, wanted, before)
-        first = len(operations)
-        for item, record in wanted.items():
-            operations += _claiming(member, item, record, cache.items[item].version)
-        for item in wanted:
-            if (entry := cache.items[item]).marked and not entry.stuck:
-                operations.append(Delete(member.layout.item(item).misfire))
-        return first, operations
-
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
         for item in list(wanted):
@@ -239,15 +232,16 @@ class Claims:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 
-    async def _reconsider(self, fire: Fire, wanted: dict[int, Record], before: Records) -> set[int]:
-        """Read the items again, and remove from ``wanted`` those that run or are done; return those that run.
+    async def _reconsider(self, sent: SentClaim) -> set[int]:
+        """Read the items again, and want no more those that run or are done; return those that run.
 
         A rescue is decided on the record of one run, so it does not take an item of which another run was cut off.
         """
+        fire, wanted = sent.fire, sent.wanted
         running = await self._cache.learn(wanted)
         for item in list(wanted):
             record = self._cache.items[item].record
-            rescued = record.completed or record.begun != before[item].begun
+            rescued = record.completed or record.begun != sent.before[item].begun
             if item in running or (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
                 del wanted[item]
             else:
@@ -262,8 +256,9 @@ def items_per_transaction(texts: Collection[str | None]) -> int:
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
-def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before: Records) -> list[Op]:
+def _entitled(member: Member, sent: SentClaim) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
+    view, fire, wanted = sent.view, sent.fire, sent.wanted
     if fire.source is not FireSource.FAILOVER:
         entitled: list[Op] = [Check(member.layout.sharding, view.sharding_version)]
         if fire.request is not None:
@@ -272,7 +267,7 @@ def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before
             entitled += claiming(member.layout, fire, wanted)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
-            entitled += losing(view, {item: before[item] for item in wanted}, claimed)
+            entitled += losing(view, {item: sent.before[item] for item in wanted}, claimed)
         return entitled
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
