@@ -8,21 +8,12 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import (
-    SentTransaction,
-    SessionOver,
-    WriteApplied,
-    WriteRefused,
-    accepted,
-    result_of,
-    send,
-    write,
-)
+from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
@@ -38,7 +29,6 @@ ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
 CLAIM = "to claim items"
-Records: TypeAlias = Mapping[int, Record]
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +58,13 @@ class SentClaim:
     fire: Fire
     now: int
     next_fire: int
-    before: dict[int, Record]
-    """The records that the transaction replaces."""
-    wanted: dict[int, Record]
-    """The records that it writes."""
     rest: list[int]
     """The items of later transactions."""
     at_once: int
+    before: dict[int, Record] = field(init=False)
+    """The records that the transaction replaces."""
+    wanted: dict[int, Record] = field(init=False)
+    """The records that it writes."""
     first: int = field(init=False)
     """How many operations precede those of the items."""
     transaction: SentTransaction = field(init=False)
@@ -100,8 +90,9 @@ class Claims:
         for entry in map(self._cache.items.__getitem__, rest):
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)
-        at_once = max(1, items_per_transaction(texts) // fire.weight)
-        return self._sent(view, fire, now, next_fire, rest, at_once, until)
+        sent = SentClaim(view, fire, now, next_fire, rest, max(1, items_per_transaction(texts) // fire.weight))
+        self._send_next(sent, until)
+        return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole; None if ``finish`` has to be awaited for it."""
@@ -126,8 +117,8 @@ class Claims:
         try:
             await self._take(sent, taken)
             while sent.rest and not taken.stale:
-                fire = sent.fire if taken.claim is None else taken.claim.fire
-                sent = self._sent(sent.view, fire, sent.now, sent.next_fire, sent.rest, sent.at_once)
+                sent.fire = sent.fire if taken.claim is None else taken.claim.fire
+                self._send_next(sent)
                 await self._take(sent, taken)
         except SessionEnded:
             raise
@@ -142,16 +133,17 @@ class Claims:
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim without any request to the registry, for a job whose execution is not monitored."""
         if fire.source in SCHEDULED:
-            assumed = self._cache.assume(items, fire.slot)
+            assumed = {item: self._cache.items[item].assume(fire.slot) for item in items}
         else:  # a trigger claims no scheduled moment
-            assumed = {item: VersionedRecord(self._cache.record(item), None) for item in items}
+            assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def remove_orphan_mark(self, item: int) -> None:
         """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
-        paths, version = self._member.layout.item(item), self._cache.version(item)
-        condition = [] if version is None else [Check(paths.execution, version)]
-        await write(self._member, [*condition, Delete(paths.orphan)], "to remove the mark of an item that has ended")
+        paths, version = self._member.layout.item(item), self._cache.items[item].version
+        removal: list[Op] = [*([] if version is None else [Check(paths.execution, version)]), Delete(paths.orphan)]
+        with suppress(RegistryError):
+            await write(self._member, removal, "to remove the mark of an item that has ended")
 
     async def mark_misfired(self, view: JobView, item: int, slot: int) -> None:
         """Mark for operators that an item has missed a moment.  The next claim of the item removes the mark.
@@ -161,29 +153,27 @@ class Claims:
         """
         entitled = Check(self._member.layout.sharding, view.sharding_version)
         mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
-        await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # or it exists
+        with suppress(RegistryError):  # or it exists
+            await write(self._member, [entitled, mark], "to mark an item whose run was missed")
         self._cache.items[item].marked = True
 
-    def _sent(
-        self,
-        view: JobView,
-        fire: Fire,
-        now: int,
-        next_fire: int,
-        items: list[int],
-        at_once: int,
-        until: float | None = None,
-    ) -> SentClaim:
-        """Send the transaction that claims the first of the items."""
-        before, begun, me = self._records(items[:at_once]), records.begun, self._member.id
-        wanted = {item: begun(record, fire, me, now, next_fire) for item, record in before.items()}
-        sent = SentClaim(view, fire, now, next_fire, before, wanted, items[at_once:], at_once)
+    def _send_next(self, sent: SentClaim, until: float | None = None) -> None:
+        """Send the transaction that claims the first of the items that are left."""
+        fire, me, now, next_fire = sent.fire, self._member.id, sent.now, sent.next_fire
+        sent.before, sent.rest = self._records(sent.rest[: sent.at_once]), sent.rest[sent.at_once :]
+        sent.wanted = {n: records.begun(record, fire, me, now, next_fire) for n, record in sent.before.items()}
         self._send(sent, until)
-        return sent
 
     def _send(self, sent: SentClaim, until: float | None = None) -> None:
-        sent.first, operations = self._taking(sent.view, sent.fire, sent.wanted, sent.before)
-        sent.transaction = send(self._member, operations, CLAIM, until)
+        member, entries = self._member, self._cache.items
+        operations = _entitled(member, sent)
+        sent.first = len(operations)
+        for item, record in sent.wanted.items():
+            operations += _claiming(member, item, record, entries[item].version)
+        for item in sent.wanted:
+            if entries[item].marked and not entries[item].stuck:
+                operations.append(Delete(member.layout.item(item).misfire))
+        sent.transaction = send(member, operations, CLAIM, until)
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
@@ -193,17 +183,16 @@ class Claims:
         """
         met, wanted = "", sent.wanted
         while wanted:
-            match await result_of(self._member, sent.transaction):
-                case WriteApplied(committed):
-                    return self._note_claimed(sent, committed, taken)
-                case WriteRefused(Conflict() as conflict) if str(conflict) != met:
-                    met = str(conflict)
-                    if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
-                        taken.stale = True
-                        return None
-                    taken.elsewhere |= await self._reconsider(sent.fire, wanted, sent.before)
-                case WriteRefused(error) | SessionOver(error):
-                    raise error
+            try:
+                return self._note_claimed(sent, await result_of(self._member, sent.transaction), taken)
+            except Conflict as conflict:
+                if str(conflict) == met:
+                    raise
+                met = str(conflict)
+                if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
+                    taken.stale = True
+                    return None
+                taken.elsewhere |= await self._reconsider(sent)
             sent.before |= self._records(wanted)
             taken.renewed |= wanted.keys()
             if wanted:
@@ -228,43 +217,31 @@ class Claims:
         fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found)
 
-    def _taking(self, view: JobView, fire: Fire, wanted: Records, before: Records) -> tuple[int, list[Op]]:
-        """Return the operations of a claim, and how many of them precede the operations of the items."""
-        member, cache = self._member, self._cache
-        operations = _entitled(member, view, fire, wanted, before)
-        first = len(operations)
-        for item, record in wanted.items():
-            operations += _claiming(member, item, record, cache.version(item))
-        for item in wanted:
-            if (entry := cache.items[item]).marked and not entry.stuck:
-                operations.append(Delete(member.layout.item(item).misfire))
-        return first, operations
-
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
-        cache = self._cache
         for item in list(wanted):
-            paths = self._member.layout.item(item)
+            paths, entry = self._member.layout.item(item), self._cache.items[item]
             if conflict.path == paths.misfire and conflict.reason == "not empty":
-                cache.items[item].stuck = True
+                entry.stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
                 why = "its parent is ephemeral, so the item does not run until that node is removed"
-                cache.warn(conflict.path, 0, why)
+                self._cache.warn(conflict.path, 0, why)
                 taken.refused |= {item}
                 del wanted[item]
-            elif conflict.path == paths.execution and conflict.reason == "missing" and cache.version(item) is None:
+            elif conflict.path == paths.execution and conflict.reason == "missing" and entry.version is None:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 
-    async def _reconsider(self, fire: Fire, wanted: dict[int, Record], before: Records) -> set[int]:
-        """Read the items again, and remove from ``wanted`` those that run or are done; return those that run.
+    async def _reconsider(self, sent: SentClaim) -> set[int]:
+        """Read the items again, and want no more those that run or are done; return those that run.
 
         A rescue is decided on the record of one run, so it does not take an item of which another run was cut off.
         """
-        running = await self._cache.learn(list(wanted))
+        fire, wanted = sent.fire, sent.wanted
+        running = await self._cache.learn(wanted)
         for item in list(wanted):
-            record = self._cache.record(item)
-            rescued = record.completed or record.begun != before[item].begun
+            record = self._cache.items[item].record
+            rescued = record.completed or record.begun != sent.before[item].begun
             if item in running or (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
                 del wanted[item]
             else:
@@ -279,8 +256,9 @@ def items_per_transaction(texts: Collection[str | None]) -> int:
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
-def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before: Records) -> list[Op]:
+def _entitled(member: Member, sent: SentClaim) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
+    view, fire, wanted = sent.view, sent.fire, sent.wanted
     if fire.source is not FireSource.FAILOVER:
         entitled: list[Op] = [Check(member.layout.sharding, view.sharding_version)]
         if fire.request is not None:
@@ -289,7 +267,7 @@ def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before
             entitled += claiming(member.layout, fire, wanted)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
-            entitled += losing(view, {item: before[item] for item in wanted}, claimed)
+            entitled += losing(view, {item: sent.before[item] for item in wanted}, claimed)
         return entitled
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:

@@ -10,54 +10,16 @@ from __future__ import annotations
 from asyncio import Future, get_running_loop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.values import value
 
 T = TypeVar("T")
 ENDED_STATES = (SessionState.EXPIRED, SessionState.CLOSED)
-
-
-@value
-class WriteApplied:
-    """The transaction was written."""
-
-    committed: Committed
-
-    def get(self) -> Committed:
-        """Return what was written."""
-        return self.committed
-
-
-@value
-class WriteRefused:
-    """Nothing was written, because of ``error``; the session goes on."""
-
-    error: RegistryError
-
-    def get(self) -> Committed:
-        """Raise the error."""
-        raise self.error
-
-
-@value
-class SessionOver:
-    """The session is over, so every lock that the transaction may have made is gone."""
-
-    error: SessionEnded
-
-    def get(self) -> Committed:
-        """Raise the error."""
-        raise self.error
-
-
-WriteResult: TypeAlias = WriteApplied | WriteRefused | SessionOver
-"""The result of a transaction: exactly one of three."""
 
 
 @dataclass(slots=True)
@@ -82,43 +44,55 @@ def send(member: Member, ops: Sequence[Op], what: str, until: float | None = Non
     return SentTransaction(ops, what, member.session.zxid, answer)
 
 
-async def write(member: Member, ops: Sequence[Op], what: str, *, wait: bool = False) -> WriteResult:
-    """Write a transaction under the member's session, and return its result.  No RegistryError is raised.
+async def write(member: Member, ops: Sequence[Op], what: str, *, wait: bool = False) -> Committed:
+    """Write a transaction under the member's session.  ``what`` says what the job wants, as in "to settle items".
 
-    ``what`` says what the job wants, as in "to settle items".  If there is no connection, the result is a refusal
-    (Suspended), or with ``wait`` this waits for a connection of the same session.  Every wait can be cancelled, and
-    ends when the session ends.
+    Without a connection this raises Suspended; with ``wait`` it waits for a connection of the same session.  Every wait
+    can be cancelled, and ends when the session ends.
+
+    Raises:
+        SessionEnded: the session is over, so every lock that the transaction may have made is gone.
+        RegistryError: nothing was written, and the session goes on.
     """
     return await result_of(member, send(member, ops, what), wait=wait)
 
 
-async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False) -> WriteResult:
+async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False) -> Committed:
     """Wait for the result of a transaction that was sent, as ``write`` does."""
+    try:
+        committed = await _result_of(member, sent, wait)
+    except (Conflict, Suspended, SessionEnded):  # a conflict and a missing connection do not count as refusals
+        raise
+    except RegistryError as error:
+        member.refusals.refused(sent.what, error)
+        raise
+    if member.refusals.open:
+        member.refusals.accepted(sent.what)
+    return committed
+
+
+async def _result_of(member: Member, sent: SentTransaction, wait: bool) -> Committed:
     session, lost = member.session, 0
     while True:
         try:
-            written: WriteResult = WriteApplied(await sent.answer)
+            return await sent.answer
         except OutcomeUnknown as error:
-            if (found := await _look(member, sent)) is None:
-                if lost:  # pause longer each time if a server fails again and again
-                    member.refusals.refused(sent.what, error)
-                    await session.back_off(lost - 1)
-                lost += 1
-                sent = send(member, sent.ops, sent.what)
-                continue
-            written = found
-        except Suspended as error:
+            if (found := await _look(member, sent)) is not None:
+                return found
+            if lost:  # pause longer each time if a server fails again and again
+                member.refusals.refused(sent.what, error)
+                await session.back_off(lost - 1)
+            lost += 1
+        except Suspended:
+            if not wait:
+                raise
+            if not await connected(session, member.incarnation):
+                raise _lost(sent.what) from None
+        except SessionEnded as error:
             if wait and await connected(session, member.incarnation):
-                sent = send(member, sent.ops, sent.what)
-                continue
-            written = SessionOver(_ended()) if wait else WriteRefused(error)
-        except SessionEnded as error:  # the registry can say so although the session, with its locks, goes on
-            goes_on = wait and await connected(session, member.incarnation)
-            written = WriteRefused(error) if goes_on else SessionOver(error)
-        except RegistryError as error:
-            written = WriteRefused(error)
-        _note_result(member, sent.what, written)
-        return written
+                raise RegistryError(str(error)) from error  # the session, with its locks, goes on
+            raise
+        sent = send(member, sent.ops, sent.what)
 
 
 def accepted(member: Member, sent: SentTransaction) -> Committed | None:
@@ -137,27 +111,18 @@ async def delete(member: Member, path: str, version: int, what: str) -> bool:
     Raises:
         RegistryError: there is no connection, or the registry refuses it; nothing was deleted.
     """
-    match await write(member, [Delete(path, version)], what):
-        case WriteRefused(Conflict()):
-            return False
-        case written:
-            written.get()
-            return True
-
-
-def _note_result(member: Member, what: str, written: WriteResult) -> None:
-    """Note a refusal, or the end of one.  A conflict and a missing connection do not count as refusals."""
-    if isinstance(written, WriteApplied):
-        if member.refusals.open:
-            member.refusals.accepted(what)
-    elif isinstance(written, WriteRefused) and not isinstance(written.error, Conflict | Suspended):
-        member.refusals.refused(what, written.error)
+    try:
+        await write(member, [Delete(path, version)], what)
+    except Conflict:
+        return False
+    return True
 
 
 async def until_answered(member: Member, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
     """Make a request again and again until the registry answers it.  ``what`` says what the job wants.
 
     Raises:
+        Conflict: the request was a write, and what it depends on has changed.
         SessionEnded: the session is over.
     """
     session, failures = member.session, 0
@@ -166,13 +131,13 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
             return await attempt()
         except Suspended:
             continue
-        except SessionEnded:
+        except (Conflict, SessionEnded):
             raise
         except RegistryError as error:
             member.refusals.refused(what, error)
             await session.back_off(failures)
             failures += 1
-    raise SessionEnded(f"the session was lost before the registry answered ({what})")
+    raise _lost(what)
 
 
 async def connected(session: Session, incarnation: int) -> bool:
@@ -236,27 +201,17 @@ def _shows_applied(op: Op, node: Node | None, incarnation: int, since: int) -> b
             return None
 
 
-async def _look(member: Member, sent: SentTransaction) -> WriteApplied | SessionOver | None:
+async def _look(member: Member, sent: SentTransaction) -> Committed | None:
     """Find out whether a transaction was applied, trying until the session ends; None if it was not."""
     paths = list(dict.fromkeys(op.path for op in sent.ops if not isinstance(op, Check)))
 
     async def read() -> list[Node | None]:
-        await catch_up_server(member)
+        await member.session.sync()  # a server that lags behind does not show yet what was written
         return await member.session.get_many(paths)
 
-    try:
-        nodes = await until_answered(member, sent.what, read)
-    except SessionEnded:
-        return SessionOver(_ended())
-    seen = dict(zip(paths, nodes, strict=True))
-    found = committed_by_nodes(sent.ops, seen, member.incarnation, sent.since)
-    return None if found is None else WriteApplied(found)
+    nodes = await until_answered(member, sent.what, read)
+    return committed_by_nodes(sent.ops, dict(zip(paths, nodes, strict=True)), member.incarnation, sent.since)
 
 
-async def catch_up_server(member: Member) -> None:
-    """Wait until the server of this session knows everything that was written through other servers before."""
-    await member.session.sync(member.layout.root)
-
-
-def _ended() -> SessionEnded:
-    return SessionEnded("the session was lost during a write, and it is unknown whether the write was applied")
+def _lost(what: str) -> SessionEnded:
+    return SessionEnded(f"the session was lost before the registry answered ({what})")

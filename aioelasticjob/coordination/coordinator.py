@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias, TypeVarTuple
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, catch_up_server, write
+from aioelasticjob.coordination.commit import write
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
@@ -31,11 +31,12 @@ from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.operator_log import log_operator_actions, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.record_cache import items_below
 from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
-from aioelasticjob.coordination.view import JobView, follow, is_item
+from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
-from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, ItemPaths
 from aioelasticjob.model import Record
@@ -257,7 +258,8 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> b
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
         return False
-    await write(member, [Delete(asked)], "to take a request")  # or the leader removes it on a tick
+    with suppress(RegistryError):  # or the leader removes it on a tick
+        await write(member, [Delete(asked)], "to take a request")
     return True
 
 
@@ -307,11 +309,7 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
 
     Each mark precedes its record.  The result is empty as long as any item runs.
     """
-    try:
-        items = [int(name) for name in await member.session.children(member.layout.execution) if is_item(name)]
-    except NodeMissing:
-        return {}
-    found = dict[str, int]()
+    items, found = await items_below(member.session, member.layout.execution), dict[str, int]()
     for _, paths, record, running, mark in await _executions(member, items):
         if running is not None:
             return {}
@@ -335,18 +333,18 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
-            match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
-                case WriteApplied(committed):
-                    if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
-                        written = committed.zxid
-                case WriteRefused(Suspended() as error) | SessionOver(error):
-                    raise error
-                case WriteRefused(error):  # the view was outdated, or the effect is tried again
-                    text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
-                    log.debug(text, name, type(effect).__name__, error, extra=fields)
-                    with suppress(RegistryError):
-                        await catch_up_server(member)
-                    break
+            try:
+                committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
+            except (Suspended, SessionEnded):
+                raise
+            except RegistryError as error:  # the view was outdated, or the effect is tried again
+                text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
+                log.debug(text, name, type(effect).__name__, error, extra=fields)
+                with suppress(RegistryError):
+                    await member.session.sync()
+                break
+            if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
+                written = committed.zxid
         else:
             if isinstance(effect, Assign):
                 _log_assignment(member, effect.assignment)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import rescued_request, settling
@@ -13,6 +13,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 
+T = TypeVar("T")
 MAX_OPERATIONS = 1000
 """How many operations a transaction may have: far below jute.maxbuffer, and too few to block the event loop."""
 
@@ -217,6 +218,11 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
     assert_never(effect)
 
 
+def parts(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield a sequence in parts of at most ``size``."""
+    return (whole[n : n + size] for n in range(0, len(whole), size))
+
+
 def mark_necessary(view: JobView) -> Transaction:
     """Return the operation that makes the mark ``necessary``.
 
@@ -249,7 +255,7 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     if len(moves) + len(begin) + len(end) <= MAX_OPERATIONS:
         return [[*_leading(view), *begin, *paused, *moves, *end]]
     outdated = Set(layout.sharding, b"", -1)  # refuses earlier claims even if somebody removes ``processing``
-    chunks = [[outdated, *paused, *moves[n : n + MAX_OPERATIONS]] for n in range(0, len(moves), MAX_OPERATIONS)]
+    chunks = [[outdated, *paused, *part] for part in parts(moves, MAX_OPERATIONS)]
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
 
@@ -318,16 +324,14 @@ def _clear_records(view: JobView, versions: Mapping[str, int]) -> list[Transacti
     config = view.tree.get(view.layout.config)
     still_off = [] if config is None else [Check(view.layout.config, config.stat.version)]
     removal = [Delete(path, version) for path, version in versions.items()]
-    parts = [removal[n : n + MAX_OPERATIONS] for n in range(0, len(removal), MAX_OPERATIONS)]
-    return [[*_leading(view), *still_off, *part] for part in parts]
+    return [[*_leading(view), *still_off, *part] for part in parts(removal, MAX_OPERATIONS)]
 
 
 def _update_request(view: JobView, update: UpdateRequest) -> list[Transaction]:
     """Return one transaction for the request's node, and others for the nodes below it: there may be many."""
     removal: Transaction = [Delete(path) for path in update.stale]
-    parts = [removal[n : n + MAX_OPERATIONS] for n in range(0, len(removal), MAX_OPERATIONS)]
     note = Set(view.layout.request(update.request.id), update.data, update.request.version)
-    return [[*_leading(view), note], *([*_leading(view), *part] for part in parts)]
+    return [[*_leading(view), note], *([*_leading(view), *part] for part in parts(removal, MAX_OPERATIONS))]
 
 
 def _written(view: JobView, path: str, data: bytes) -> Op:

@@ -13,7 +13,7 @@ from math import inf
 from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.commit import WriteRefused, connected, write
+from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member, instance
@@ -36,12 +36,11 @@ async def restore_parent(member: Member, parent: str) -> bool:
         RegistryError: the registry refuses it.
     """
     operations: list[Op] = [Check(member.layout.instance(member.id)), Create(parent)]
-    match await write(member, operations, f"to make {parent} again"):
-        case WriteRefused(Conflict() as conflict):
-            return conflict.reason == "exists"
-        case written:
-            written.get()
-            return True
+    try:
+        await write(member, operations, f"to make {parent} again")
+    except Conflict as conflict:
+        return conflict.reason == "exists"
+    return True
 
 
 async def join(
@@ -71,13 +70,13 @@ async def join(
         view = read(tree, member.layout, holds, switches=switches)
         differing = [one.setting for one in differences(config, holds)]
         description = member.describe(min(up_since, view.up_since), differs=differing)
-        written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
-        if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
-            await _overtaken(member, trees, tree, written.error)
+        try:
+            written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
+        except Conflict as conflict:
+            await _overtaken(member, trees, tree, conflict)
             continue
-        joined = written.get().zxid
         with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
-            await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
+            await trees.until(lambda newer, at=written.zxid: newer.zxid >= at)  # type: ignore[misc]
         return holds
     raise ForeignData(
         member.layout.root, "", f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
@@ -115,7 +114,7 @@ async def announce_leaving(member: Member) -> None:
             return
         with suppress(Suspended, Conflict):
             if operations := await _announcement(member):
-                (await write(member, operations, "to announce that it leaves", wait=True)).get()
+                await write(member, operations, "to announce that it leaves", wait=True)
             return
 
 
@@ -141,7 +140,7 @@ async def leave(member: Member) -> None:
         heard = zip(requests, asked, strict=True)  # remove unanswered requests: there may be no leader to do it
         operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
         try:
-            (await write(member, operations, "to leave")).get()
+            await write(member, operations, "to leave")
             return
         except Conflict as conflict:
             if attempt == MAX_CONFLICTS:

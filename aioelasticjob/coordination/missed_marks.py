@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, write
+from aioelasticjob.coordination.commit import write
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark, RecordCache
+from aioelasticjob.coordination.record_cache import MAX_FUTURE, Entry, MissedMark, RecordCache
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Suspended
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import ItemPaths
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
@@ -60,21 +60,21 @@ async def mark_missed_moments(
         return frozenset(left)
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
-        writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), cache, item, said)]
-        match await write(member, [entitled, *writes], "to mark items that no instance was up for"):
-            case WriteApplied(committed):
-                for n, (item, said) in enumerate(left.items()):
-                    entry = cache.items[item]
-                    entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
-                    if cache.version(item) is None:
-                        entry.seen = VersionedRecord(Record(), 0, committed.zxid)
-                break
-            case WriteRefused(Conflict() as conflict):
-                if conflict.path == entitled.path:
-                    return None
-                left = await _left(member, cache, left, conflict, refused)
-            case WriteRefused(error) | SessionOver(error):
-                raise error
+        marks = ((member.layout.item(item), cache.items[item], said) for item, said in left.items())
+        writes = [operation for mark in marks for operation in _marking(*mark)]
+        try:
+            committed = await write(member, [entitled, *writes], "to mark items that no instance was up for")
+        except Conflict as conflict:
+            if conflict.path == entitled.path:
+                return None
+            left = await _left(member, cache, left, conflict, refused)
+        else:
+            for n, (item, said) in enumerate(left.items()):
+                entry = cache.items[item]
+                entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
+                if entry.version is None:
+                    entry.seen = VersionedRecord(Record(), 0, committed.zxid)
+            break
     return frozenset(left)
 
 
@@ -103,13 +103,13 @@ async def note_accounted(
         Check(member.layout.instance(member.id)),
         Set(member.layout.execution, str(newest).encode(), known.version),
     ]
-    match await write(member, operations, "to note up to which moment an instance was up"):
-        case WriteApplied(committed):
-            return AccountedMoment(newest, committed.versions[1])
-        case SessionOver(error) | WriteRefused(Suspended() as error):
-            raise error
-        case WriteRefused():  # another instance has written, or the registry refuses it; the next tick tries again
-            return AccountedMoment(known.moment, UNREAD)
+    try:
+        committed = await write(member, operations, "to note up to which moment an instance was up")
+    except (Suspended, SessionEnded):
+        raise
+    except RegistryError:  # another instance has written, or the registry refuses it; the next tick tries again
+        return AccountedMoment(known.moment, UNREAD)
+    return AccountedMoment(newest, committed.versions[1])
 
 
 async def read_accounted(member: Member) -> AccountedMoment | None:
@@ -134,13 +134,11 @@ async def advance_accounted(member: Member, view: JobView, until: int, version: 
     """
     leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
     operations: list[Op] = [leading, Set(member.layout.execution, str(until).encode(), version)]
-    match await write(member, operations, "to note which moments no instance was up for"):
-        case WriteApplied():
-            return True
-        case WriteRefused(Conflict()):
-            return False
-        case WriteRefused(error) | SessionOver(error):
-            raise error
+    try:
+        await write(member, operations, "to note which moments no instance was up for")
+    except Conflict:
+        return False
+    return True
 
 
 async def _left(
@@ -150,22 +148,22 @@ async def _left(
 
     ``refused`` are the items that have caused a conflict before.
     """
-    before = {item: (cache.record(item).slot, cache.version(item)) for item in wanted}
-    await cache.learn(list(wanted))
+    entries = {item: cache.items[item] for item in wanted}
+    before = {item: (entry.record.slot, entry.version) for item, entry in entries.items()}
+    await cache.learn(wanted)
     # an instance that has claimed a later moment reports the earlier ones; a rescue does not
-    taken = {item for item in wanted if cache.record(item).slot > before[item][0]}
-    known = {item for item, said in wanted.items() if cache.items[item].mark.covers(said)}
-    unmoved = {item for item in wanted if cache.version(item) == before[item][1]}
+    taken = {item for item, entry in entries.items() if entry.record.slot > before[item][0]}
+    known = {item for item, said in wanted.items() if entries[item].mark.covers(said)}
+    unmoved = {item for item, entry in entries.items() if entry.version == before[item][1]}
     again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
     over = taken | known | (again & refused)
     refused |= again
     return {item: said for item, said in wanted.items() if item not in over}
 
 
-def _marking(paths: ItemPaths, cache: RecordCache, item: int, said: MissedMark) -> Iterable[Op]:
-    record = cache.version(item)
+def _marking(paths: ItemPaths, entry: Entry, said: MissedMark) -> Iterable[Op]:
+    record, version, data = entry.version, entry.mark_version, said.encode()
     yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: the item never ran
-    version, data = cache.items[item].mark_version, said.encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 
 

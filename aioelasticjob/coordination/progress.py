@@ -6,12 +6,12 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, until_answered, write
+from aioelasticjob.coordination.commit import until_answered, write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, Suspended
+from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -49,18 +49,20 @@ class Offsets:
         self._member, self._items = member, items
         self._warned: dict[int, int] = {}
 
-    async def learn(self, items: Collection[int]) -> None:
-        """Find out which of the items that this instance has gained have an offset."""
-        if items:  # without items no connection is needed
-            await self._read(sorted(items))
-
     async def read(self, items: Collection[int]) -> dict[int, str]:
-        """Return the offsets with which runs of these items begin.
+        """Return the offsets of items, and note which of them have one.
 
-        They are read before the claim.  No instance can save an offset between the record on which the claim depends
-        and the claim.
+        Those with which runs begin are read before the claim: no instance can save an offset between the record on
+        which the claim depends and the claim.
         """
-        return await self._read(sorted(items))
+        if not items:  # then no connection is needed
+            return {}
+        offsets = [self._member.layout.item(item).offset for item in items]
+        nodes = zip(items, await self._member.session.get_many(offsets), strict=True)
+        found = {item: self._text(item, node) for item, node in nodes if node}
+        for item in items:
+            self._items[item].has_offset = self._items[item].may_have_offset = item in found
+        return found
 
     async def reread(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items just claimed.  This tries until the session ends: the items must be settled.
@@ -68,7 +70,7 @@ class Offsets:
         Raises:
             SessionEnded: the session was lost, and with it the claim.
         """
-        found = await until_answered(self._member, REREAD, lambda: self._read(sorted(items)))
+        found = await until_answered(self._member, REREAD, lambda: self.read(items))
         self._member.refusals.accepted(REREAD)
         return found
 
@@ -83,35 +85,27 @@ class Offsets:
         data, entry = encoded(value), self._items[item]
         entry.may_have_offset = True
         while True:
-            match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
-                case WriteApplied():
-                    entry.has_offset = entry.may_have_offset = True  # a read may have been answered during the save
-                    return
-                case SessionOver():
-                    raise Fenced(item)
-                case WriteRefused(Conflict() as conflict):
-                    if conflict.path != self._member.layout.item(item).offset:
-                        raise Fenced(item)
-                    if conflict.reason not in ("exists", "missing"):  # somebody has made nodes by hand
-                        raise conflict
-                    if conflict.reason != "missing" or entry.has_offset:
-                        entry.has_offset = conflict.reason == "exists"
-                    elif not await restore_parent(self._member, self._member.layout.offsets):
-                        raise Fenced(item)
-                case WriteRefused(error):
-                    raise error
+            try:
+                await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True)
+            except SessionEnded:
+                raise Fenced(item) from None
+            except Conflict as conflict:
+                if conflict.path != self._member.layout.item(item).offset:
+                    raise Fenced(item) from None
+                if conflict.reason not in ("exists", "missing"):  # somebody has made nodes by hand
+                    raise
+                if conflict.reason != "missing" or entry.has_offset:
+                    entry.has_offset = conflict.reason == "exists"
+                elif not await restore_parent(self._member, self._member.layout.offsets):
+                    raise Fenced(item) from None
+            else:
+                entry.has_offset = entry.may_have_offset = True  # a read may have been answered during the save
+                return
 
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
         paths, version = self._member.layout.item(item), claim.items[item].version
         fence: list[Op] = [] if version is None else [Check(paths.execution, version), Check(paths.running)]
         return [*fence, Set(paths.offset, data, -1) if self._items[item].has_offset else Create(paths.offset, data)]
-
-    async def _read(self, items: list[int]) -> dict[int, str]:
-        nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
-        found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
-        for item in items:
-            self._items[item].has_offset = self._items[item].may_have_offset = item in found
-        return found
 
     def _text(self, item: int, node: Node) -> str:
         try:
@@ -179,13 +173,12 @@ class RunCounts:
             _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
             for node, path, count in zip(nodes, paths, counts, strict=True)
         ]
-        match await write(member, operations, "to publish counts"):
-            case WriteRefused(Suspended() as error) | SessionOver(error):
-                raise error
-            case WriteRefused():  # another instance of this server has written: publish with the next interval's
-                return
-            case WriteApplied():
-                pass
+        try:
+            await write(member, operations, "to publish counts")
+        except (Suspended, SessionEnded):
+            raise
+        except RegistryError:  # another instance of this server has written: publish with the next interval's
+            return
         self._published = any(counts)
         self.succeeded -= counts[0]  # keep runs that have ended meanwhile
         self.failed -= counts[1]

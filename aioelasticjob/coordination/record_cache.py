@@ -14,7 +14,9 @@ from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.view import is_item
 from aioelasticjob.model import Record, VersionedRecord
+from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Stat
 
 MAX_FUTURE = 60_000
@@ -91,6 +93,12 @@ class Entry:
         return self.seen.record
 
     @property
+    def version(self) -> int | None:
+        """The version of the item's record, which must have been read before; None if the item had no record."""
+        assert self.seen is not None
+        return self.seen.version
+
+    @property
     def fence(self) -> int:
         """The fence of the item's newest run, unless the run has ended: then a later transaction."""
         return 0 if self.seen is None else self.seen.zxid
@@ -159,20 +167,6 @@ class RecordCache:
         """The entry of each item.  Reading the entry of a new item makes it."""
         self._warned: dict[str, int] = {}
 
-    def record(self, item: int) -> Record:
-        """Return the record of an item's newest run."""
-        return self.items[item].record
-
-    def version(self, item: int) -> int | None:
-        """Return the version of an item's record; None if the item had no record."""
-        seen = self.items[item].seen
-        assert seen is not None
-        return seen.version
-
-    def assume(self, items: Collection[int], slot: int) -> dict[int, VersionedRecord]:
-        """Note a moment without a request to the registry, for a job whose execution is not monitored."""
-        return {item: self.items[item].assume(slot) for item in items}
-
     async def learn(self, items: Collection[int]) -> dict[int, Node]:
         """Read the records, marks and locks of items; return the locks (``running``) that exist."""
         chosen, running = sorted(items), dict[int, Node]()
@@ -236,6 +230,12 @@ class RecordCache:
             else:
                 record = Record(slot=written, unknown="" if record is None else record.unknown)
         return VersionedRecord(record, node.stat.version, node.stat.mzxid)
+
+
+async def items_below(session: Session, parent: str) -> list[int]:
+    """Return the items that have a node below ``parent``; none if that is missing."""
+    (names,) = await session.children_many([parent])
+    return sorted(int(name) for name in names or () if is_item(name))
 
 
 def _follows(stat: Stat, before: VersionedRecord) -> bool:

@@ -8,7 +8,7 @@ instance that calls the listeners of that run; ``started/{item}``, the run that 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,13 +16,14 @@ from typing import Final, TypeAlias, TypeVar
 
 from anyio import move_on_after
 
-from aioelasticjob.coordination.commit import connected, write
-from aioelasticjob.coordination.effects import MAX_OPERATIONS
+from aioelasticjob.coordination.commit import connected, until_answered, write
+from aioelasticjob.coordination.effects import MAX_OPERATIONS, parts
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.record_cache import items_below
 from aioelasticjob.coordination.records import decode, is_cut_off
 from aioelasticjob.coordination.request_runs import following, open_requests, waiting_items
 from aioelasticjob.coordination.requests import Request
-from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import child
@@ -99,7 +100,7 @@ class RunBarrier:
 
         Return False if the trigger (``request``) is gone, because another claim has begun its run before.
         """
-        for part in _parts(sorted(items), MAX_OPERATIONS):
+        for part in parts(sorted(items), MAX_OPERATIONS):
             try:
                 await self._write(partial(self._enrolling, run, part), request)
             except Conflict as conflict:
@@ -161,7 +162,7 @@ class RunBarrier:
                 operations.append(Delete(calling, holder.stat.version))
             return operations
 
-        await self._write_until_accepted(decide)
+        await until_answered(self._member, NOTING, lambda: self._write(decide))
 
     async def release(self, run: str) -> None:
         """Give up the right to call listeners without a new state, so that another instance calls them."""
@@ -171,11 +172,11 @@ class RunBarrier:
 
         cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
         with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
-            await self._write_until_accepted(decide)
+            await until_answered(self._member, NOTING, lambda: self._write(decide))
 
     async def end(self, run: str, items: Collection[int]) -> None:
         """Note that items have ended a run."""
-        for part in _parts(sorted(items), MAX_OPERATIONS // 2):
+        for part in parts(sorted(items), MAX_OPERATIONS // 2):
             await self._write(partial(self._ending, run, part))
 
     async def finished_runs(self, view: JobView, besides: str | None = None) -> list[str]:
@@ -209,8 +210,9 @@ class RunBarrier:
             if first is None or _moment(node) < first:
                 stale[child(self._layout.completed, item)] = node
         operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
-        for part in _parts(operations, MAX_OPERATIONS):
-            await write(self._member, part, "to remove marks of runs")  # if refused, a later run tidies up
+        for part in parts(operations, MAX_OPERATIONS):
+            with suppress(RegistryError):  # a later run tidies up
+                await write(self._member, part, "to remove marks of runs")
 
     async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
         """Return the node with the states of runs, and the runs whose ``after`` has not been called."""
@@ -255,8 +257,7 @@ class RunBarrier:
         return _Marks(begun, ended, left)
 
     async def _below(self, parent: str) -> dict[int, Node]:
-        (names,) = await self._ask(lambda: self._session.children_many([parent]))
-        items = sorted(int(name) for name in names or () if is_item(name))
+        items = await self._ask(lambda: items_below(self._session, parent))
         nodes = await self._read([child(parent, item) for item in items])
         return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
 
@@ -318,25 +319,12 @@ class RunBarrier:
                 return
             try:
                 wanted = operations if condition is None else [condition, *operations]
-                (await write(self._member, wanted, NOTING, wait=True)).get()
+                await write(self._member, wanted, NOTING, wait=True)
                 return
             except Conflict as conflict:
                 removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
                 if removed or attempt == MAX_CONFLICTS or (condition and conflict.path == condition.path):
                     raise
-
-    async def _write_until_accepted(self, decide: Decide) -> None:
-        """Write what ``decide`` wants, as ``_write`` does, and try again while the registry refuses it."""
-        failures = 0
-        while True:
-            try:
-                return await self._write(decide)
-            except (Conflict, SessionEnded):
-                raise
-            except RegistryError as error:
-                self._member.refusals.refused(NOTING, error)
-                await self._session.back_off(failures)
-                failures += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +364,3 @@ def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
 
 def _moment(node: Node) -> int:
     return moment_of(node.text) or 0
-
-
-def _parts(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (whole[n : n + size] for n in range(0, len(whole), size))

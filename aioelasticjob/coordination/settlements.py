@@ -13,20 +13,11 @@ from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
-from aioelasticjob.coordination.commit import (
-    SentTransaction,
-    SessionOver,
-    WriteApplied,
-    WriteRefused,
-    accepted,
-    result_of,
-    send,
-)
+from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.request_runs import settling
-from aioelasticjob.coordination.view import is_item
-from aioelasticjob.errors import Conflict, RegistryError
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
@@ -107,20 +98,19 @@ class Settlements:
                 self._send_settlement(given)
             if given.transaction is None:  # they are to be read first, or this instance holds their locks no more
                 continue
-            match await result_of(self._member, given.transaction, wait=True):
-                case WriteApplied(committed):
-                    self._note_settled(given, committed)
-                case SessionOver():
-                    return False
-                case WriteRefused(error):
-                    given.transaction = None
-                    if isinstance(error, Conflict):
-                        given.cut_off = _without_mark(self._member.layout, given.cut_off, error)
-                        given.gone.add(error.path)  # somebody has removed a request
-                    if str(error) == before:  # another error is tried again at once, with what is read first
-                        await self._member.session.back_off(refused)
-                        refused += 1
-                    before = str(error)
+            try:
+                self._note_settled(given, await result_of(self._member, given.transaction, wait=True))
+            except SessionEnded:
+                return False
+            except RegistryError as error:
+                given.transaction = None
+                if isinstance(error, Conflict):
+                    given.cut_off = _without_mark(self._member.layout, given.cut_off, error)
+                    given.gone.add(error.path)  # somebody has removed a request
+                if str(error) == before:  # another error is tried again at once, with what is read first
+                    await self._member.session.back_off(refused)
+                    refused += 1
+                before = str(error)
         self._unlock(items)
         return True
 
@@ -164,8 +154,7 @@ class Settlements:
             RegistryError: the registry cannot be read.
         """
         layout, session = self._member.layout, self._member.session
-        (names,) = await session.children_many([layout.execution])
-        items = [int(name) for name in names or () if is_item(name)]
+        items = await items_below(session, layout.execution)
         nodes = await session.get_many([layout.item(item).running for item in items])
         for item, lock in zip(items, nodes, strict=True):
             if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
@@ -216,9 +205,9 @@ class Settlements:
 
     async def _still_mine(self, ended: Ended) -> Ended:
         """Return the items still to be settled, with the present versions of records that somebody edited by hand."""
-        await self._cache.learn(list(ended))
-        entries, version = self._cache.items, self._cache.version
-        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
+        await self._cache.learn(ended)
+        entries = self._cache.items
+        mine = {n: replace(seen, version=entries[n].version) for n, seen in ended.items() if entries[n].locked}
         rescued = [item for item in sorted(mine) if entries[item].rescuing]
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone

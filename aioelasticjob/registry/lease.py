@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
-
-from anyio import CancelScope
 
 from aioelasticjob import clock
 
@@ -82,16 +79,6 @@ class Lease:
         """Note that the session is over, and cancel all work that is bound to it."""
         self.incarnation, self.proven = 0, -inf
         self._cancel()
-
-    @contextmanager
-    def scope(self, incarnation: int) -> Iterator[CancelScope]:
-        """Cancel what runs inside when the session ``incarnation`` can no longer be proven alive."""
-        with CancelScope() as scope:
-            self.bind(scope, incarnation)
-            try:
-                yield scope
-            finally:
-                self.unbind(scope)
 
     def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Cancel ``scope`` when the session ``incarnation`` can no longer be proven alive, until it is unbound."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from random import Random
 
 import anyio
@@ -34,8 +34,6 @@ from aioelasticjob.registry.tree import Node, Stat, Tree, parent
 from aioelasticjob.registry.watches import Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
-
-CLOCK_NODE = "/systemTime/current"
 
 
 class Session:
@@ -170,12 +168,12 @@ class Session:
             found[path] = node if isinstance(node, Node) else None, names if isinstance(names, list) else ()
         return found
 
-    async def sync(self, path: str = "/") -> None:
+    async def sync(self) -> None:
         """Wait until our server knows every transaction that was committed before this call.
 
         Raises: Suspended.
         """
-        await self._one(wire.SYNC, path)
+        await self._one(wire.SYNC, "/")
 
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that exists now has been deleted; the wait goes on over lost connections and sessions."""
@@ -214,12 +212,8 @@ class Session:
         """Tell ``watcher`` no more of what happens at and below ``roots``."""
         self._keeper.unwatch(roots, watcher)
 
-    def deadline(self, incarnation: int) -> AbstractContextManager[anyio.CancelScope]:
-        """Cancel the block before the registry can have ended the session given; at once if that is over."""
-        return self._keeper.lease.scope(incarnation)
-
     def bind(self, scope: Cancellable, incarnation: int) -> None:
-        """Cancel a scope that has been entered already as ``deadline`` would, until ``unbind`` is called."""
+        """Cancel a scope before the registry can have ended the session given; at once if that is over."""
         self._keeper.lease.bind(scope, incarnation)
 
     def unbind(self, scope: Cancellable) -> None:
@@ -236,7 +230,7 @@ class Session:
         """
         return self._client.write(ops, incarnation, self._codec, until)
 
-    async def server_time(self, path: str = CLOCK_NODE) -> float:
+    async def server_time(self, path: str) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.
 
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.

@@ -89,7 +89,7 @@ class StateDriver(JobState):
                 return await (self.offsets.reread(items) if claimed else self.offsets.read(items))
             case ReadItems():
                 running = frozenset(await self.cache.learn(command.records))
-                await self.offsets.learn(command.offsets)
+                await self.offsets.read(command.offsets)
                 return running
             case MarkMissed():
                 return await mark_missed_moments(member, self.cache, command.view, command.said)

@@ -75,7 +75,7 @@ class ItemReleases:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
         while self._state.items[item].seen is not None:
             await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
-            await self._state.offsets.learn([item])
+            await self._state.offsets.read([item])
             if not self._is_to_be_ended(item):
                 return
             await sleep(LOOK_AGAIN_AFTER)

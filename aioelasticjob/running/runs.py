@@ -200,7 +200,8 @@ class Runs:
         if claim.fire.source in SCHEDULED:
             state.items.ran(claim.items, claim.fire.slot)
         if not claim.fences:  # the next holder finds no record of this run
-            state.cache.assume(unfinished, claim.fire.slot - 1)
+            for item in unfinished:
+                state.items[item].assume(claim.fire.slot - 1)
             slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - outcomes.keys()
             state.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
             return None

@@ -82,7 +82,7 @@ class FaultySession(BareSession):
             return [self.old.get(path) for path in paths]
         return await super().get_many(paths)
 
-    async def sync(self, _path: str = "/") -> None:
+    async def sync(self) -> None:
         self.old = None
 
 
@@ -194,7 +194,7 @@ def test_what_is_claimed_runs_until_it_is_settled() -> None:
     assert job.running() == []
     assert [job.record(item).outcome for item in job.items] == ["completed", "failed", "timed out"]
     assert all(job.record(item).completed for item in job.items)
-    assert job.cache.record(0).slot == SLOT
+    assert job.cache.items[0].record.slot == SLOT
     assert job.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
 
 
@@ -549,7 +549,7 @@ def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_
     job = ClaimedJob(1)
     job.taken(replace(CRON, slot=SLOT + 3_600_000))
     job.cache.items[0].lower(SLOT)
-    assert (job.cache.record(0).slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
+    assert (job.cache.items[0].record.slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
     job.learn()
     assert job.cache.items[0].moment == SLOT + 3_600_000
     job.write(Delete(LAYOUT.item(0).running))
@@ -572,7 +572,7 @@ def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_mome
     again = replace(job.record(), rescues=1, instance="other", begun=job.record().begun + 1)
     job.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
     job.learn()
-    assert (job.cache.record(0).slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
+    assert (job.cache.items[0].record.slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
 
 
 def test_a_rescue_takes_no_item_of_which_another_run_was_cut_off_than_the_one_it_was_decided_on() -> None:
@@ -582,4 +582,4 @@ def test_a_rescue_takes_no_item_of_which_another_run_was_cut_off_than_the_one_it
     job.elsewhere(0, newer, running=False)  # after the record was read
     assert job.claim(RESCUE).claim is None
     assert (job.record(), job.waiting(), job.running()) == (newer, {0}, [])
-    assert job.cache.record(0) == newer
+    assert job.cache.items[0].record == newer

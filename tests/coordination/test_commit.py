@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob.coordination import commit, coordinator
+from aioelasticjob.coordination import coordinator
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, committed_by_nodes, delete, write
+from aioelasticjob.coordination.commit import committed_by_nodes, delete, write
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
@@ -111,9 +111,9 @@ class RefusedSession(FaultySession):
         self._fail(paths[0] if paths else "/")
         return await super().get_many(paths)
 
-    async def sync(self, path: str = "/") -> None:
-        self._fail(path)
-        await super().sync(path)
+    async def sync(self) -> None:
+        self._fail("/")
+        await super().sync()
 
     def _fail(self, path: str) -> None:
         word = self.read_faults.pop(0) if self.read_faults else None
@@ -188,20 +188,21 @@ def test_a_write_is_applied_once_or_refused_or_its_session_is_over(
         job.write(*case.before)
     job.session.zxid = job.registry.zxid
     job.session.arm(faults, reads, ends)
-    written = done(write(job.member, case.ops, "to try", wait=wait))
-    match written:
-        case WriteApplied(committed):
-            assert job.session.written == [case.ops]
-            assert committed.zxid == job.registry.zxid or not job.lives or name == "a removal"
-            versions = [0 if isinstance(op, Create) else 1 if isinstance(op, Set) else -1 for op in case.ops]
-            assert list(committed.versions) == versions
-        case WriteRefused(error):
-            assert job.session.written == []
-            assert isinstance(error, RegistryError)
-            assert not wait or not isinstance(error, Suspended)
-        case SessionOver():
-            assert not job.lives or -112 in faults or -118 in faults
-            assert job.lives is False or job.session.written == []
+    try:
+        committed = done(write(job.member, case.ops, "to try", wait=wait))
+    except Suspended:
+        assert not wait
+        assert job.session.written == []
+    except SessionEnded:
+        assert not job.lives or (not wait and (-112 in faults or -118 in faults))
+        assert job.lives is False or job.session.written == []
+    except RegistryError:
+        assert job.session.written == []
+    else:
+        assert job.session.written == [case.ops]
+        assert committed.zxid == job.registry.zxid or not job.lives or name == "a removal"
+        versions = [0 if isinstance(op, Create) else 1 if isinstance(op, Set) else -1 for op in case.ops]
+        assert list(committed.versions) == versions
 
 
 @given(data=st.data())
@@ -279,7 +280,7 @@ async def publish(job: RefusedJob) -> None:
 
 async def join(job: RefusedJob) -> None:
     ops = _joining(job.member, job.view(), job.config, job.config, [], lambda _: b"{}")
-    (await write(job.member, ops, "to join")).get()
+    await write(job.member, ops, "to join")
 
 
 async def mark_missed(job: RefusedJob) -> None:
@@ -369,7 +370,7 @@ def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
         if handed_over is None:
             break
         assert job.locked() == set()
-        assert all(job.record(item).slot == fire.slot == job.cache.record(item).slot for item in claim.items)
+        assert all(job.record(item).slot == fire.slot == job.cache.items[item].record.slot for item in claim.items)
         cut_off = hand_over and outcome is Outcome.CANCELLED
         assert handed_over == job.waiting() == (set(claim.items) if cut_off else set())
         if cut_off:
@@ -417,13 +418,13 @@ def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
 def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     defect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def trust(_member: Member) -> None:
+    async def trust(_session: RefusedSession) -> None:
         return
 
     job = RefusedJob()
     session, before = job.session, dict(job.registry.nodes)
     if defect:
-        monkeypatch.setattr(commit, "catch_up_server", trust)
+        monkeypatch.setattr(RefusedSession, "sync", trust)
     session.old = before
     session.commits.extend(["reply lost", lambda: setattr(session, "old", None)])  # whoever is refused has caught up
     taken = job.claim()
@@ -460,11 +461,8 @@ def test_every_error_code_is_an_error_of_ours_with_a_plain_message(code: int) ->
     assert "None" not in str(error)
 
 
-def test_of_a_conflict_the_reason_is_returned_and_nothing_is_noted() -> None:
+def test_a_conflict_is_raised_and_not_noted_as_a_refusal() -> None:
     job = RefusedJob()
-    written = done(write(job.member, [Create(LAYOUT.config)], "to try"))
-    assert isinstance(written, WriteRefused)
-    assert isinstance(written.error, Conflict)
-    assert job.member.refusals.present == ()
     with pytest.raises(Conflict):
-        written.get()
+        done(write(job.member, [Create(LAYOUT.config)], "to try"))
+    assert job.member.refusals.present == ()

@@ -218,7 +218,7 @@ def test_who_leads_and_leaves_says_so_once_and_gives_up_the_seat() -> None:
             assert (mine.ip, mine.host, mine.pid, mine.up_since) == ("10.0.0.1", "host", 1, 1.0)
             written = other.zxid
             await announce_leaving(member)
-            await other.sync(LAYOUT.root)
+            await other.sync()
             assert other.zxid == written
 
     run(main)

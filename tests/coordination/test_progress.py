@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from aioelasticjob.coordination import progress
-from aioelasticjob.coordination.commit import WriteResult, write
+from aioelasticjob.coordination.commit import write
 from aioelasticjob.coordination.progress import Offsets, encoded
 from aioelasticjob.errors import Conflict, InvalidSetting, SessionEnded, Suspended
-from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.registry.transaction import Committed, Create, Delete
 from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 
 
 def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
     job = ClaimedJob()
     offsets = Offsets(job.member, job.cache.items)
-    done(offsets.learn(job.items))
+    done(offsets.read(job.items))
     job.write(Create(LAYOUT.item(1).offset, b"here"))
     assert not job.cache.items[1].may_have_offset
     assert done(offsets.reread({0, 1})) == {1: "here"}
@@ -30,8 +30,8 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
     job = ClaimedJob()
     offsets, claim = Offsets(job.member, job.cache.items), job.claims.unmonitored(CRON, [0])
 
-    async def write_after_a_read(*given: Any, **options: Any) -> WriteResult:
-        await offsets.learn([0])
+    async def write_after_a_read(*given: Any, **options: Any) -> Committed:
+        await offsets.read([0])
         return await write(*given, **options)
 
     monkeypatch.setattr(progress, "write", write_after_a_read)

@@ -21,7 +21,7 @@ def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_logged_onc
     job.write(Create(LAYOUT.item(0).execution, data))
     job.learn()
     job.learn()
-    assert job.cache.record(0) == Record(slot=SLOT)
+    assert job.cache.items[0].record == Record(slot=SLOT)
     assert [entry.getMessage() for entry in caplog.records] == [
         "/job/execution/0: is not the record of a run, so the next run replaces it"
     ]
@@ -60,7 +60,7 @@ def test_nonsense_hides_a_record_that_this_instance_does_not_know(made_again: bo
     job.write(*([Delete(path), Create(path)] if made_again else []), Set(path, theirs, -1), Set(path, b"nonsense", -1))
     claim = job.taken(Fire(NEXT, FireSource.CRON))
     assert claim.items.keys() == {1, 2}
-    assert job.cache.record(0).slot == NEXT + 100
+    assert job.cache.items[0].record.slot == NEXT + 100
 
 
 def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,9 +76,10 @@ def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFi
 def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
     job = ClaimedJob()
     before = dict(job.registry.nodes)
-    job.cache.assume([0, 1], SLOT)
+    for item in (0, 1):
+        job.cache.items[item].assume(SLOT)
     claim = job.claims.unmonitored(CRON, [2])
-    assert (claim.fences, set(claim.items), job.cache.record(0).slot) == ({}, {2}, SLOT)
+    assert (claim.fences, set(claim.items), job.cache.items[0].record.slot) == ({}, {2}, SLOT)
     assert job.registry.nodes == before
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from aioelasticjob.registry.lease import Lease, SessionRunLease
 from aioelasticjob.testing import run
+from tests.support.deadlines import deadline
 
 
 def lease_of(timeout: float) -> Lease:
@@ -21,7 +22,7 @@ async def lasts(lease: Lease, incarnation: int = 1) -> float | None:
     """Return after how long work under the lease is cancelled; None if it is not within 1,000 s."""
     loop = asyncio.get_running_loop()
     start = loop.time()
-    with lease.scope(incarnation) as scope:
+    with deadline(lease, incarnation) as scope:
         await asyncio.sleep(1000)
     return loop.time() - start if scope.cancelled_caught else None
 
@@ -86,7 +87,7 @@ def test_entering_too_late_cancels_at_once(state: str) -> None:
 def test_a_scope_that_is_left_in_time_is_forgotten() -> None:
     async def main() -> None:
         lease = lease_of(4)
-        with lease.scope(1) as scope:
+        with deadline(lease, 1) as scope:
             await asyncio.sleep(1)
         assert not scope.cancelled_caught
         assert not lease._scopes
@@ -117,7 +118,7 @@ def test_thousands_of_scopes_share_one_timer_and_end_together() -> None:
 def test_an_error_inside_is_not_swallowed() -> None:
     async def main() -> None:
         lease = lease_of(4)
-        with pytest.raises(ValueError, match="inside"), lease.scope(1):
+        with pytest.raises(ValueError, match="inside"), deadline(lease, 1):
             raise ValueError("inside")
         assert not lease._scopes
 

@@ -17,6 +17,7 @@ from aioelasticjob.registry.session import Session, SessionState, SessionStatus,
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.testing import VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
+from tests.support.deadlines import deadline
 from tests.support.simulated_registry import OUR_HOST, PORT, SimulatedRegistry, expire, simulated
 
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
@@ -51,7 +52,7 @@ def test_a_half_open_connection_is_noticed_and_replaced_within_the_session() -> 
     async def use(world: SimulatedRegistry, session: Session) -> None:
         incarnation, loop = session.incarnation, asyncio.get_running_loop()
         await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
-        with session.deadline(incarnation) as scope:
+        with deadline(session, incarnation) as scope:
             world.half_open()
             start = loop.time()
             stat = await session.exists("/mine")  # asked on the dead connection, answered on the next
@@ -138,7 +139,7 @@ def test_an_expired_session_is_reported_and_followed_by_another() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(note)
             await session.commit([Create("/mine", ephemeral=True)], incarnation=old)
-            with session.deadline(old) as scope:
+            with deadline(session, old) as scope:
                 world.partition()
                 await asyncio.sleep(3 * T)
             assert scope.cancelled_caught
@@ -155,7 +156,7 @@ def test_an_expired_session_is_reported_and_followed_by_another() -> None:
         assert await session.exists("/mine") is None
         with pytest.raises(SessionEnded):
             await session.commit([Create("/late")], incarnation=old)
-        with session.deadline(old) as scope:
+        with deadline(session, old) as scope:
             await asyncio.sleep(1)
         assert scope.cancelled_caught
         await session.commit([Create("/mine", ephemeral=True)], incarnation=new)
@@ -167,7 +168,7 @@ def test_a_session_ended_by_another_hand_ends_its_work_at_once() -> None:
     async def use(world: SimulatedRegistry, session: Session) -> None:
         old, loop = session.incarnation, asyncio.get_running_loop()
         start = loop.time()
-        with session.deadline(old) as scope:
+        with deadline(session, old) as scope:
             await expire(session, world.servers[0].host, PORT)
             await asyncio.sleep(T)
         assert scope.cancelled_caught
@@ -188,7 +189,7 @@ def test_work_ends_before_the_registry_ends_the_session(seed: int) -> None:
         await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
         await asyncio.sleep(dice.uniform(0, 10))
         fault = dice.choice(["partition", "half open", "up", "down"])
-        with session.deadline(session.incarnation) as scope:
+        with deadline(session, session.incarnation) as scope:
             if fault == "partition":
                 world.partition()
             elif fault == "half open":
@@ -218,7 +219,7 @@ def test_a_process_that_was_stopped_writes_nothing_under_its_old_session() -> No
                 async with open_session(world.settings(session_timeout=T), seed=1) as session:
                     old = session.incarnation
                     await session.commit([Create("/mine", ephemeral=True)], incarnation=old)
-                    with session.deadline(old) as scope:
+                    with deadline(session, old) as scope:
                         ready.set()
                         await stopped.wait()
                         try:  # a zombie: it does not know yet how late it is

@@ -18,6 +18,7 @@ from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.session_keeper import SILENT_REASON
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.registry.tree import Tree
+from tests.support.deadlines import deadline
 from tests.support.loops import LoopKind, run_async
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.real_zookeeper import Ensemble, RealServer
@@ -63,7 +64,7 @@ def test_an_ended_connection_is_noticed_at_once_and_the_session_goes_on(
         async with tapped(registry_server, LONG) as (proxy, session):
             incarnation = session.incarnation
             await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
-            with session.deadline(incarnation) as scope:
+            with deadline(session, incarnation) as scope:
                 for _ in range(3):
                     connection = connection_of(session)
                     getattr(proxy, end)()
@@ -106,7 +107,7 @@ def test_work_ends_before_the_server_ends_the_session(registry_server: str, real
         ):
             await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
             waiting = asyncio.ensure_future(observer.wait_deleted("/mine"))
-            with session.deadline(session.incarnation) as scope:
+            with deadline(session, session.incarnation) as scope:
                 proxy.swallow("up", "down")
                 await asyncio.sleep(10)
             assert scope.cancelled_caught
@@ -190,7 +191,7 @@ def test_a_member_that_dies_or_freezes_costs_no_session(
             await session.commit([Create("/a"), Create("/mine", ephemeral=True)], incarnation=incarnation)
             async with mirror(session, ["/a"]) as trees, asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(steady(session, stop))
-                with session.deadline(incarnation) as scope:
+                with deadline(session, incarnation) as scope:
                     member, connection = member_of(real_ensemble, session), connection_of(session)
                     if fault == "kill":
                         await asyncio.to_thread(member.kill)

@@ -21,6 +21,7 @@ from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.test_network_faults import T, reached, with_session
+from tests.support.deadlines import deadline
 from tests.support.simulated_registry import OUR_HOST, PORT, SimulatedRegistry, settings, simulated
 
 
@@ -303,7 +304,7 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
     async def use(_world: SimulatedRegistry, session: Session) -> None:
         incarnation, lease = session.incarnation, session._keeper.lease
         with mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + 60):
-            with session.deadline(incarnation) as running:
+            with deadline(session, incarnation) as running:
                 with pytest.raises(Suspended, match="stood still; nothing was written"):
                     await session.commit([Create("/late")], incarnation=incarnation)
                 assert running.cancel_called
@@ -318,7 +319,7 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
 
 def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
     async def use(_world: SimulatedRegistry, session: Session) -> None:
-        await session.server_time()
+        await session.server_time("/systemTime/current")
         lease, wall = session._keeper.lease, VirtualClock.now
         with (
             mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + 3600),

@@ -28,6 +28,7 @@ from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.server import Server
 from aioelasticjob.zookeeper.settings import Settings
 from tests.support import real_zookeeper
+from tests.support.deadlines import deadline
 from tests.support.real_zookeeper import Changes, Ensemble, RealServer
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 from tests.support.simulated_registry import simulated
@@ -120,7 +121,7 @@ def test_a_refused_heartbeat_proves_nothing(overload: Overload) -> None:
             incarnation = session.incarnation
             overload.refuse(SYNC)
             before = anyio.current_time()
-            with session.deadline(incarnation) as scope:
+            with deadline(session, incarnation) as scope:
                 await anyio.sleep(60)
             assert scope.cancelled_caught
             assert 5 < anyio.current_time() - before < 10
@@ -354,7 +355,7 @@ def test_a_session_that_moved_to_another_member_comes_back(real_ensemble: Ensemb
             await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
             assert keeper.connection is not None
             peer = keeper.connection.peer
-            with session.deadline(incarnation) as scope:
+            with deadline(session, incarnation) as scope:
                 for member in real_ensemble.members:
                     if not peer.endswith(f":{member.port}"):
                         await take_over(member, incarnation, keeper._password)

@@ -21,6 +21,7 @@ from aioelasticjob.errors import (
 from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
+from tests.support.deadlines import deadline
 from tests.support.loops import LoopKind, run_async
 from tests.support.simulated_registry import settings, simulated
 
@@ -220,7 +221,7 @@ def test_the_registrys_clock_is_read_and_the_difference_known(registry_address: 
             assert before - 0.1 <= await session.server_time("/job/systemTime/current") <= SystemClock().now() + 0.1
             assert session.clock_skew == pytest.approx(100, abs=0.5)
             assert await session.exists("/job/systemTime/current") is not None
-            await session.server_time()
+            await session.server_time("/systemTime/current")
             assert "systemTime" in await session.children("/")
 
     run_async(real_loop_kind, main)
@@ -308,7 +309,7 @@ def test_after_closing_everything_is_refused_and_nothing_waits(registry_address:
                 await attempt
         with pytest.raises(SessionEnded):
             await session.commit([Create("/a")], incarnation=incarnation)
-        with session.deadline(incarnation) as scope:
+        with deadline(session, incarnation) as scope:
             await asyncio.sleep(1)
         assert scope.cancelled_caught
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -319,7 +320,7 @@ def test_after_closing_everything_is_refused_and_nothing_waits(registry_address:
 def test_a_slow_answer_changes_what_is_known_of_the_registrys_clock_only_as_far_as_it_must() -> None:
     async def main() -> None:
         async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
-            await session.server_time()
+            await session.server_time("/systemTime/current")
             note_time, true = session._client._note_time, VirtualClock().now
             assert session.clock_skew == pytest.approx(0, abs=0.05)
             note_time(true(), 20.0)  # a request that was long on its way

@@ -53,7 +53,7 @@ def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_t
     ahead.find([0], now, now - 9000)
     assert ahead.lower(job.view(), [0]) == {0}
     assert reports == [SayLowered(0, now + 3_600_000, now - 1000)]
-    assert cache.record(0).slot == items[0].reported == now - 1000
+    assert cache.items[0].record.slot == items[0].reported == now - 1000
 
 
 def test_a_run_that_was_cut_off_is_reported_for_the_moment_that_was_claimed_though_its_record_was_lowered() -> None:

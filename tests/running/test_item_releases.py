@@ -13,7 +13,7 @@ from aioelasticjob.errors import RegistryError
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure
-from aioelasticjob.registry.transaction import Create, Op
+from aioelasticjob.registry.transaction import Committed, Create, Op
 from tests.running.test_refused_writes import EVERY_TEN, locked, slots
 from tests.running.test_rescues import workers_of
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
@@ -67,11 +67,11 @@ def refuse_ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the registry refuse the first two times that the leader ends a run; return what was refused."""
     refused = list[str]()
 
-    async def refusing(member: Member, ops: Sequence[Op], what: str) -> commit.WriteResult:
+    async def refusing(member: Member, ops: Sequence[Op], what: str) -> Committed:
         if "EndRun" in what and len(refused) < 2:
             refused.append(what)
             member.refusals.refused(what, error := RegistryError("the quota is used up"))
-            return commit.WriteRefused(error)
+            raise error
         return await commit.write(member, ops, what)
 
     monkeypatch.setattr(coordinator, "write", refusing)

@@ -107,4 +107,4 @@ def _items(dice: Random) -> list[int] | None:
 
 
 async def _now(session: Session) -> datetime:
-    return moment(await session.server_time())
+    return moment(await session.server_time("/systemTime/current"))

@@ -226,7 +226,7 @@ class BareSession(Session):
             raise NodeMissing(path)
         return names
 
-    async def sync(self, _path: str = "/") -> None:
+    async def sync(self) -> None:
         """Catch up with everything committed before."""
         await self._read(Connection.sync)
 
@@ -236,7 +236,7 @@ class BareSession(Session):
         going_on = () if self._away_since is None else ((self._away_since, now),)
         return now, 0.0, 0.0, tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
-    async def server_time(self, _path: str = "/") -> float:
+    async def server_time(self, _path: str) -> float:
         """Return the registry's time."""
         await self._read()
         return self._registry.now
