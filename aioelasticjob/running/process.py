@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from anyio import CancelScope, create_task_group, move_on_after, sleep
+from anyio import CancelScope, create_task_group, move_on_after, sleep, sleep_forever
 from anyio.abc import TaskGroup
 
 from aioelasticjob.errors import RegistryError
@@ -49,6 +49,7 @@ async def run_jobs(
             tasks.start_soon(shared.dispatcher.deliver)
             tasks.start_soon(watch_clock, session, shared)
             tasks.start_soon(_watch_session, session, local)
+            tasks.start_soon(_cancel_runs, shared)
             shared.switches.listen(partial(_look_at_switches, local))
             await tasks.start(follow_switches, session, shared)
             async with create_task_group() as starting:
@@ -103,6 +104,18 @@ async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:
     async for status in session.status:
         for job in jobs:
             job.session_changed(status)
+
+
+async def _cancel_runs(shared: ProcessContext) -> None:
+    """Cancel all runs when the process's tasks are cancelled.
+
+    The scopes of those tasks alone would cancel a handler that goes on in every turn of the loop, and not name it.
+    """
+    try:
+        await sleep_forever()
+    finally:
+        for job in shared.running_jobs:
+            job.cancel()
 
 
 async def watch_clock(session: Session, shared: ProcessContext) -> None:

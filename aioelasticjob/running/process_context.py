@@ -49,6 +49,9 @@ class RunningJob(Protocol):
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
 
+    def cancel(self) -> None:
+        """Cancel the run under way."""
+
     async def ask_time(self) -> None:
         """Ask the registry for its time.  A RegistryError is raised if it cannot answer."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import ItemContext
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS, UNHEEDED_AFTER, HandlerScope, stack
 from aioelasticjob.testing import run
 from aioelasticjob.testing.loop import VirtualLoop
@@ -180,7 +180,7 @@ def test_it_costs_no_processor_time(real_loop_kind: LoopKind) -> None:
 
 
 @pytest.mark.parametrize("items", [1, 3])
-@pytest.mark.parametrize("how", ["timeout", "deadline", "shutdown"])
+@pytest.mark.parametrize("how", ["timeout", "deadline", "shutdown", "block"])
 def test_a_handler_that_swallows_its_cancellation_is_named_with_its_stack(
     how: str, items: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,18 +199,24 @@ def test_a_handler_that_swallows_its_cancellation_is_named_with_its_stack(
         if how == "shutdown":
             settings["shutdown_timeout"] = 1
         app = here.app(stubborn, cron="0 * * * * ?", sharding_total_count=items, **settings)
+        with anyio.CancelScope() as block:
+            await live(app, how, block, here)
+            outcomes.append("over")
+        assert outcomes == ([] if how == "block" else ["over"])
+        assert 0 < len([at for at in asked if at > min(asked) + UNHEEDED_AFTER]) <= 12
+
+    async def live(app: ElasticJob, how: str, block: anyio.CancelScope, here: SimulatedJobs) -> None:
         async with app.running():
             await here.until(61)
-            if how == "deadline":
+            if how == "block":
+                block.cancel()
+            elif how == "deadline":
                 here.faults.partition(["127.0.0.1"], [REGISTRY])
             elif how == "shutdown":
                 (me,) = await here.names(LAYOUT.instances)
                 await here.flag(LAYOUT.shutdown(me))
             await here.until(100)
             here.faults.heal()
-            outcomes.append("over")
-        assert outcomes == ["over"]
-        assert 0 < len([at for at in asked if at > min(asked) + UNHEEDED_AFTER]) <= 12
 
     simulate(scene)
     (message,) = named(caplog)
