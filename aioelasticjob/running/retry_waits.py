@@ -39,11 +39,12 @@ class RetryWaits:
     def __init__(self, views: Latest[JobView] | None = None) -> None:
         self._views = views
         self._open: dict[CancelScope, None] = {}
-        self._leaving = False
+        self.leaves = False
+        """Whether the job leaves."""
 
     def leave(self) -> None:
         """End all waits: the job leaves, so no further attempt begins."""
-        self._leaving = True
+        self.leaves = True
         for scope in self._open:
             scope.cancel()
 
@@ -52,7 +53,7 @@ class RetryWaits:
         with move_on_after(seconds) as scope:
             self._open[scope] = None
             try:
-                if self._leaving:
+                if self.leaves:
                     return LEAVES
                 if self._views is None:
                     await sleep(seconds)
@@ -60,7 +61,7 @@ class RetryWaits:
                     await self._views.until(lambda view: bool(why_not_again(view, claim, items)))
             finally:
                 del self._open[scope]
-        if self._leaving:
+        if self.leaves:
             return LEAVES
         return "" if self._views is None else why_not_again(self._views.value, claim, items)
 

@@ -74,22 +74,20 @@ class Runs:
     ) -> None:
         self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
         self._settlements, self._stats, self._stopping = settlements, stats, stopping
-        self._retry_waits, self._leaves = RetryWaits(views), False
+        self._retry_waits = RetryWaits(views)
         self._scope: HandlerScope | None = None
-        self._stream: StreamControl | None = None
         self._unsettled: EndedRun | None = None
         """The run whose handlers have ended, until its settlement begins."""
 
     def leave(self) -> None:
         """Let the run under way end soon: no further attempt begins, and a stream fetches nothing more."""
-        self._leaves = True
         self._retry_waits.leave()
         self.stop_fetching()
 
     def stop_fetching(self) -> None:
         """Let a streaming run end once it has processed the records that it has fetched."""
-        if self._stream is not None:
-            self._stream.end.set()
+        if (execution := self._stats.execution) is not None and execution.stream_control is not None:
+            execution.stream_control.end.set()
 
     def stop_cancelled(self) -> None:
         """Stop the runs that somebody has cancelled, according to the newest view."""
@@ -174,10 +172,10 @@ class Runs:
         run_lease.set(session.tenure(self._member.incarnation))
         run_limited_log.set(self._shared.limited_log)
         if execution.job.engine is not None:
-            self._stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
-            execution.stream_control = self._stream
-            if self._leaves or (fire.source is FireSource.FAILOVER and view.settled):
-                self.stop_fetching()  # the rescue of an item whose holder is alive ends after one batch
+            stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
+            execution.stream_control = stream
+            if self._retry_waits.leaves or (fire.source is FireSource.FAILOVER and view.settled):
+                stream.end.set()  # the rescue of an item whose holder is alive ends after one batch
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)

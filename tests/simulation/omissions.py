@@ -53,7 +53,7 @@ def leave_unsettled() -> AbstractContextManager[object]:
     original = Runs._settle
 
     def settle(self: Runs, ended: EndedRun) -> Settlement | None:
-        return None if self._leaves else original(self, ended)
+        return None if self._retry_waits.leaves else original(self, ended)
 
     return mock.patch.object(Runs, "_settle", settle)
 
