@@ -100,12 +100,12 @@ class SessionKeeper:
         self._limited_log = LimitedLog()
         self._password = NO_PASSWORD
         self._loop = asyncio.get_running_loop()
-        self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the loop's clock
+        self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the lease's clock
         self.away_since: float | None = None  # the outage that goes on
 
     def ages_of_outages(self) -> Outages:
         """Return how many seconds ago each of the last outages began and ended, oldest first; 0 if it goes on."""
-        now = self._loop.time()
+        now = self.lease.now()
         going_on = () if self.away_since is None else ((self.away_since, now),)
         return tuple((now - began, now - ended) for began, ended in (*self.outages, *going_on))
 
@@ -252,7 +252,7 @@ class SessionKeeper:
         self.connection, self.host, self._logged = connection, connection.host, ""
         self.failure = None
         if self.away_since is not None:
-            self.outages.append((self.away_since, self._loop.time()))
+            self.outages.append((self.away_since, self.lease.now()))
             self.away_since = None
         if digest is not None:
             connection.call(AUTH, credentials(digest)).add_done_callback(self._authenticated)
@@ -293,7 +293,8 @@ class SessionKeeper:
     def _lost(self, connection: Connection) -> None:
         if connection is self.connection:  # the end of an older connection changes nothing
             self.connection, self.reason = None, connection.reason
-            self.away_since = connection.heard if connection.reason == SILENT_REASON else self._loop.time()
+            silent = self._loop.time() - connection.heard if connection.reason == SILENT_REASON else 0.0
+            self.away_since = self.lease.now() - silent
             text = f"the connection to the registry was lost: {connection.reason}"
             if self._admits(text):
                 log.warning("%s", text, extra={"reason": connection.reason})

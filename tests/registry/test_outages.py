@@ -328,3 +328,19 @@ def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
             assert session.clock_skew == pytest.approx(0, abs=0.1)
 
     with_session(use)
+
+
+def test_an_outage_before_a_suspension_is_dated_before_it() -> None:
+    async def use(world: SimulatedRegistry, session: Session) -> None:
+        world.partition()
+        world.reset()
+        await session.status.until(lambda status: status.state is SessionState.SUSPENDED)
+        world.heal()
+        await session.connected()
+        keeper = session._keeper
+        ((began, ended),) = keeper.ages_of_outages()
+        lease = keeper.lease
+        with mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + 3600):
+            assert keeper.ages_of_outages() == (pytest.approx((began + 3600, ended + 3600)),)
+
+    with_session(use)
