@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +15,6 @@ from typing import Any
 import anyio
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import unused_port
 
 from aioelasticjob import ElasticJob, InvalidSetting, Outcome
 from aioelasticjob.events import Ended
@@ -160,9 +161,11 @@ def test_of_a_large_answer_only_the_beginning_is_kept(real_loop_kind: LoopKind) 
 def test_a_server_that_is_not_there_or_breaks_off_is_a_failure_with_a_reason(real_loop_kind: LoopKind) -> None:
     with pytest.raises(RequestFailed, match=r"ServerDisconnectedError|ClientOSError"):
         requested(real_loop_kind, {"path": "/broken"})
-    port = unused_port()
-    with pytest.raises(RequestFailed, match=rf"GET http://127\.0\.0\.1:{port}/ping: ClientConnectorError") as caught:
-        requested(real_loop_kind, {"url": f"http://alice:pw@127.0.0.1:{port}/ping"})
+    with socket.socket() as silent:  # it has the port, so that no other test takes it, and does not listen
+        silent.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{silent.getsockname()[1]}/ping"
+        with pytest.raises(RequestFailed, match=rf"GET http://{re.escape(at)}: ClientConnectorError") as caught:
+            requested(real_loop_kind, {"url": f"http://alice:pw@{at}"})
     assert caught.value.status is None
     assert "pw" not in str(caught.value)
 
