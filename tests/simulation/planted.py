@@ -203,9 +203,10 @@ BEHIND = (
         "one run per slot",
         (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
+        seeds=6,
     ),
-    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=16),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=6),
+    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=10),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
 )
 
 
