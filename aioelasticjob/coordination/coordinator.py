@@ -44,6 +44,8 @@ from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.registry.tree import Node, Tree
 
+REMOVED_AT_ONCE = 200
+"""How many surplus items are removed in one transaction, with up to five nodes each."""
 MIRROR_TIMEOUT = 5.0
 """Seconds to wait until the mirror shows this instance's own write, before deciding without it."""
 RETRY_PAUSE = 2.0
@@ -385,7 +387,7 @@ async def _transactions(member: Member, view: JobView, effect: Effect, lost: dic
 async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:
     """Return the surplus items that no instance runs any more, and the operations that remove their records."""
     idle, removal = set(), Transaction()
-    for item, paths, record, running, mark in await _executions(member, sorted(items)[:200]):
+    for item, paths, record, running, mark in await _executions(member, sorted(items)[:REMOVED_AT_ONCE]):
         marks = mark is not None and not mark.stat.num_children
         if running is not None or (record is not None and record.stat.num_children > marks):
             continue  # it still runs, or somebody has made nodes below it by hand

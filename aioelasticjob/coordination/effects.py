@@ -313,7 +313,7 @@ def _absent(path: str) -> Transaction:
 
 def _remove_items(view: JobView, items: frozenset[int]) -> Transaction:
     operations: Transaction = _leading(view)
-    for item in sorted(items)[: MAX_OPERATIONS // 4]:
+    for item in sorted(items):
         paths = view.layout.item(item)
         operations += [Delete(flag) for flag in (paths.failover, paths.instance) if flag in view.tree]
         operations.append(Delete(paths.sharding))

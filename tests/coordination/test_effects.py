@@ -146,3 +146,11 @@ def test_each_part_of_a_long_assignment_excuses_moments_only_if_the_former_holde
     excusing = [part for part in parts if any(Set(one.sharding, b"", -1) in part for one in taken)]
     assert len(excusing) > 1
     assert all(Check(LAYOUT.paused) in part for part in excusing)
+
+
+def test_every_item_whose_record_is_removed_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an item stayed without its record, and the count rose again, it would run a moment a second time."""
+    monkeypatch.setattr(effects, "MAX_OPERATIONS", 4)
+    _, view = led([Create(LAYOUT.item(number).sharding) for number in range(5)])
+    (transaction,) = to_transactions(RemoveItems(frozenset(range(5))), view)
+    assert {op.path for op in transaction if isinstance(op, Delete)} == {LAYOUT.item(n).sharding for n in range(5)}
