@@ -29,8 +29,6 @@ DEFAULT_LINGER: Final = 30.0
 """Seconds that the server stays after its last client left, unless the address says otherwise."""
 START_TIMEOUT: Final = 20.0
 """Seconds that a server may take to start, or to end."""
-ANSWER_TIMEOUT: Final = 2.0
-"""Seconds that a server may take to answer which data directory it serves."""
 POLL_INTERVAL: Final = 0.05
 """Seconds between two looks at a server that another process is starting."""
 MAX_LOG_BYTES: Final = 1 << 20
@@ -112,7 +110,7 @@ def _ask(host: str, port: int) -> str | None:
     """Return the data directory of the server that listens there, "" if it does not tell, None if nothing listens."""
     from aioelasticjob.zookeeper.port_holder import served_directory
 
-    return served_directory(host, port, ANSWER_TIMEOUT)
+    return served_directory(host, port)
 
 
 def _start(server: SharedServer) -> None:

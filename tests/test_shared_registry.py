@@ -26,6 +26,7 @@ from aioelasticjob.errors import RegistryUnreachable
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.shared_registry import SharedServer, ensure_server
+from aioelasticjob.zookeeper import port_holder
 from aioelasticjob.zookeeper.lock import announce, locked
 from tests.support import shared
 from tests.support.loops import LoopKind, run_async
@@ -345,7 +346,7 @@ def refused(address: str) -> InvalidSetting:
 def test_a_port_that_another_program_holds(
     registry: SharedRegistry, says: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_registry, "ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr(port_holder, "ANSWER_TIMEOUT", 0.2)
     with listener(registry.port, says):
         error = refused(registry.address)
     assert (error.setting, error.value) == ("address", f"127.0.0.1:{registry.port}")
@@ -363,7 +364,7 @@ def test_a_port_that_is_taken_and_not_listened_at(registry: SharedRegistry) -> N
 
 
 def test_a_program_that_has_taken_the_port_since(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_registry, "ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr(port_holder, "ANSWER_TIMEOUT", 0.2)
     registry.data_dir.mkdir()
     (registry.data_dir / "server.lock").write_text(f"127.0.0.1:{registry.port} 4711\n")  # of one that is no more
     with listener(registry.port):
@@ -462,7 +463,7 @@ def test_a_server_that_is_stopped_in_its_tracks_is_waited_for(
     registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_registry, "START_TIMEOUT", 0.5)
-    monkeypatch.setattr(shared_registry, "ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr(port_holder, "ANSWER_TIMEOUT", 0.2)
     registry.data_dir.mkdir()
     with locked(registry.data_dir) as lock, listener(registry.port):
         announce(lock, f"127.0.0.1:{registry.port}")

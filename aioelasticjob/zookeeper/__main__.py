@@ -20,7 +20,6 @@ from aioelasticjob.zookeeper.settings import MAX_CLIENT_CONNECTIONS, MAX_UNFINIS
 from aioelasticjob.zookeeper.store import StoreError, prepare
 from aioelasticjob.zookeeper.tls import TlsError, TlsSettings
 
-_IN_USE = "the port is in use"
 LOOKS = 4
 """How often per time to linger, and at least every second, the server looks whether anybody is there."""
 
@@ -225,8 +224,9 @@ def _detach() -> int:
 def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno != errno.EADDRINUSE:
         return error.strerror or str(error)
-    holder = who_listens(host, port)
-    return f"the port is in use by {holder}; {holder.advice}, or choose another --port" if holder else _IN_USE
+    if (holder := who_listens(host, port)) is None:
+        return "the port is in use"
+    return f"the port is in use by {holder}; {holder.advice}, or choose another --port"
 
 
 if __name__ == "__main__":

@@ -1,22 +1,58 @@
 """The lock of a data directory, which the kernel releases with its last holder; it holds the server's address."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 LOCK, LOG = "server.lock", "server.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A server of this package that listens, as it has announced itself in the lock of its data directory."""
+
+    directory: Path
+    address: str
+    pid: int
+    linger: float | None = None
+    """How many seconds after its last client it ends; None if it runs until it is stopped."""
+
+    @classmethod
+    def parse(cls, directory: Path, written: str) -> Holder | None:
+        """Return the server that has written this into the lock; None if no server has, or it does not listen yet."""
+        try:
+            address, pid, *linger = written.split()
+            return cls(directory, address, int(pid), float(linger[0]) if linger else None)
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        return f"an embedded server (process {self.pid}) that serves {self.directory}"
+
+    @property
+    def advice(self) -> str:
+        """When it ends, and what to do about it, except to choose another port or directory."""
+        if self.linger is None:
+            return f"it runs until it is stopped: stop it (kill {self.pid})"
+        end = f"it ends by itself {self.linger:g} s after its last client has left"
+        return f"{end}: wait, or stop its clients and then it (kill {self.pid})"
 
 
 class LockHeld(Exception):
     """Another process holds the lock; ``address`` is where it listens, empty while it does not."""
 
     def __init__(self, directory: Path, written: str) -> None:
-        self.address, pid, linger, *_ = *written.split(), "", "", ""
-        holder = f"the server at {self.address} (process {pid})" if pid else "another server"
-        ends = f", which ends by itself {linger} s after its last client has left" if linger else ""
-        what = "wait, stop it," if linger else "stop it"
-        super().__init__(f"{directory} is in use by {holder}{ends}: {what} or choose another --data-dir")
+        holder = Holder.parse(directory, written)
+        self.address = "" if holder is None else holder.address
+        if holder is None:
+            super().__init__(f"{directory} is in use by another server: stop it or choose another --data-dir")
+        else:
+            by = f"the server at {holder.address} (process {holder.pid})"
+            super().__init__(f"{directory} is in use by {by}; {holder.advice}, or choose another --data-dir")
 
 
 @contextmanager

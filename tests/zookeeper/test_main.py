@@ -76,8 +76,9 @@ def test_a_port_in_use_by_a_server_that_waits_for_clients_says_how_long(start: S
     third = start("--port", "0", "--data-dir", str(data))
     assert third.wait() == 1
     assert third.output == (
-        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}), which ends by itself 90 s after"
-        " its last client has left: wait, stop it, or choose another --data-dir\n"
+        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it ends by itself 90 s after"
+        f" its last client has left: wait, or stop its clients and then it (kill {first.pid}), or choose another"
+        " --data-dir\n"
     )
 
 
@@ -88,8 +89,8 @@ def test_a_directory_in_use_is_said_in_one_line(start: Start, tmp_path: Path) ->
     second = start("--port", "0", "--data-dir", str(data))
     assert second.wait() == 1
     assert second.output == (
-        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}): stop it or choose another"
-        " --data-dir\n"
+        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it runs until it is stopped: stop"
+        f" it (kill {first.pid}), or choose another --data-dir\n"
     )
 
 
@@ -118,12 +119,13 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
         second = start("--port", "0", *options)
         assert second.wait() == 1
         holder = f"the server at {address} (process {pid})"
-        assert second.output == f"{data} is in use by {holder}: stop it or choose another --data-dir\n"
+        stop = f"it runs until it is stopped: stop it (kill {pid})"
+        assert second.output == f"{data} is in use by {holder}; {stop}, or choose another --data-dir\n"
         third = start("--port", port, "--detach")
         assert third.wait() == 1
         assert third.output == (
             f"cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {pid}) that serves"
-            f" {data}; it runs until it is stopped: stop it (kill {pid}), or choose another --port\n"
+            f" {data}; {stop}, or choose another --port\n"
         )
     finally:
         os.kill(int(pid), signal.SIGTERM)

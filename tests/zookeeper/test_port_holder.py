@@ -9,22 +9,25 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from aioelasticjob.zookeeper.lock import announce, locked
-from aioelasticjob.zookeeper.port_holder import PortHolder, holder_of, served_directory, who_listens
+from aioelasticjob.zookeeper import port_holder
+from aioelasticjob.zookeeper.lock import Holder, announce, locked
+from aioelasticjob.zookeeper.port_holder import holder_of, served_directory, who_listens
 from aioelasticjob.zookeeper.server import serve
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert served_directory("127.0.0.1", port) is None
-    assert who_listens("127.0.0.1", port) is None
+    with socket.socket() as silent:  # it has the port, so that no other test takes it, and does not listen
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        assert served_directory("127.0.0.1", port) is None
+        assert who_listens("127.0.0.1", port) is None
 
 
-def test_a_program_that_does_not_answer_is_no_server_of_ours() -> None:
+def test_a_program_that_does_not_answer_is_no_server_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_holder, "ANSWER_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        assert served_directory("127.0.0.1", port, 0.1) == ""
+        assert served_directory("127.0.0.1", port) == ""
         assert who_listens("127.0.0.1", port) is None
 
 
@@ -55,11 +58,11 @@ def test_a_server_in_memory_has_no_directory() -> None:
 
 
 def test_what_is_said_about_a_server_that_stays() -> None:
-    holder = PortHolder("/data", 4711)
+    holder = Holder(Path("/data"), "127.0.0.1:2181", 4711)
     assert str(holder) == "an embedded server (process 4711) that serves /data"
     assert holder.advice == "it runs until it is stopped: stop it (kill 4711)"
 
 
 def test_what_is_said_about_a_server_that_waits_for_clients() -> None:
-    advice = PortHolder("/data", 4711, 30).advice
+    advice = Holder(Path("/data"), "127.0.0.1:2181", 4711, 30).advice
     assert advice.startswith("it ends by itself 30 s after its last client has left: wait, or")
