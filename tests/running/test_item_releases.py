@@ -101,19 +101,21 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
 
 
 def test_an_item_runs_on_though_its_cancelled_run_could_not_be_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its instance has died before it heard of the cancellation, so the leader ends the run in the record only."""
+    """The item has moved to another instance, and the one that runs it dies before it hears of the cancellation."""
     refused = refuse_ends(monkeypatch)
 
     async def scene(here: SimulatedJobs) -> None:
         workers = workers_of(here, work=20, cron="0 * * * * ?", sharding_total_count=1)
-        people = {name: await workers.start_process(name) for name in "cab"}  # c leads, and a has the item
+        people = {name: await workers.start_process(name) for name in "cb"}  # c leads, and b has the item
         await here.until(61)
-        here.faults.crash(people[workers.runs[-1][1]])
+        await workers.start_process("a")  # a is given the item, and waits for the end of the run
+        await here.until(64)
+        here.faults.crash(people["b"])
         assert await operations.cancel(here.observer, "job", item=0, by="anna")
         await here.until(81)
         assert (await here.record(0)).outcome == "stopped"
         await here.until(181)
-        assert [(at, source) for at, _, _, source in workers.runs[1:]] == [(120, "CRON"), (180, "CRON")]
+        assert [(at, name) for at, name, _, _ in workers.runs] == [(60, "b"), (120, "a"), (180, "a")]
 
     simulate(scene, seed=2)
     assert len(refused) == 2

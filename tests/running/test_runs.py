@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import ItemContext
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
+from aioelasticjob.testing import VirtualClock
 from tests.running.test_refused_writes import refusing
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, simulate
 
@@ -112,3 +113,37 @@ def test_while_a_settlement_is_under_way_no_task_waits_for_it(refused: bool) -> 
         assert [at for at, _, _ in here.starts()] == [5.0, 10.0]
 
     simulate(scene)
+
+
+def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_batch() -> None:
+    fetched = list[float]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = ElasticJob(here.address, clock=VirtualClock())
+        flow = app.dataflow("job", cron="0/20 * * * * ?", streaming=True, sharding_quiet=0)
+
+        async def fetch(_context: ItemContext) -> list[int]:
+            fetched.append(here.now())
+            await anyio.sleep(0.1)
+            return [1]
+
+        async def process(_context: ItemContext, _record: int) -> None: ...
+
+        flow(fetch).process(process)
+        async with app.running() as session:
+            commit, held = session.commit, asyncio.get_running_loop().create_future()
+
+            def hold(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
+                if held.done() or not any(isinstance(op, Create) and op.path.endswith("/running") for op in ops):
+                    return commit(ops, **options)
+                commit(ops, incarnation=options["incarnation"]).add_done_callback(
+                    lambda answer: asyncio.get_running_loop().call_later(0.5, held.set_result, answer.result())
+                )
+                return held
+
+            session.commit = hold  # type: ignore[method-assign]
+            await here.until(20.2)
+        assert here.now() < 22
+
+    simulate(scene)
+    assert len(fetched) == 1
