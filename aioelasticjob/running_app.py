@@ -99,7 +99,7 @@ class RunningApp:
                     yield session
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
                     failure = error
-        except Exception as ending:  # say a job's, by error_handler="raise"
+        except Exception as ending:  # such as that of a job with error_handler="raise"
             if failure is not None:
                 raise failure from ending
             raise

@@ -624,6 +624,6 @@ def test_foreign_data_is_left_as_it_was_and_the_job_waits(address: str, data: by
         ("sasl_file", 5, "the path of a file"),
     ],
 )
-def test_an_option_of_the_wrong_type_is_refused_by_name(setting: str, value: object, expected: str) -> None:
+def test_an_option_of_the_wrong_type_is_refused_by_name(setting: str, value: Any, expected: str) -> None:
     with pytest.raises(InvalidSetting, match=re.escape(f"{setting} = {value}: {expected}")):
-        ElasticJob("zk://127.0.0.1/x", **{setting: value})  # type: ignore[arg-type]
+        ElasticJob("zk://127.0.0.1/x", **{setting: value})

@@ -76,11 +76,16 @@ async def join(
             await _overtaken(member, trees, tree, conflict)
             continue
         with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
-            await trees.until(lambda newer, at=written.zxid: newer.zxid >= at)  # type: ignore[misc]
+            await _shown(trees, written.zxid)
         return holds
     raise ForeignData(
         member.layout.root, "", f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
     )
+
+
+async def _shown(trees: Latest[Tree], zxid: int) -> None:
+    """Wait until the mirror shows a transaction."""
+    await trees.until(lambda newer: newer.zxid >= zxid)
 
 
 async def _missing_parents(member: Member, tree: Tree) -> list[str]:

@@ -109,7 +109,8 @@ async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:
 async def _cancel_runs(shared: ProcessContext) -> None:
     """Cancel all runs when the process's tasks are cancelled.
 
-    The scopes of those tasks alone would cancel a handler that goes on in every turn of the loop, and not name it.
+    Otherwise a handler that swallows its cancellation would be cancelled again in each turn of the loop, which takes a
+    whole processor, and the log would not name it.
     """
     try:
         await sleep_forever()
