@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.running.commands import Command, Steps
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.scheduler import Work
+from aioelasticjob.running.scheduler import Activity, Work
 
 Pass: TypeAlias = Steps[float | None]
 """Its result is the seconds until the next pass; None if that is to begin at once."""
@@ -50,8 +50,10 @@ class InTask:
 class CommandLoop(ABC):
     """Makes the passes of one job, one after another."""
 
-    def __init__(self, state: StateDriver) -> None:
+    def __init__(self, state: StateDriver, activity: Activity) -> None:
         self._state = state
+        self.activity = activity
+        """Asks the process's scheduler for turns."""
         self._steps: Pass | None = None
         self._awaited: Awaited | None = None
         self._again = False
@@ -69,17 +71,14 @@ class CommandLoop(ABC):
     def _refused(self, error: RegistryError) -> float:
         """Return the seconds until the next pass after an error of the registry has ended one."""
 
-    @abstractmethod
-    def _go_on_after(self, future: Future[Any] | None) -> None:
-        """Ask for a turn when a future is done; if it is None, when other jobs have had theirs."""
-
     def turn(self) -> float | Work:
         """Make steps until the job has to wait; return the seconds until the next turn, or work for a task."""
-        awaited, self._awaited = self._awaited, None
+        awaited = self._awaited
         if awaited is not None and not awaited.is_there():
-            self._awaited, self._again = awaited, True
+            self._again = True
             return inf
-        found = self._go_on(awaited)
+        self._awaited = None
+        found = self._go_on(None if awaited is None else awaited.conclude)
         return found if isinstance(found, float) else partial(self._work, found)
 
     def close(self) -> None:
@@ -88,38 +87,41 @@ class CommandLoop(ABC):
             self._steps.close()
         self._steps = self._awaited = None
 
-    def _go_on(self, answer: object, error: RegistryError | None = None) -> float | InTask:
-        """Make steps until an answer is awaited, or a pass returns when the next one begins.
+    def _go_on(
+        self, step: Callable[[], object] | None, answer: object = None, error: RegistryError | None = None
+    ) -> float | InTask:
+        """Make steps, beginning with this one, until a task is needed, an answer is awaited, or a pass has to wait.
 
-        The clocks are read before the first step.
+        The clocks are read before the first command.
         """
         is_first = True
-        while not isinstance(answer, InTask):
-            perform: Callable[[], object]
-            if not isinstance(answer, Awaited):
-                if is_first:
-                    self._state.now()
-                    is_first = False
-                command = self._next(answer, error)
-                if isinstance(command, float):
-                    again, self._again = self._again, False
-                    return 0.0 if again else command
-                perform = partial(self._perform, command)
-            elif answer.is_there():
-                perform = answer.conclude
-            else:
-                self._awaited, answer.is_asked_for = answer, True
-                self._go_on_after(answer.future)
-                return inf
-            answer = error = None
-            try:
-                answer = perform()
-            except RegistryError as failure:
-                error = failure
-            except BaseException:
-                self.close()
-                raise
-        return answer
+        while True:
+            if step is not None:
+                answer = error = None
+                try:
+                    answer = step()
+                except RegistryError as failure:
+                    error = failure
+                except BaseException:
+                    self.close()
+                    raise
+            if isinstance(answer, InTask):
+                return answer
+            if isinstance(answer, Awaited):
+                if not answer.is_there():
+                    self._awaited, answer.is_asked_for = answer, True
+                    self.activity.go_on_after(answer.future)
+                    return inf
+                step = answer.conclude
+                continue
+            if is_first:
+                self._state.now()
+                is_first = False
+            command = self._next(answer, error)
+            if isinstance(command, float):
+                again, self._again = self._again, False
+                return 0.0 if again else command
+            step = partial(self._perform, command)
 
     def _next(self, answer: object, error: RegistryError | None) -> Command | float:
         """Send an answer in, and return the next command, or the seconds until the next pass."""
@@ -154,5 +156,5 @@ class CommandLoop(ABC):
             except BaseException:  # also a cancellation
                 self.close()
                 raise
-            found = self._go_on(answer, error)
+            found = self._go_on(None, answer, error)
         return found

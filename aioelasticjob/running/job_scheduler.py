@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import get_running_loop
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 from anyio import CancelScope, move_on_after
 
@@ -89,10 +89,9 @@ class JobScheduler(CommandLoop):
         self.views = views
         """The view of the job."""
         self._tasks, self._life = tasks, life
-        self.activity = Activity(tasks, self, is_urgent=False)
-        """Asks the process's scheduler for turns."""
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
-        super().__init__(StateDriver(member, views.value, shared.clock, self._stats, up_since, items))
+        state = StateDriver(member, views.value, shared.clock, self._stats, up_since, items)
+        super().__init__(state, Activity(tasks, self, is_urgent=False))
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
         self._settlements = settlements = Settlements(member, self._state.cache)
@@ -243,9 +242,6 @@ class JobScheduler(CommandLoop):
                 return InTask(partial(self._claims.remove_orphan_mark, item))
             case _:
                 return InTask(partial(state.perform, command))
-
-    def _go_on_after(self, future: Future[Any] | None) -> None:
-        self.activity.go_on_after(future)
 
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
         """Claim items at once, or send the claim shortly before the moment if this is still to come."""

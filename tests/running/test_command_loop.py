@@ -37,6 +37,9 @@ class Looped:
     def say_all(self) -> None:
         """There is nothing to report."""
 
+    def go_on_after(self, future: asyncio.Future[Any] | None) -> None:
+        self.waits_for.append(future)
+
     def work(self) -> Work:
         found = self.loop.turn()
         assert not isinstance(found, float)
@@ -47,7 +50,7 @@ class ScriptedLoop(CommandLoop):
     """Makes passes that follow a script."""
 
     def __init__(self, looped: Looped) -> None:
-        super().__init__(cast(Any, looped))
+        super().__init__(cast(Any, looped), cast(Any, looped))
         self._looped = looped
 
     def _begin(self) -> Pass:
@@ -61,9 +64,6 @@ class ScriptedLoop(CommandLoop):
     def _refused(self, error: RegistryError) -> float:
         self._looped.did.append(error)
         return 7.0
-
-    def _go_on_after(self, future: asyncio.Future[Any] | None) -> None:
-        self._looped.waits_for.append(future)
 
 
 def noting(did: list[object], *commands: object, rest: float | None = 3.0) -> Script:

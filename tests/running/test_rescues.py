@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import pytest
@@ -659,10 +658,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
         def _refused(self, error: RegistryError) -> float:
             raise error
 
-        def _go_on_after(self, future: Future[Any] | None) -> None:
-            raise AssertionError("nothing is awaited")
-
-    work = Rescuer(state).turn()
+    work = Rescuer(state, cast(Any, None)).turn()  # nothing is awaited
     assert not isinstance(work, float)
     done(work())
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]
