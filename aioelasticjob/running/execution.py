@@ -40,7 +40,7 @@ class Execution:
     checkpoints: Checkpoints
     executors: Executors
     report_error: Callable[[Context, Exception], None]
-    """Is called with every failure of a handler, after its last attempt."""
+    """Is called with every failure that ``failed`` is told of."""
     stream_control: StreamControl | None = None
     """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None
@@ -68,6 +68,12 @@ class Execution:
     def tries_again(self) -> bool:
         """Whether its runs may have several attempts, or a time limit for one attempt."""
         return self.config.retry is not None or self.config.attempt_timeout is not None
+
+    def failed(self, context: Context, error: Exception) -> None:
+        """Report a failure of a handler, after its last attempt, or of a listener."""
+        if self.trace is not None:
+            self.trace.failed(context, error)
+        self.report_error(context, error)
 
     def begin_again(self, context: Context, task: asyncio.Task[object]) -> None:
         """Note that a further attempt begins."""
@@ -145,7 +151,7 @@ async def _run_engine(execution: Execution, engine: Engine) -> None:
             await engine(execution)
     except Exception as error:
         execution.outcomes |= dict.fromkeys(execution.claim.items.keys() - execution.outcomes.keys(), Outcome.FAILED)
-        execution.report_error(instance_context(execution.config, execution.claim, execution.checkpoints), error)
+        execution.failed(instance_context(execution.config, execution.claim, execution.checkpoints), error)
 
 
 async def _run_items(execution: Execution) -> None:
@@ -268,7 +274,7 @@ class _Attempts:
 def _fail(execution: Execution, context: Context, error: Exception) -> None:
     if execution.executors.tracer is not None:
         execution.executors.tracer.failed(error)
-    execution.report_error(context, error)
+    execution.failed(context, error)
 
 
 async def _call(execution: Execution, context: Context) -> None:

@@ -190,4 +190,4 @@ class Feed:
     def _report(self, error: Exception) -> None:
         if (tracer := self._execution.executors.tracer) is not None:
             tracer.failed(error)
-        self._execution.report_error(self.queue.context, error)
+        self._execution.failed(self.queue.context, error)

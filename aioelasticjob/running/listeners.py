@@ -67,7 +67,7 @@ async def _before(
                 await _call(execution, listener.before, context)
     except Exception as error:
         execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
-        execution.report_error(context, error)
+        execution.failed(context, error)
         return False
     return True
 
@@ -77,7 +77,7 @@ async def _after(execution: Execution, context: InstanceContext, listener: Liste
         await _call(execution, listener, context)
     except Exception as error:
         add_note(error, HARMLESS)
-        execution.report_error(context, error)
+        execution.failed(context, error)
 
 
 async def _call(execution: Execution, listener: ListenerFunction, context: InstanceContext) -> None:
@@ -128,7 +128,7 @@ class _OncePerCluster:
             await self._conclude()
         except Exception as error:
             add_note(error, HARMLESS)
-            execution.report_error(self.context, error)
+            execution.failed(self.context, error)
 
     async def _rescued(self) -> str | None:
         """Return the triggered run that a rescue continues, according to the item's mark; None if there is none."""

@@ -152,19 +152,20 @@ class Runs:
             trace.handed_over(given.handed_over)
 
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
-        execution = Execution(
+        return Execution(
             self._job,
             view.config,
             claim,
             RunOffsets(self._state.offsets, claim, offsets),
             self._shared.executors,
             self._failed,
+            trace=self._stats.trace_of(claim, view.config),
+            report_attempt=self._stats.attempt_failed,
             retry_waits=self._retry_waits,
             is_proven=self._member.session.is_proven,
             handling=self._stopping.handling,
             limited_log=self._shared.limited_log,
         )
-        return self._stats.reporting(execution)
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live."""

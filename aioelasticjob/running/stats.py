@@ -53,13 +53,9 @@ class ExecutionStats:
         """The claim of the execution under way."""
         return None if self.execution is None else self.execution.claim
 
-    def reporting(self, execution: Execution) -> Execution:
-        """Let an execution report its failures here, and put its events if anybody reads events."""
-        execution.report_attempt = self._attempt_failed
-        if self._events.heard:
-            execution.trace = Trace(execution.claim, execution.config, self._events, self._clock)
-            execution.report_error = execution.trace.noting_errors(execution.report_error)
-        return execution
+    def trace_of(self, claim: Claim, config: JobConfig) -> Trace | None:
+        """Return what puts the events of an execution; None if nobody reads events."""
+        return Trace(claim, config, self._events, self._clock) if self._events.heard else None
 
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
@@ -102,7 +98,7 @@ class ExecutionStats:
         run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
         self._dispatcher.report(config, Failure(*run, error, attempts=context.attempt))
 
-    def _attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
+    def attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
         """Note an attempt that has failed; a line says so if another one follows, else the error handler does."""
         context, retry = failed.context, execution.config.retry
         self._counts.failed_attempts += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -74,14 +74,9 @@ class Trace:
             if item in items:
                 self._events.put(HandedOver(*self._about, item, task, now))
 
-    def noting_errors(self, report_error: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
-        """Return a function that calls ``report_error``, and keeps the error for the ``Ended`` events of its items."""
-
-        def report(context: Context, error: Exception) -> None:
-            self._failures.update(dict.fromkeys(context.claimed, error))
-            report_error(context, error)
-
-        return report
+    def failed(self, context: Context, error: Exception) -> None:
+        """Keep an error for the ``Ended`` events of its items."""
+        self._failures.update(dict.fromkeys(context.claimed, error))
 
     def _put_ended(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
         failure, now = self._failures.pop(item, None), self._clock.now()

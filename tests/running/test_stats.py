@@ -161,7 +161,7 @@ def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(cap
 
     async def note() -> None:
         recorded.stats.began(execution, catch_up=False)
-        recorded.stats._attempt_failed(execution, FailedAttempt(context, ValueError("no luck"), 0.1, 0.25))
+        recorded.stats.attempt_failed(execution, FailedAttempt(context, ValueError("no luck"), 0.1, 0.25))
         recorded.stats.ended(execution, 3.00049)
 
     run(note)
