@@ -6,7 +6,7 @@ checks that it still holds; the time and the state of the items are asked anew a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from zlib import crc32
 
 from aioelasticjob.coordination.claims import ClaimResult
@@ -97,11 +97,11 @@ class Choice:
         """Claim items, run and settle them; return the result of the claim."""
         # this instance does not know whether an orphan has an offset, because another instance holds the item
         is_rescue, entries = fire.source is FireSource.FAILOVER, self._state.items
-        with_offset = frozenset([item for item in items if is_rescue or entries[item].may_have_offset])
+        with_offset = items if is_rescue else entries.that_may_have_offsets(items)
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()
-        if is_rescue and not all(_is_cut_off(entries[item], fire) for item in items):  # it has changed meanwhile
+        if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # one has changed meanwhile
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
         self._note(fire, taken)
@@ -187,9 +187,9 @@ class Choice:
         return taken
 
 
-def _is_cut_off(item: Item, fire: Fire) -> bool:
-    """Whether the item's newest run is the one that a fire rescues, and has not ended."""
-    return item.cut_off and item.moment == fire.slot
+def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
+    """Whether the newest runs of these items are the ones that a fire rescues, and have not ended."""
+    return all(item.cut_off and item.moment == fire.slot for item in items)
 
 
 def _without(items: Collection[int], offsets: Mapping[int, str]) -> dict[int, str]:

@@ -206,6 +206,10 @@ class Items(dict[int, Item]):
         for number in items:
             self[number].reported = max(moment, self[number].reported)
 
+    def that_may_have_offsets(self, items: Iterable[int]) -> frozenset[int]:
+        """Return those of these items that may have an offset."""
+        return frozenset([number for number in items if self[number].may_have_offset])
+
     def join_again(self) -> None:
         """Forget everything except which moments were run or reported here."""
         self.update({number: Item(reported=item.reported) for number, item in self.items()})
