@@ -329,6 +329,15 @@ def servers_disabled_often() -> AbstractContextManager[object]:
     return _happening(bare_events.switch_server, disable, often)
 
 
+def operators_at_rest() -> AbstractContextManager[object]:
+    """Let operators do nothing: only connections, sessions and processes fail, and so more often."""
+    acts = (
+        *(bare_events.switch_server, bare_events.switch_item, bare_events.reconfigure, bare_events.trigger),
+        *(bare_events.ask, bare_events.stop, bare_events.dismiss, bare_events.meddle),
+    )
+    return _happening(bare_events.crash, bare_events.crash, dict.fromkeys(acts, 0))
+
+
 def _happening(event: Event, instead: Event, often: Mapping[Event, int]) -> AbstractContextManager[object]:
     """Let another event of the bare simulation take the place of one, and let some happen often."""
     events = tuple(instead if one is event else one for one in bare_events._EVENTS)

@@ -186,8 +186,9 @@ def bare(seed: int) -> set[str]:
 
 def wild(seed: int) -> set[str]:
     """Return the promises that a seed breaks whose handlers drag on, save checkpoints and lose their sessions."""
-    wanted = dragging(plan(seed, wild=True, kinds=tuple(CHECKPOINTS.split(","))))
-    return {found.rule for found in live(wanted).violations}
+    wanted = dragging(plan(seed, wild=True, kinds=("drop", "drop", "pause")))
+    jobs = tuple(replace(job, items=8) for job in wanted.jobs)
+    return {found.rule for found in live(replace(wanted, jobs=jobs)).violations}
 
 
 BEHIND = (
@@ -205,7 +206,12 @@ BEHIND = (
         bare,
         seeds=6,
     ),
-    Behind(omissions.mark_unversioned, "only orphans are marked", (omissions.look_with_old_eyes,), bare, seeds=10),
+    Behind(
+        omissions.mark_unversioned,
+        "only orphans are marked",
+        (omissions.look_with_old_eyes, omissions.operators_at_rest),
+        bare,
+    ),
     Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
 )
 
