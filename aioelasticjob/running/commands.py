@@ -6,7 +6,6 @@ A report has no answer.  A command has one: the driver sends it in, or throws in
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from aioelasticjob.coordination.record_cache import MissedMark
@@ -15,9 +14,10 @@ from aioelasticjob.errors import ElasticJobError, RegistryError
 from aioelasticjob.model import Claim, Fire, Record
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Newest
+from aioelasticjob.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Report:
     """Report that items missed moments."""
 
@@ -32,7 +32,7 @@ class Report:
     """What happens to the newest moment that has come, which these moments may or may not include."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SayLowered:
     """Log that an item's record claims a moment too far in the future, and that it is treated as an earlier one."""
 
@@ -43,7 +43,7 @@ class SayLowered:
     """Up to which moment the item now counts as claimed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SayRefused:
     """Report that this instance refuses a fire."""
 
@@ -52,21 +52,21 @@ class SayRefused:
     """Whether it has refused the one before as well, so that this one needs no line in the log."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SayNothingToRun:
     """Log that a trigger runs no item here."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NoteAccepted:
     """Note that the registry has accepted requests with this purpose."""
 
     purpose: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NoteRefused:
     """Note that the registry has refused a request with this purpose."""
 
@@ -74,7 +74,7 @@ class NoteRefused:
     error: RegistryError
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadItems:
     """Read the records and marks of items, and which items have offsets.
 
@@ -85,7 +85,7 @@ class ReadItems:
     offsets: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MarkMissed:
     """Mark the moments that items missed.
 
@@ -96,7 +96,7 @@ class MarkMissed:
     said: Mapping[int, MissedMark]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadAccounted:
     """Read up to which moment an instance was up for a job that keeps no records.
 
@@ -104,7 +104,7 @@ class ReadAccounted:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteAccounted:
     """Write up to which moment an instance was up for a job that keeps no records.
 
@@ -116,7 +116,7 @@ class WriteAccounted:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadOffsets:
     """Read the offsets of items.
 
@@ -128,7 +128,7 @@ class ReadOffsets:
     """Whether the items are claimed.  Then this is tried until the session ends, because they must be settled."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadRequested:
     """Read the request for which an item's run was made that has this record.
 
@@ -139,14 +139,14 @@ class ReadRequested:
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RemoveOrphanMark:
     """Remove the mark of an orphan whose run turns out to have ended.  It has no answer."""
 
     item: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RemoveTrigger:
     """Remove a trigger that no claim removes.
 
@@ -157,7 +157,7 @@ class RemoveTrigger:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinRun:
     """Note, before a triggered run is claimed, that items take part in it.
 
@@ -168,7 +168,7 @@ class JoinRun:
     items: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ClaimItems:
     """Claim items, at once or shortly before their moment if this is still to come.
 
@@ -180,7 +180,7 @@ class ClaimItems:
     items: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FollowReleases:
     """Begin to follow the runs of these items on another instance, without waiting for their end.  It has no answer."""
 
@@ -189,7 +189,7 @@ class FollowReleases:
     items: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AwaitMoment:
     """Wait until the moment of a claim comes.
 
@@ -201,14 +201,14 @@ class AwaitMoment:
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GiveBack:
     """Give claimed items back without a run.  It has no answer."""
 
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewestView:
     """Ask for the newest view; after an outage, wait for a short time until it was read anew.
 
@@ -216,7 +216,7 @@ class NewestView:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunItems:
     """Run and settle claimed items.  It has no answer."""
 
@@ -225,7 +225,7 @@ class RunItems:
     offsets: dict[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AwaitRescueEnd:
     """Wait for a short time until the view shows that the rescue of this instance's own item has ended.
 

@@ -1,4 +1,4 @@
-"""Commands and reports are plain values.  That each is performed, the type checker proves."""
+"""Commands and reports are plain values.  The type checker proves that each is performed and that none is changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ COMMANDS, REPORTS = get_args(Command), get_args(AnyReport)
 
 
 @pytest.mark.parametrize("kind", [*COMMANDS, *REPORTS])
-def test_a_command_is_a_value_that_nobody_changes(kind: type) -> None:
+def test_a_command_is_a_value(kind: type) -> None:
     made, again = (kind(*dataclasses.fields(kind)) for _ in range(2))  # any values will do
     assert made == again
-    for field in dataclasses.fields(kind):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(made, field.name, None)
+    assert hash(made) == hash(again)
     assert not hasattr(made, "__dict__")
 
 
