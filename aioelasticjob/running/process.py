@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from asyncio import Event
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 
-from anyio import CancelScope, create_task_group, move_on_after, sleep, sleep_forever
-from anyio.abc import TaskGroup
+from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group, move_on_after, sleep, sleep_forever
+from anyio.abc import TaskGroup, TaskStatus
 
-from aioelasticjob.errors import RegistryError
+from aioelasticjob.errors import RegistryError, SessionEnded
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.layout import SWITCHES
+from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.process_context import JOINING_AT_ONCE, ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
-from aioelasticjob.running.switches import follow_switches
 
 STARTING_AT_ONCE = 2 * JOINING_AT_ONCE
 """How many jobs start at the same time.  More would only wait until they may join, and own two tasks each meanwhile."""
@@ -28,6 +30,8 @@ CLOCK_CHECK_AT_LAST = 60.0
 """The longest pause, in seconds, between two requests for the registry's time while the clocks differ."""
 CLOCK_CHECK_REFUSING = 5.0
 """The longest pause while a job runs nothing because of the clock skew: its writes do not bring the time then."""
+READ_SWITCHES = "to read which servers are switched off"
+"""The purpose of the reads, for the log line if the registry refuses them."""
 
 
 @asynccontextmanager
@@ -97,6 +101,51 @@ async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Sc
 def _look_at_switches(jobs: Sequence[LocalJob]) -> None:
     for job in jobs:
         job.switches_changed()
+
+
+async def follow_switches(
+    session: Session, shared: ProcessContext, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED
+) -> None:
+    """Keep ``shared.switches`` up to date until the session is closed.
+
+    The task counts as started once the nodes were read.  It also does if the registry refuses that: then the jobs run
+    with what is known, and it is tried again and again.
+    """
+    refusals, refused, first = shared.refusals_of(SWITCHES), 0, True
+    while True:
+        changed = Event()
+        with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
+            follower.trees.listen(partial(_show, follower, shared))
+            error: RegistryError | None = None
+            while error is None:
+                error = await _catch_up(follower)
+                if first:
+                    task_status.started()
+                    first = False
+                if error is None:
+                    refusals.accepted(READ_SWITCHES)
+                    refused = 0
+                    await changed.wait()
+                    changed.clear()
+        if isinstance(error, SessionEnded):
+            return
+        refusals.refused(READ_SWITCHES, error)
+        await session.back_off(refused)
+        refused += 1
+
+
+async def _catch_up(follower: Follower) -> RegistryError | None:
+    """Read what has changed, and return the error if that was impossible."""
+    try:
+        await follower.catch_up()
+    except RegistryError as error:
+        return error
+    return None
+
+
+def _show(follower: Follower, shared: ProcessContext) -> None:
+    if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
+        shared.switches.set(follower.trees.value)
 
 
 async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:

@@ -18,9 +18,9 @@ from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from aioelasticjob.running import switches
+from aioelasticjob.running import process as module
+from aioelasticjob.running.process import follow_switches
 from aioelasticjob.running.process_context import ProcessContext
-from aioelasticjob.running.switches import follow_switches
 from aioelasticjob.testing import Process, VirtualClock
 from tests.running.test_settings_changes import SOON, start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
@@ -164,12 +164,12 @@ def test_a_paused_job_that_is_deployed_anew_owes_nothing() -> None:
 def test_a_process_follows_the_servers_once_for_all_of_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, ...]] = []
 
-    class Counting(switches.Follower):
+    class Counting(module.Follower):
         def __init__(self, session: Session, roots: Sequence[str], *rest: Any) -> None:
             made.append(tuple(roots))
             super().__init__(session, roots, *rest)
 
-    monkeypatch.setattr(switches, "Follower", Counting)
+    monkeypatch.setattr(module, "Follower", Counting)
 
     async def scene(here: SimulatedJobs) -> None:
         app, ran = ElasticJob(here.address, clock=VirtualClock(), session_timeout=5), list[str]()
@@ -230,7 +230,7 @@ class Patient:
 def test_jobs_begin_also_if_the_registry_refuses_to_say_and_hear_it_later(
     failures: list[RegistryError], waits: list[int], known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switches, "Follower", Reader)
+    monkeypatch.setattr(module, "Follower", Reader)
     Reader.failures = failures
 
     async def main() -> None:
