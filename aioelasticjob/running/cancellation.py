@@ -11,11 +11,12 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
 from aioelasticjob.event_loop import CancelScope
-from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.limited_log import MOST, LimitedLog
 
@@ -34,13 +35,13 @@ log = logging.getLogger(__name__)
 class HandlerScope:
     """A cancel scope that calls ``unheeded`` once if the code inside goes on although it was cancelled.
 
-    The scope cancels by itself ``after`` so many seconds.  ``threads`` says that the code runs in threads.  Then no
+    The scope cancels by itself ``after`` so many seconds.  ``unheeded`` is None if the code runs in threads.  Then no
     cancellation is held back: the thread could not see it in anyio.from_thread.check_cancelled(), and a task that waits
     for a thread is not cancelled over and over.
     """
 
-    def __init__(self, unheeded: Callable[[], None], after: float | None = None, *, threads: bool = False) -> None:
-        self._unheeded, self._after, self._threads = unheeded, after, threads
+    def __init__(self, unheeded: Callable[[], None] | None, after: float | None = None) -> None:
+        self._unheeded, self._after = unheeded, after
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
         self._next: asyncio.Handle | None = None
@@ -62,7 +63,8 @@ class HandlerScope:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
+        if self._unheeded is not None:
+            self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look, self._unheeded)
         self._asking.cancel(reason)
         self._turn()
 
@@ -100,26 +102,38 @@ class HandlerScope:
         elif self._turns:
             self._turns -= 1
             self._next = loop.call_soon(self._turn)
-        elif not self._threads:
+        elif self._unheeded is not None:
             self._held.shield = True  # hold further cancellations back
 
-    def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
+    def _look(self, unheeded: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look, unheeded)
         if self._turns and self._shielded < SHIELD_LOOKS:
             return  # the loop was blocked meanwhile, so the code could not end yet
         if not self._warned:
             self._warned = True
-            self._unheeded()
-        if not (self._turns or self._threads):
+            unheeded()
+        if not self._turns:
             self._held.shield = False  # let one cancellation through
             self._held.shield = True
 
 
-def warn_unheeded(job: Job, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
+def handler_scope(
+    handler: Handler | None, context: Context, limited_log: LimitedLog, after: float | None = None
+) -> HandlerScope:
+    """Return a scope for a call that the current task makes.
+
+    The handler is named if the call goes on after it was cancelled; ``handler`` is None if it runs in a thread.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # as always in a coroutine
+    return HandlerScope(None if handler is None else partial(warn_unheeded, handler, context, task, limited_log), after)
+
+
+def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
     """Name a handler in the log that goes on although it was cancelled."""
     if not limited_log.admits(log, context.job_name, "handlers go on after they were cancelled", each=MOST):
         return
-    handler, items = job.handler, ", ".join(map(str, context.claimed))
+    items = ", ".join(map(str, context.claimed))
     name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
     log.warning(
         "%s: the handler %s of item %s goes on %g s after it was cancelled: let CancelledError pass.  It is at:\n%s",

@@ -82,8 +82,7 @@ class _DataflowRun:
         """Run the whole execution."""
         timeout = self._config.timeout
         try:
-            unheeded, blocking = self._execution.log_unheeded_handlers, self._execution.job.blocking
-            with HandlerScope(unheeded, after=timeout, threads=blocking) as self._limit:
+            with self._execution.scope_of_all(timeout) as self._limit:
                 self._execution.enter(self._limit, self._execution.claim.items)
                 async with create_task_group() as self._tasks:
                     self._tasks.start_soon(self._count)

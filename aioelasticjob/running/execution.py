@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -22,7 +21,7 @@ from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Claim, Outcome
-from aioelasticjob.running.cancellation import HandlerScope, warn_unheeded
+from aioelasticjob.running.cancellation import HandlerScope, handler_scope, warn_unheeded
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, RetryWaits
 from aioelasticjob.running.stream_control import StreamControl
@@ -81,15 +80,13 @@ class Execution:
         if self.trace is not None:
             self.trace.attempts.update(dict.fromkeys(context.claimed, context.attempt))
 
-    def scope(self, context: Context, task: asyncio.Task[object], seconds: float | None) -> HandlerScope:
+    def scope(self, context: Context, seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
-        blocking = self.job.blocking
-        unheeded = (
-            self.log_unheeded_handlers
-            if blocking
-            else partial(warn_unheeded, self.job, context, task, self.limited_log)
-        )
-        return HandlerScope(unheeded, after=seconds, threads=blocking)
+        return handler_scope(None if self.job.blocking else self.job.handler, context, self.limited_log, seconds)
+
+    def scope_of_all(self, seconds: float | None = None) -> HandlerScope:
+        """Return a scope for all handlers, which names those that go on."""
+        return HandlerScope(None if self.job.blocking else self._log_unheeded_handlers, seconds)
 
     def stop_cancelled(self, view: JobView) -> None:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
@@ -117,12 +114,10 @@ class Execution:
         for item in self.to_stop & self.claim.items.keys():
             self.outcomes.setdefault(item, Outcome.STOPPED)
 
-    def log_unheeded_handlers(self) -> None:
-        """Name in the log the handlers that go on although they were cancelled, except those that run in threads."""
+    def _log_unheeded_handlers(self) -> None:
         for task, context in self.under_way.items():
-            over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
-            if not over and not self.job.blocking:
-                warn_unheeded(self.job, context, task, self.limited_log)
+            if not task.done() and self.outcomes.keys().isdisjoint(context.claimed):
+                warn_unheeded(self.job.handler, context, task, self.limited_log)
 
 
 async def execute(execution: Execution) -> None:
@@ -203,7 +198,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     attempts = _Attempts(execution, context, task) if execution.tries_again else None
     try:
         async with UserCode("the handler"):
-            with execution.scope(context, task, timeout) as limit:
+            with execution.scope(context, timeout) as limit:
                 execution.enter(limit, context.claimed)
                 await (_call(execution, context) if attempts is None else attempts.run())
     except Exception as error:
@@ -257,7 +252,7 @@ class _Attempts:
         self._began = asyncio.get_running_loop().time()
         try:
             async with UserCode("the handler"):
-                with execution.scope(context, self._task, limit) as scope:
+                with execution.scope(context, limit) as scope:
                     await _call(execution, context)
         except Exception as error:
             return error

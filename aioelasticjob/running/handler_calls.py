@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
-
-from anyio import fail_after
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.base import Handler
@@ -17,7 +14,7 @@ from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.running.batches import Call
-from aioelasticjob.running.cancellation import HandlerScope, warn_unheeded
+from aioelasticjob.running.cancellation import HandlerScope, handler_scope
 from aioelasticjob.running.execution import Execution
 
 Batches: TypeAlias = AsyncGenerator[Sequence[object], None]
@@ -55,20 +52,18 @@ class HandlerCalls:
 
     def cut(self, context: Context) -> HandlerScope:
         """Return a scope that can cancel the call of ``fetch`` in the current task, and that names it if it goes on."""
-        task, job = asyncio.current_task(), self._execution.job
-        assert task is not None  # as always in a coroutine
-        if self._flow.generates or is_async(self._flow.fetch):
-            return HandlerScope(partial(warn_unheeded, job, context, task, self._execution.limited_log))
-        return HandlerScope(lambda: None, threads=True)
+        fetch, is_awaited = self._flow.fetch, self._flow.generates or is_async(self._flow.fetch)
+        return handler_scope(fetch if is_awaited else None, context, self._execution.limited_log)
 
     def process(self, given: Given) -> Call:
         """Return ``process`` with its retries; ``record_timeout`` limits each attempt."""
         call = once = self._awaitable(self._process, given)
-        limit = self._config.record_timeout
+        limit, awaited = self._config.record_timeout, self._process if is_async(self._process) else None
 
         async def within(context: Context, record: Any) -> object:
-            with fail_after(limit):
+            with handler_scope(awaited, context, self._execution.limited_log, limit):
                 return await once(context, record)
+            raise TimeoutError
 
         if limit is not None:
             call = within

@@ -23,6 +23,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource, Outcome
 from aioelasticjob.observers.failures import cause
 from aioelasticjob.registry.transaction import Check
+from aioelasticjob.running.cancellation import handler_scope
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.user_code import UserCode
 
@@ -169,10 +170,10 @@ class _OncePerCluster:
                 await self.marks.release(self.run)
 
     async def _in_time(self, listener: ListenerFunction, seconds: float) -> None:
-        with move_on_after(seconds) as limit:
+        with handler_scope(listener, self.context, self.execution.limited_log, seconds):
             await _call(self.execution, listener, self.context)
-        if limit.cancelled_caught:
-            raise TimeoutError(f"`before` took longer than started_timeout = {seconds:g} s")
+            return
+        raise TimeoutError(f"`before` took longer than started_timeout = {seconds:g} s")
 
     async def _conclude(self, besides: str | None = None) -> None:
         """Call ``after`` of the runs that are over: this one, or earlier ones in which some items took no part."""

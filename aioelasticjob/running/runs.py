@@ -180,7 +180,7 @@ class Runs:
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
-        with HandlerScope(execution.log_unheeded_handlers, threads=self._job.blocking) as scope:
+        with execution.scope_of_all() as scope:
             self._scope = scope
             session.bind(scope, self._member.incarnation)
             try:

@@ -16,7 +16,6 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
-from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
@@ -130,7 +129,7 @@ def test_a_run_that_was_cancelled_is_stopped_also_if_its_instance_leaves_meanwhi
 
     async def main() -> dict[int, Outcome]:
         execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=3, per=per), handler, 0, 1)
-        leaves = HandlerScope(execution.log_unheeded_handlers)
+        leaves = execution.scope_of_all()
 
         async def run_it() -> None:
             with leaves:

@@ -15,6 +15,7 @@ import tenacity
 
 from aioelasticjob import InvalidSetting, ItemContext, Outcome, Retry
 from tests.running.dataflow_runs import DataflowRun, Source, dataflow, ignore, run_dataflow, three
+from tests.running.test_cancellation import MAX_REPEATED_CANCELS, dig_in
 
 
 def test_one_shot_calls_a_coroutine_once_and_asks_a_generator_until_its_end() -> None:
@@ -126,6 +127,20 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
     done = run_dataflow(DataflowRun(dataflow(record_timeout=1), three, process, retry=Retry(2, 0.0)))
     assert (done.counted, tries) == ((2, 1), {1: 1, 2: 2, 3: 1})
     assert isinstance(done.errors[0], TimeoutError)
+
+
+def test_a_process_that_goes_on_after_its_time_limit_is_named_and_cancelled_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = list[float]()
+
+    async def stubborn(context: ItemContext, record: int) -> None:
+        await dig_in(10, asked)
+
+    run_dataflow(DataflowRun(dataflow(record_timeout=2), three, stubborn))
+    assert len(asked) <= 3 * (MAX_REPEATED_CANCELS + 10)
+    (first, *_) = caplog.messages
+    assert "stubborn of item 0 goes on 1 s after it was cancelled" in first
 
 
 class Table:

@@ -18,6 +18,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
 from aioelasticjob.testing.virtual_cluster import Instance
+from tests.running.test_cancellation import MAX_REPEATED_CANCELS, dig_in
 from tests.support.simulated_jobs import LAYOUT
 
 Say = tuple[object, ...]
@@ -380,6 +381,23 @@ def test_before_that_takes_too_long_fails_and_says_what_setting() -> None:
 
     here = play(scene, listeners=[OnceListener(before=for_ever, started_timeout=3)])
     assert here.ends() == [(0, "failed", "`before` took longer than started_timeout = 3 s")]
+
+
+def test_before_that_goes_on_after_its_time_limit_is_named_and_cancelled_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = list[float]()
+
+    async def stubborn(context: InstanceContext) -> None:
+        await dig_in(10, asked)
+
+    async def scene(here: RecordedInstances) -> None:
+        await here.start_instances(1)
+        await here.until(75)
+
+    play(scene, listeners=[OnceListener(before=stubborn, started_timeout=3)])
+    assert len(asked) <= MAX_REPEATED_CANCELS + 10
+    assert any("stubborn of item 0 goes on 1 s after it was cancelled" in line for line in caplog.messages)
 
 
 def test_nobody_waits_for_ever_for_a_caller() -> None:
