@@ -28,6 +28,8 @@ WORKED = 0.15
 """Seconds of processor time after which a thread counts as having worked, rather than having been stopped."""
 BUSY = 0.1
 """The same as a share of the elapsed time: other processes may have used most of the processor."""
+LAST_LINE_TIMEOUT = 1.0
+"""Seconds that the thread has to end.  It may be about to log, and a log handler may wait for the loop."""
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ def watchdog() -> Iterator[None]:
         yield
     finally:
         watch.stop()
+        if thread.ident is not None:
+            thread.join(LAST_LINE_TIMEOUT)
 
 
 class _Watch:
@@ -60,7 +64,7 @@ class _Watch:
         self._timer = self._loop.call_later(BEAT, self.beat)
 
     def stop(self) -> None:
-        """End the thread and the beats, without waiting for the thread, which may be about to log."""
+        """Let the thread end, and end the beats."""
         self._stopped.set()
         self._limited_log.close()
         if self._timer is not None:

@@ -78,6 +78,15 @@ def test_a_loop_that_turns_is_left_alone(real_loop_kind: LoopKind, logged: Waiti
     assert logged.texts == []
 
 
+def test_the_thread_has_ended_when_the_block_is_left(real_loop_kind: LoopKind) -> None:
+    async def main() -> bool:
+        with watchdog():
+            await asyncio.sleep(module.BEAT)
+        return any(thread.name == "aioelasticjob-watchdog" for thread in threading.enumerate())
+
+    assert not any(run_async(real_loop_kind, main) for _ in range(20))
+
+
 def logged_while(hold_up: Callable[[], object], kind: LoopKind, logged: Waiting) -> list[str]:
     """Return what the watchdog says of what happens in the loop."""
 
