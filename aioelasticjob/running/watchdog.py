@@ -28,8 +28,12 @@ WORKED = 0.15
 """Seconds of processor time after which a thread counts as having worked, rather than having been stopped."""
 BUSY = 0.1
 """The same as a share of the elapsed time: other processes may have used most of the processor."""
-LAST_LINE_TIMEOUT = 1.0
-"""Seconds that the thread has to end.  It may be about to log, and a log handler may wait for the loop."""
+END_TIMEOUT = 0.2
+"""Seconds that the loop waits at the end until the thread has ended.
+
+The thread needs less than a millisecond, unless it is logging at that time and a log handler waits for the loop.  So
+this is shorter than ``BLOCKED``.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ def watchdog() -> Iterator[None]:
     finally:
         watch.stop()
         if thread.ident is not None:
-            thread.join(LAST_LINE_TIMEOUT)
+            thread.join(END_TIMEOUT)
 
 
 class _Watch:

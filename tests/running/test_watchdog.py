@@ -81,10 +81,45 @@ def test_a_loop_that_turns_is_left_alone(real_loop_kind: LoopKind, logged: Waiti
 def test_the_thread_has_ended_when_the_block_is_left(real_loop_kind: LoopKind) -> None:
     async def main() -> bool:
         with watchdog():
-            await asyncio.sleep(module.BEAT)
+            await asyncio.sleep(0)
         return any(thread.name == "aioelasticjob-watchdog" for thread in threading.enumerate())
 
     assert not any(run_async(real_loop_kind, main) for _ in range(20))
+
+
+class WaitingForLoop(logging.Handler):
+    """Hands each record to the event loop, and waits until the loop has taken it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.loop, self.called, self.texts = loop, threading.Event(), list[str]()
+
+    async def _take(self, text: str) -> None:
+        self.texts.append(text)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.called.set()
+        asyncio.run_coroutine_threadsafe(self._take(record.getMessage()), self.loop).result(90)
+
+
+def test_a_log_handler_that_waits_for_the_loop_holds_the_loop_up_for_a_moment_only(real_loop_kind: LoopKind) -> None:
+    async def main() -> tuple[float, list[str]]:
+        handler = WaitingForLoop(asyncio.get_running_loop())
+        module.log.addHandler(handler)
+        try:
+            with watchdog():
+                a_handler_that_blocks(handler.called)
+                began = time.monotonic()
+            seconds = time.monotonic() - began
+            while not handler.texts:
+                await asyncio.sleep(0)
+        finally:
+            module.log.removeHandler(handler)
+        return seconds, handler.texts
+
+    seconds, (text,) = run_async(real_loop_kind, main)
+    assert seconds < module.BLOCKED
+    assert text.startswith("the event loop has been blocked for ")
 
 
 def logged_while(hold_up: Callable[[], object], kind: LoopKind, logged: Waiting) -> list[str]:
