@@ -74,7 +74,8 @@ def _consequence(report: Report) -> str:
     they_are = "they are" if report.passed.count > 1 else "it is"
     match report.newest:
         case Newest.MISSED_AND_LATE:
-            return "the newest missed moment is run late"
+            # not by this one if it is leaving
+            return "the newest missed moment is run late, by the instance that holds the item then"
         case Newest.RUN | Newest.LATE:
             return f"{they_are} not run, but a later moment is"
         case _:

@@ -96,6 +96,7 @@ def test_failures_that_are_no_alerts_are_logged(alerts: Alerts, caplog: pytest.L
     assert line.getMessage().endswith("ValueError: no paper")
 
 
+LATE = "the newest missed moment is run late, by the instance that holds the item then"
 NINE = 1_767_258_000_000
 """2026-01-01 at nine, in milliseconds."""
 
@@ -129,7 +130,7 @@ def test_moments_are_written_in_the_zone_of_the_job() -> None:
     ("newest", "one", "several"),
     [
         (Newest.MISSED, "it is not run", "they are not run"),
-        (Newest.MISSED_AND_LATE, "the newest missed moment is run late", "the newest missed moment is run late"),
+        (Newest.MISSED_AND_LATE, LATE, LATE),
         (Newest.RUN, "it is not run, but a later moment is", "they are not run, but a later moment is"),
         (Newest.LATE, "it is not run, but a later moment is", "they are not run, but a later moment is"),
     ],
@@ -143,9 +144,7 @@ def test_a_run_that_was_cut_off_is_not_run_again() -> None:
     assert _consequence(Report((0,), Passed(NINE, NINE), "", "10.0.0.5@-@7-0a1b2c3d")) == "it is not run again"
 
 
-@pytest.mark.parametrize(
-    ("misfire", "told"), [(True, "the newest missed moment is run late"), (False, "it is not run")]
-)
+@pytest.mark.parametrize(("misfire", "told"), [(True, LATE), (False, "it is not run")])
 def test_what_the_line_tells_is_what_happens(misfire: bool, told: str, caplog: pytest.LogCaptureFixture) -> None:
     app = ElasticJob("embedded://")
     app.add(too_slow, name="slow", cron="0/10 * * * * ?", misfire=misfire)
