@@ -25,9 +25,8 @@ MULTI: Final[int] = protocol.TransactionRequest.opcode
 AUTH: Final[int] = protocol.AuthRequest.opcode
 CLOSE: Final[int] = protocol.CloseRequest.opcode
 UNWATCH: Final[int] = protocol.RemoveWatchesRequest.opcode
-MULTI_READ: Final = 22  # since ZooKeeper 3.6, unknown to aiozk; so are the two below
-REWATCH: Final = 105
-WATCH: Final = 106
+MULTI_READ: Final = 22  # since ZooKeeper 3.6, unknown to aiozk; so is the next one
+WATCH: Final = 105
 
 CREATED: Final[int] = protocol.WatchEvent.CREATED
 DELETED: Final[int] = protocol.WatchEvent.DELETED
@@ -74,7 +73,6 @@ BYSTANDERS: Final = (
     exc.RuntimeInconsistency.error_code,
 )  # the codes of the operations before and after the one that failed
 
-SHALLOW, RECURSIVE = 0, 1  # the modes of a persistent watch: of a node and its children's names, of all below it
 ANY_WATCH: Final = 3  # removeWatches: whatever we hold at that path
 CHUNK: Final = 100_000  # bytes per frame where we can choose: Java's client does the same when it sets watches again
 HEADER: Final = Struct("!iqi")  # of a reply: xid, zxid, error
@@ -156,16 +154,12 @@ class Codec:
         parts = [part for kind, path in reads for part in (_READS[kind], self.path(path), b"\0")]
         return b"".join([*parts, _end])
 
-    def add_watch(self, path: str, *, shallow: bool = False) -> bytes:
-        """Render a persistent watch."""
-        return self.path(path) + _int.pack(SHALLOW if shallow else RECURSIVE)
-
     def remove_watch(self, path: str) -> bytes:
         """Render the end of a persistent watch."""
         return self.path(path) + _int.pack(ANY_WATCH)
 
-    def rewatch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
-        """Render a request that sets persistent watches again, in chunks that no server refuses as too large."""
+    def watch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
+        """Render requests that set persistent watches, in chunks that no server refuses as too large."""
         head = _long(zxid) + 3 * _int.pack(0)  # no one-shot watches
         return [
             head + (_vector(chunk) + _int.pack(0) if shallow else _int.pack(0) + _vector(chunk))

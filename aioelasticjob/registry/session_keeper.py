@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -25,7 +25,6 @@ from aioelasticjob.registry.codec import (
     AUTH,
     CLOSE,
     LOST,
-    REWATCH,
     SYNC,
     THROTTLED,
     UNWATCH,
@@ -146,26 +145,26 @@ class SessionKeeper:
         Nothing is awaited: the registry answers in order, so every read sent from now on is answered after the watch
         has been set.
         """
-        for root in self.watches.add(roots, watcher, shallow=shallow):
-            self._ask(root)
+        self._ask(self.watches.add(roots, watcher, shallow=shallow))
 
     def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
         """Tell ``watcher`` no more."""
-        for root in self.watches.remove(roots, watcher):
-            self._ask(root)
+        self._ask(self.watches.remove(roots, watcher))
 
-    def _ask(self, root: str) -> None:
-        """Ask the registry for the watch that ``root`` now needs; it replaces the watch that was there."""
-        if self.connection is None:
+    def _ask(self, roots: Sequence[str]) -> None:
+        """Ask the registry for the watches that ``roots`` now need; they replace the watches that were there."""
+        connection = self.connection
+        if connection is None or not roots:
             return
-        shallow = self.watches.shallow(root)
-        if shallow is None:
-            self.connection.call(UNWATCH, self.codec.remove_watch(root))
-        else:
-            self._set_watch(self.connection, WATCH, self.codec.add_watch(root, shallow=shallow))
-
-    def _set_watch(self, connection: Connection, opcode: int, body: bytes) -> None:
-        connection.call(opcode, body).add_done_callback(partial(_judge_watch, connection, self._limited_log))
+        needed = {root: self.watches.shallow(root) for root in roots}
+        for root, depth in needed.items():
+            if depth is None:
+                connection.call(UNWATCH, self.codec.remove_watch(root))
+        for shallow in (False, True):
+            watched = [root for root, depth in needed.items() if depth is shallow]
+            for body in self.codec.watch(watched, self.lease.zxid, shallow=shallow):
+                judge = partial(_judge_watch, connection, self._limited_log)
+                connection.call(WATCH, body).add_done_callback(judge)
 
     async def _anywhere(self) -> Connection | None:
         for host in tuple(self._hosts):
@@ -256,11 +255,7 @@ class SessionKeeper:
             self.away_since = None
         if digest is not None:
             connection.call(AUTH, credentials(digest)).add_done_callback(self._authenticated)
-        for shallow in (False, True):
-            for body in self.codec.rewatch(
-                self.watches.roots_by_depth(shallow=shallow), self.lease.zxid, shallow=shallow
-            ):
-                self._set_watch(connection, REWATCH, body)
+        self._ask(self.watches.roots)
         session = f"{self.lease.incarnation:#x}"
         text = f"connected to {self.settings.place}, with the session {session}"
         if self._admits(text):

@@ -38,10 +38,6 @@ class Watches:
         watchers = self._watchers.get(root)
         return None if watchers is None else all(watchers.values())
 
-    def roots_by_depth(self, *, shallow: bool) -> Sequence[str]:
-        """Return the roots for which a shallow watch is enough, or, if not ``shallow``, the other ones."""
-        return tuple(root for root in self._watchers if self.shallow(root) is shallow)
-
     def add(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> list[str]:
         """Add a watcher; return the roots for which the registry has to be asked for another watch than before."""
         alone, changed = {watcher: shallow}, []
@@ -68,7 +64,7 @@ class Watches:
         """Tell the watchers whose root is ``path`` or an ancestor of it."""
         root = path
         while True:
-            for watcher in tuple(self._watchers.get(root, ())):
+            for watcher in self._watchers.get(root, ()):
                 watcher.changed(kind, path)
             if root == "/":
                 return

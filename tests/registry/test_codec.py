@@ -55,10 +55,8 @@ def test_a_read_is_what_aiozk_would_send(path: str) -> None:
 
 
 @given(PATHS)
-def test_a_persistent_watch_is_a_path_and_a_mode_and_its_end_is_what_aiozk_would_send(path: str) -> None:
+def test_the_end_of_a_watch_is_what_aiozk_would_send(path: str) -> None:
     codec = Codec("ns", private=False)
-    full = codec.path(path)
-    assert (codec.add_watch(path), codec.add_watch(path, shallow=True)) == (full + pack("!i", 1), full + pack("!i", 0))
     assert codec.remove_watch(path) == wire.render(protocol.RemoveWatchesRequest(path=f"/ns{path}", type=3))
 
 
@@ -66,15 +64,15 @@ KINDS = ("data", "exist", "child", "persistent", "persistent_recursive")
 
 
 class SetWatches2(Request):  # type: ignore[misc]  # aiozk is untyped, and does not know this request
-    opcode = wire.REWATCH
+    opcode = wire.WATCH
     parts = (("zxid", Long), *((kind, Vector.of(UString)) for kind in KINDS))
 
 
 @given(st.lists(PATHS, min_size=1, max_size=3), st.booleans())
-def test_watches_are_set_again_as_aiozk_would_do_it(paths: list[str], shallow: bool) -> None:
+def test_watches_are_set_as_aiozk_would_do_it(paths: list[str], shallow: bool) -> None:
     wanted: dict[str, list[str]] = {kind: [] for kind in KINDS}
     wanted["persistent" if shallow else "persistent_recursive"] = [f"/ns{path}" for path in paths]
-    rendered = Codec("ns", private=False).rewatch(paths, 77, shallow=shallow)
+    rendered = Codec("ns", private=False).watch(paths, 77, shallow=shallow)
     assert rendered == [wire.render(SetWatches2(zxid=77, **wanted))]
 
 
@@ -156,13 +154,13 @@ def test_chunks_hold_every_path_once_and_in_order(paths: list[str], repeat: int)
     assert all(chunks)
 
 
-def test_watches_are_set_again_in_frames_below_the_limit() -> None:
+def test_watches_are_set_in_frames_below_the_limit() -> None:
     codec = Codec("ns", private=False)
     paths = [f"/{'☃' * 50}-{number}" for number in range(5000)]
     for shallow in (False, True):
-        frames = codec.rewatch(paths, 77, shallow=shallow)
+        frames = codec.watch(paths, 77, shallow=shallow)
         assert len(frames) > 1
         assert all(len(frame) <= wire.CHUNK for frame in frames)
         assert sum(frame.count(b"/ns/") for frame in frames) == len(paths)
         assert all(frame.endswith(bytes(4)) is shallow for frame in frames)  # the last vector is that of the deep ones
-        assert codec.rewatch([], 77, shallow=shallow) == []
+        assert codec.watch([], 77, shallow=shallow) == []

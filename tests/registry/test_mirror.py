@@ -362,7 +362,7 @@ def test_hundreds_of_mirrors_share_a_session_and_survive_its_connection() -> Non
                 await stack.enter_async_context(mirror(session, [root, f"{root}-missing", f"{root}/b"]))
                 for root in roots
             ]
-            assert len(session._codec.rewatch(session._keeper.watches.roots, 0)) > 3
+            assert len(session._codec.watch(session._keeper.watches.roots, 0)) > 3
             for _ in range(2):
                 world.reset()
                 await asyncio.sleep(0.5)

@@ -13,7 +13,7 @@ from aioelasticjob import ItemContext
 from aioelasticjob.addresses import Address
 from aioelasticjob.doctor import Verdict, examine
 from aioelasticjob.errors import Overloaded, RegistryError, Suspended
-from aioelasticjob.registry.codec import GET, MULTI, MULTI_READ, REWATCH, SYNC, WATCH, attach, attached
+from aioelasticjob.registry.codec import GET, MULTI, MULTI_READ, SYNC, WATCH, attach, attached
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import Lease
 from aioelasticjob.registry.mirror import mirror
@@ -134,8 +134,8 @@ def test_a_refused_heartbeat_proves_nothing(overload: Overload) -> None:
     run(main)
 
 
-@pytest.mark.parametrize(("operation", "times"), [(WATCH, 1), (REWATCH, 2)])
-def test_a_refused_watch_is_set_again_with_all_others(overload: Overload, operation: int, times: int) -> None:
+@pytest.mark.parametrize(("reconnects", "times"), [(False, 1), (True, 2)])
+def test_a_refused_watch_is_set_again_with_all_others(overload: Overload, reconnects: bool, times: int) -> None:
     async def main() -> None:
         async with (
             simulated() as world,
@@ -144,10 +144,11 @@ def test_a_refused_watch_is_set_again_with_all_others(overload: Overload, operat
         ):
             incarnation = session.incarnation
             await other.commit([Create("/a")], incarnation=other.incarnation)
-            overload.refuse(operation, times=times)
+            overload.refuse(WATCH, times=0 if reconnects else times)
             async with mirror(session, ["/a"]) as trees:
                 await trees.until(lambda tree: "/a" in tree)
-                if operation == REWATCH:
+                if reconnects:
+                    overload.refuse(WATCH, times=times)
                     world.servers[0].clients[_of(world.servers[0], incarnation)].transport.abort()
                 with anyio.fail_after(60):
                     while overload.refused < times:
@@ -173,7 +174,7 @@ def test_jobs_go_on_when_everything_was_refused_for_a_while(overload: Overload) 
         for name, host in (("a", "10.0.0.1"), ("b", "10.0.0.2")):
             here.faults.start(name, host, runs.worker(here, session_timeout=10, work=3))
         await here.until(25)
-        overload.refuse(GET, MULTI, MULTI_READ, SYNC, WATCH, REWATCH)
+        overload.refuse(GET, MULTI, MULTI_READ, SYNC, WATCH)
         await here.until(65)
         assert overload.refused > 20
         overload.refuse()
