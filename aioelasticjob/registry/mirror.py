@@ -107,8 +107,9 @@ class Follower:
             complete = self._session.zxid
             try:
                 if self._stale:
-                    self._stale, self._dirty, read = False, dict.fromkeys(self._shallow), {}
-                    tree = await self._session.subtree(self._roots)
+                    self._stale, self._dirty, read = False, {}, {}
+                    tree = await self._session.subtree(self._roots, self._shallow)
+                    self._note_children(tree)
                 else:
                     noted, self._dirty = self._dirty, {}
                     paths = read | noted if rounds > 1 and _fit_one_request(read | noted) else noted
@@ -142,6 +143,13 @@ class Follower:
                 else:
                     changes |= dict.fromkeys(children, UNREAD_NODE)
         return changes
+
+    def _note_children(self, tree: Tree) -> None:
+        """Watch the children of the shallow roots, and note those that have to be read under their watches."""
+        for root in self._shallow:
+            children = {f"{root}/{name}" for name in tree.children(root)}
+            self._watch_children(root, children)
+            self._dirty |= dict.fromkeys(child for child in sorted(children) if tree.get(child) == UNREAD_NODE)
 
     def _watch_children(self, root: str, children: set[str]) -> None:
         """Watch the present children of a shallow root and no others."""

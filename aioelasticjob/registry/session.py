@@ -30,7 +30,7 @@ from aioelasticjob.registry.lease import Cancellable, SessionRunLease
 from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, SessionStatus
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Op, Set
-from aioelasticjob.registry.tree import Node, Stat, Tree, parent
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Stat, Tree, parent
 from aioelasticjob.registry.watches import Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
@@ -135,21 +135,25 @@ class Session:
         """
         return [node for node in await self._many(paths, lambda _: (wire.GET,)) if not isinstance(node, list)]
 
-    async def subtree(self, roots: Sequence[str]) -> Tree:
+    async def subtree(self, roots: Sequence[str], shallow: Sequence[str] = ()) -> Tree:
         """Read nodes and everything below them, level by level; roots that do not exist are absent.
+
+        Below a ``shallow`` root, the tree only names the children (UNREAD_NODE).
 
         Raises: NotPermitted, Suspended.
         """
         zxid, found = self.zxid, dict[str, Node]()
-        level = list(dict.fromkeys(roots))
+        level = list(dict.fromkeys((*roots, *shallow)))
         while level:
-            below: list[str] = []
+            below, unread = list[str](), list[str]()
             for path, (node, names) in (await self.list_many(level)).items():
                 if node is not None:
                     found[path] = node
                 prefix = path if path.endswith("/") else path + "/"
-                below += (prefix + name for name in names)
+                (unread if path in shallow else below).extend(prefix + name for name in names)
             level = [path for path in below if path not in found]
+            for path in unread:
+                found.setdefault(path, UNREAD_NODE)
         return Tree(found, zxid)
 
     async def list_many(
