@@ -93,7 +93,7 @@ async def _missing_parents(member: Member, tree: Tree) -> list[str]:
     unseen = member.layout.unseen_parents
     nodes = zip(unseen, await member.session.get_many(unseen), strict=True)
     there = {path for path, node in nodes if node is not None}
-    return [path for path in member.layout.skeleton if path not in tree and path not in there]
+    return [path for path in tree.missing(member.layout.skeleton) if path not in there]
 
 
 async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: Conflict) -> None:

@@ -54,9 +54,9 @@ class Follower:
         self, session: Session, roots: Collection[str], shallow: Collection[str], news: Callable[[], None]
     ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
-        self._roots = tuple(root for root in deep if not any(_is_below(root, other) for other in deep))
-        outside = (root for root in dict.fromkeys(shallow) if not any(_is_below(root, other) for other in self._roots))
-        self._shallow = tuple(root for root in outside if root not in self._roots)
+        inside = tuple(map(_prefix, deep))
+        self._roots = tuple(root for root in deep if root == "/" or not root.startswith(inside))
+        self._shallow = tuple(root for root in dict.fromkeys(shallow) if root == "/" or not root.startswith(inside))
         self._below_shallow = tuple(map(_prefix, self._shallow))
         self.trees = Latest(Tree())
         self.has_read = False
@@ -169,10 +169,6 @@ class Follower:
 
 def _fit_one_request(paths: Collection[str]) -> bool:
     return len(chunked(tuple(paths))) < 2
-
-
-def _is_below(path: str, root: str) -> bool:
-    return path != root and path.startswith(_prefix(root))
 
 
 def _prefix(root: str) -> str:

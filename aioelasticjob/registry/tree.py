@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from struct import Struct
 from sys import intern
 from typing import Final
+
+from aioelasticjob.values import value
 
 _LONG, _INT = Struct("!q").unpack_from, Struct("!i").unpack_from
 _STAT = Struct("!qqqqi8xq4xi8x")
@@ -67,7 +68,7 @@ class Stat(bytes):
         return int(_INT(self, 56)[0])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Node:
     """One node as it was read."""
 
@@ -127,6 +128,10 @@ class Tree:
         """Return the node at ``path``, or None."""
         spelled = self._nodes.get(path)
         return None if spelled is None else Node(spelled)
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Return those of some paths at which there is no node."""
+        return [path for path in paths if path not in self._nodes]
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names directly below ``path``, which itself need not be in the tree."""

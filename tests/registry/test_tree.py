@@ -7,7 +7,7 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob.registry.tree import Node, Tree, parent
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent
 from tests.support.stats import stat
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=4).map(lambda names: "/" + "/".join(names))
@@ -86,3 +86,8 @@ def test_a_reader_that_has_lost_touch_makes_all_trees_outdated_that_it_has_shown
     assert not Tree({"/a": node()}).outdated
     second.accept_as_newest()
     assert not first.outdated
+
+
+def test_a_tree_says_where_it_has_no_node() -> None:
+    tree = Tree({"/a": UNREAD_NODE})
+    assert tree.missing(["/b", "/a", "/c"]) == ["/b", "/c"]

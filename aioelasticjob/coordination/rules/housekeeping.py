@@ -28,9 +28,9 @@ def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
     if not now.present:
         return
     mine = view.instances[now.me]
-    nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): now.host.encode()}
-    if missing := {path: data for path, data in nodes.items() if path not in view.tree}:
-        yield RestoreNodes(now.me, missing)
+    server = layout.server(mine.ip)
+    if missing := view.tree.missing((*layout.mirrored_parents, server)):
+        yield RestoreNodes(now.me, {path: now.host.encode() if path == server else b"" for path in missing})
 
 
 def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
