@@ -88,7 +88,7 @@ class JobState(Account):
             gained, rescued = self._let_go(view)
             if gained or rescued:
                 yield from self._read(view, gained, rescued)
-            unmarked = yield from self._gain(view, gained)
+            unmarked = (yield from self._gain(view, gained)) if gained else NONE
             self._hold(view, gained, unmarked)
         if not view.config.monitor_execution:
             yield from self._unattended.report_unrecorded(view, self.timetable, max(self.accounted, self._since))
@@ -222,7 +222,7 @@ class JobState(Account):
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules]
         spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
         if self._switched and view.config.monitor_execution:  # the former holders report what came before that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
@@ -20,7 +21,7 @@ class InterruptedRun:
     """The transaction that has written the record: the claim.  If the run was handed over, the orphan's mark has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleInput:
     """A view, the instance that decides, and facts that are not in the view."""
 
@@ -39,17 +40,17 @@ class RuleInput:
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
 
-    @property
+    @cached_property
     def present(self) -> bool:
         """Whether this instance is registered."""
         return self.me in self.view.instances
 
-    @property
+    @cached_property
     def is_named_leader(self) -> bool:
         """Whether the registry names this instance as the leader."""
         return self.view.leader == self.me and self.present
 
-    @property
+    @cached_property
     def leading(self) -> bool:
         """Whether this instance leads: the registry names it, and it knows all features that the job requires."""
         return self.is_named_leader and self.me not in self.view.lacking
