@@ -42,7 +42,7 @@ def missing_features_text(features: Collection[str]) -> str:
 
 
 def _parents(view: JobView) -> Iterator[tuple[str, str]]:
-    for path in view.tree.missing(view.layout.mirrored_parents):
+    for path in view.missing_parents:
         yield path, "is missing"
     if view.epoch is None and view.leader is not None:
         yield view.layout.epoch, "is missing"

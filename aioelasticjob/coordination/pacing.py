@@ -122,8 +122,8 @@ class Pacing:
 def _is_damaged(before: JobView, now: JobView) -> bool:
     """Whether a node has gone that only a person removes."""
     layout = now.layout
-    lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
-    parents = any(path in before.tree for path in now.tree.missing(lasting))
+    missing = (*now.missing_parents, *now.tree.missing((layout.config, layout.epoch)))
+    removed = any(path in before.tree for path in missing)
     stepped_down = before.leader in now.staying and now.leader is None  # other leaders step down themselves
     same = before.sharding_version == now.sharding_version  # an assignment, which may take items, would raise it
-    return parents or stepped_down or (same and bool(before.assignment.keys() - now.assignment.keys()))
+    return removed or stepped_down or (same and bool(before.assignment.keys() - now.assignment.keys()))

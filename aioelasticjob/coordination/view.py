@@ -53,6 +53,11 @@ class JobView:
     """The nodes that say which servers are switched off in all jobs."""
 
     @cached_property
+    def missing_parents(self) -> tuple[str, ...]:
+        """The nodes that every instance mirrors and that always have to exist, as far as they do not."""
+        return self.tree.missing(self.layout.mirrored_parents)
+
+    @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
         return instances_of(self.tree, self.layout)

@@ -251,8 +251,9 @@ def stat(frame: bytes, at: int = BODY) -> Stat:
 
 def node(frame: bytes, at: int = BODY) -> tuple[Node, int]:
     """Read data and Stat; return them with the position after them."""
-    data, at = _buffer(frame, at)
-    return Node.of(data, frame[at : at + Stat.SIZE]), at + Stat.SIZE
+    (size,) = _int.unpack_from(frame, at)
+    end = at + 4 + max(size, 0) + Stat.SIZE  # a length of -1 means no data; we treat that as empty data
+    return Node(frame[at + 4 : end]), end
 
 
 def names(frame: bytes, at: int = BODY) -> tuple[list[str], int]:
@@ -261,8 +262,9 @@ def names(frame: bytes, at: int = BODY) -> tuple[list[str], int]:
     at += 4
     found = []
     for _ in range(count):
-        name, at = _buffer(frame, at)
-        found.append(name.decode())
+        (size,) = _int.unpack_from(frame, at)
+        at += 4 + size
+        found.append(frame[at - size : at].decode())
     return found, at
 
 
@@ -348,10 +350,3 @@ def _refusal(frame: bytes, ops: Sequence[Op]) -> RegistryError:
         return RegistryError("a transaction was refused without a reason")
     (index, error), path = found, ops[found[0]].path
     return Conflict(index, path, CONFLICTS[error]) if error in CONFLICTS else failure(error, path)
-
-
-def _buffer(frame: bytes, at: int) -> tuple[bytes, int]:
-    (size,) = _int.unpack_from(frame, at)
-    at += 4
-    end = at + max(size, 0)  # a length of -1 means no data; we treat that as empty data
-    return frame[at:end], end

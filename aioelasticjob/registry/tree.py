@@ -129,9 +129,9 @@ class Tree:
         spelled = self._nodes.get(path)
         return None if spelled is None else Node(spelled)
 
-    def missing(self, paths: Iterable[str]) -> list[str]:
+    def missing(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return those of some paths at which there is no node."""
-        return [path for path in paths if path not in self._nodes]
+        return tuple([path for path in paths if path not in self._nodes])
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names directly below ``path``, which itself need not be in the tree."""

@@ -7,6 +7,7 @@ generator of commands.  Clock readings are facts too (``clock.take``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
@@ -85,11 +86,12 @@ class JobState(Account):
             if view.leader == self._me:
                 self.missed.report_removed_orphans(self.view, view)
             self.view = view
-            gained, rescued = self._let_go(view)
+            given = given_to(self._me, view)
+            gained, rescued = self._let_go(view, given)
             if gained or rescued:
                 yield from self._read(view, gained, rescued)
             unmarked = (yield from self._gain(view, gained)) if gained else NONE
-            self._hold(view, gained, unmarked)
+            self._hold(view, given, gained, unmarked)
         if not view.config.monitor_execution:
             yield from self._unattended.report_unrecorded(view, self.timetable, max(self.accounted, self._since))
         yield from self._settle_future(view)
@@ -176,12 +178,11 @@ class JobState(Account):
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
         self._floor = max(self._floor, written, *known)
 
-    def _let_go(self, view: JobView) -> tuple[frozenset[int], frozenset[int]]:
-        """Forget the items that this instance has lost.
+    def _let_go(self, view: JobView, given: Mapping[int, int]) -> tuple[frozenset[int], frozenset[int]]:
+        """Forget the items that this instance has lost: all but those ``given`` to it.
 
         Return the items that it has gained, and those that it holds and whose rescuers wrote the records.
         """
-        given = given_to(self._me, view)
         renew = self._switched and view.config.monitor_execution
         for number, item in self.items.items():
             if renew or item.given != given.get(number):
@@ -230,12 +231,11 @@ class JobState(Account):
                 gain.floor = max(gain.floor, self._floor)
         return (yield from self._unattended.report(view, spans, owed))
 
-    def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:
+    def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
         """Hold the items that are assigned to this instance, except those that could not be marked.
 
         Those are gained with the next view.
         """
-        given = given_to(self._me, view)
         self.held, self._switched = frozenset(given) - unmarked, False
         for number, item in self.items.items():
             item.given = given.get(number, 0)

@@ -90,4 +90,4 @@ def test_a_reader_that_has_lost_touch_makes_all_trees_outdated_that_it_has_shown
 
 def test_a_tree_says_where_it_has_no_node() -> None:
     tree = Tree({"/a": UNREAD_NODE})
-    assert tree.missing(["/b", "/a", "/c"]) == ["/b", "/c"]
+    assert tree.missing(["/b", "/a", "/c"]) == ("/b", "/c")

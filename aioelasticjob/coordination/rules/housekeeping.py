@@ -28,9 +28,11 @@ def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
     if not now.present:
         return
     mine = view.instances[now.me]
-    server = layout.server(mine.ip)
-    if missing := view.tree.missing((*layout.mirrored_parents, server)):
-        yield RestoreNodes(now.me, {path: now.host.encode() if path == server else b"" for path in missing})
+    missing = dict.fromkeys(view.missing_parents, b"")
+    if (server := layout.server(mine.ip)) not in view.tree:
+        missing[server] = now.host.encode()
+    if missing:
+        yield RestoreNodes(now.me, missing)
 
 
 def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
