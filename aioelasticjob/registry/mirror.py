@@ -63,11 +63,18 @@ class Follower:
         """Whether ``trees`` shows what was read, and no longer the empty tree of the beginning."""
         self._session = session
         self._children: dict[str, None] = {}  # of shallow roots, as far as they are watched
+        self._expected = ""
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = news
         session.watch(self._roots, self)  # before the first read, or changes between the two would be lost
         session.watch(self._shallow, self, shallow=True)
+
+    def expect(self, child: str) -> None:
+        """Watch a child of a shallow root all the time, so that it is read together with its parent when it is made."""
+        self._expected = child
+        self._children[child] = None
+        self._session.watch((child,), self, shallow=True)
 
     def close(self) -> None:
         """Watch no more."""
@@ -154,9 +161,9 @@ class Follower:
             self._dirty |= dict.fromkeys(child for child in sorted(children) if tree.get(child) == UNREAD_NODE)
 
     def _watch_children(self, root: str, children: set[str]) -> None:
-        """Watch the present children of a shallow root and no others."""
+        """Watch the present children of a shallow root, the one that is expected, and no others."""
         before = self._children.keys()
-        gone = {path for path in before - children if parent(path) == root}
+        gone = {path for path in before - children if parent(path) == root and path != self._expected}
         self._session.unwatch(sorted(gone), self)
         self._session.watch(sorted(children - before), self, shallow=True)
         self._children = dict.fromkeys(sorted((before - gone) | children))

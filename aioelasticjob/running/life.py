@@ -119,6 +119,7 @@ class Life:
         self._coordinating: Activity | None = None
         self._listening: Activity | None = None
         self._follower = Follower(member.session, member.layout.mirrored, member.layout.shallow, self._following.wake)
+        self._follower.expect(member.layout.server(member.ip))
         self.is_over = False
         """Whether this life is to end."""
         self.left = False

@@ -240,6 +240,29 @@ def test_what_was_read_under_its_watch_is_not_read_again() -> None:
     run(main)
 
 
+def test_an_expected_child_is_read_together_with_its_parent_whenever_it_is_made() -> None:
+    async def main() -> None:
+        async with tree_world() as session:
+            await create_nodes(session)
+            with closing(Follower(session, ROOTS, ("/job/servers",), lambda: None)) as follower:
+                follower.expect("/job/servers/a")
+                await follower.catch_up()
+                for data in (b"host", b"another host"):
+                    await write(session, Create("/job/servers/a", data), Create("/job/servers/a/flag"))
+                    before = session.requests
+                    await follower.catch_up()
+                    assert session.requests == before + 1
+                    tree = follower.trees.value
+                    assert tree.get("/job/servers/a").data == data  # type: ignore[union-attr]
+                    assert tree.get("/job/servers/a/flag") == UNREAD_NODE
+                    await write(session, Delete("/job/servers/a/flag"), Delete("/job/servers/a"))
+                    await follower.catch_up()
+                    assert list(follower.trees.value) == [*ROOTS[:2]]
+            assert session._keeper.watches.roots == ()
+
+    run(main)
+
+
 def test_what_is_deep_in_a_shallow_root_costs_nothing_but_its_coming_and_going(
     registry_address: str, real_loop_kind: LoopKind
 ) -> None:
