@@ -75,9 +75,7 @@ class JobView:
     @cached_property
     def active(self) -> frozenset[str]:
         """The instances that may claim: those that may hold items, unless the job or their server is paused."""
-        if self.paused:
-            return frozenset()
-        return frozenset(one for one in self.eligible if not self.is_paused(self.instances[one].ip))
+        return frozenset(one for one in self.eligible if not self.paused_by(one))
 
     @cached_property
     def paused(self) -> bool:
