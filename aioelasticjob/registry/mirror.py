@@ -85,10 +85,8 @@ class Follower:
         is_inside = path not in self._roots and path not in self._shallow
         touched = (path, parent(path)) if kind in (CREATED, DELETED) and is_inside else (path,)
         if noted := [one for one in touched if self._is_read(one)]:
-            is_first = not self._dirty
             self._dirty |= dict.fromkeys(noted)
-            if is_first:  # the news of the others has been given, and they are read together
-                self._news()
+            self._news()
 
     def reset(self) -> None:
         """Note that everything has to be read again: a new connection does not replay what was missed."""
