@@ -156,13 +156,14 @@ class JobScheduler(CommandLoop):
 
         This is called when the view or the time has changed.
         """
+        self._state.now()  # the state notices a jump of the time, also during an execution
+        self._state.switches_changed(self.views.value)
         self._ahead.take_back()
         self._runs.stop_cancelled()
         self.activity.wake()
 
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
-        self._state.now()  # the state notices the jump, also during an execution
         self._resume_at = 0.0
         if self._wait_scope is not None:
             self._wait_scope.cancel()

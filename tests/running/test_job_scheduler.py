@@ -11,6 +11,7 @@ import pytest
 
 from aioelasticjob import InstanceContext, ItemContext, Retry
 from aioelasticjob.events import Ended, Misfired, Refused
+from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
@@ -308,6 +309,53 @@ def test_a_disabled_item_is_left_out() -> None:
     here = simulate(scene)
     assert [at for at, _, _ in here.starts(0)] == [10.0, 20.0, 30.0, 40.0]
     assert [at for at, _, _ in here.starts(1)] == [10.0, 40.0]
+
+
+@pytest.mark.parametrize("misfire", [True, False])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        LAYOUT.item(1).disabled,
+        LAYOUT.paused,
+        LAYOUT.server_paused("127.0.0.1"),
+        server_switch("127.0.0.1", "paused"),
+        LAYOUT.server_disabled("127.0.0.1"),
+    ],
+)
+def test_what_came_while_an_item_was_off_is_excused_though_the_item_is_on_again_before_the_run_ends(
+    flag: str, misfire: bool
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/10 * * * * ?", sharding_total_count=2, work=35, misfire=misfire)
+        async with listening(here, app), app.running():
+            if flag.startswith(SWITCHES):
+                await here.write(*map(Create, (SWITCHES, server_switch("127.0.0.1"))))
+            await here.until(22)
+            await here.flag(flag)
+            await here.until(43)
+            await here.write(Delete(flag))
+            await here.until(49)
+
+    here, only_one = simulate(scene), flag == LAYOUT.item(1).disabled
+    late = [(45.0, "MISFIRE", 40.0)]
+    assert here.starts(0) == [(10.0, "CRON", 10.0), *(late if only_one and misfire else [])]
+    assert here.starts(1) == [(10.0, "CRON", 10.0)]
+    missed = [((1,), 1, 20), ((0,), 3, 40)] if only_one else [((0,), 1, 20), ((1,), 1, 20)]
+    assert misfired(here)[:2] == missed
+
+
+@pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("127.0.0.1")])
+def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed(flag: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/10 * * * * ?", work=35)
+        async with listening(here, app), app.running():
+            await here.until(22)
+            await here.flag(flag)
+            await here.until(55)
+
+    here = simulate(scene)
+    assert here.starts() == [(10.0, "CRON", 10.0)]
+    assert misfired(here) == [((0,), 1, 20)]
 
 
 def test_disabled_in_the_configuration_counts_only_for_a_new_server() -> None:
