@@ -167,7 +167,7 @@ def rescue_the_completed() -> Any:
             item.forget()
         return taken
 
-    with mock.patch.object(Choice, "_rescue_one", take), mock.patch.object(choice, "_is_cut_off", return_value=True):
+    with mock.patch.object(Choice, "_rescue_one", take), mock.patch.object(choice, "_are_cut_off", return_value=True):
         yield
 
 
@@ -325,7 +325,7 @@ def servers_disabled_often() -> AbstractContextManager[object]:
         path = world.layout.server_disabled(process.ip)
         world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
 
-    often: dict[Event, int] = {bare_events.switch_server: 60, bare_events.start: 20}
+    often: dict[Event, int] = {bare_events.switch_server: 120, bare_events.start: 40}
     return _happening(bare_events.switch_server, disable, often)
 
 
