@@ -16,8 +16,8 @@ from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import BLOCKED, BUSY, TABLE, Came, Items, Newest
-from aioelasticjob.running.unattended import Succession, given_to, switched_off_at
+from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
+from aioelasticjob.running.unattended import Succession, switched_off_at
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
 
@@ -44,8 +44,8 @@ class Account:
         self._floor = 0
         """Moments up to this one are due for no item of this instance."""
         self.timetable = Timetable(view.config.schedule, self.clock.now)
-        self.off_since: dict[int, int] | None = None
-        """During an execution, since when items are switched off; None at other times."""
+        self._off_since = 0
+        """Since when this instance may run nothing, as it has noticed; 0 if it may."""
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self.has_future_records = self._closed = False
@@ -179,24 +179,8 @@ class Account:
                 self.items[item].floor = self.timetable.newest
 
     def switches_changed(self, view: JobView) -> None:
-        """Note which items are switched off during an execution, and excuse what came until they are on again.
-
-        Otherwise this would be lost: the view after the execution shows only what is off then, and not since when a
-        server is.  If the clock was set meanwhile, nothing is excused: if it was ahead, the moments come again.
-        """
-        off_since = self.off_since
-        if off_since is None or not (off_since or view.disabled_items or self._me not in view.active):
-            return
-        succession, given, blocked = self._succession(view), given_to(self._me, view), self.blocked()
-        was_set = self.clock.is_disturbed
-        for number in self.held:
-            item, off = self.items[number], switched_off_at(view, number, self._me)
-            if off is not None:
-                off_since.setdefault(number, off or self.clock.now)
-            elif (since := off_since.pop(number, None)) and given.get(number) == item.given and not was_set:
-                until = min(since, succession.ended) if succession.has_changed else since
-                self._report([number], until, BLOCKED if number in blocked else BUSY)
-                item.floor = max(item.floor, self.clock.now)
+        """Note since when this instance may run nothing: the nodes that switch its server off are not read."""
+        self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
 
     def collapse(self, view: JobView, *, run_late: bool) -> None:
         """Combine the moments that came during an execution: the newest is run if ``run_late``, else it is missed.
@@ -204,15 +188,15 @@ class Account:
         ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, the
         moments of the new one are accounted for when the state sees that view.
         """
-        table, off_since, self.off_since = self.timetable, self.off_since or {}, None
+        table = self.timetable
         if view is not self.view and (succession := self._succession(view)).has_changed:
             table.advance(min(self.clock.now, succession.ended))
             missed = self._due(view).union(succession.given_away_since(self._due()))
             self._report(missed, min(table.newest - 1, succession.ended), BUSY)
         elif table.advance(self.clock.now):
             for item in self._due():  # what came before the item was switched off is missed; the rest is excused
-                if (off := switched_off_at(view, item, self._me)) is not None:
-                    self._report([item], min(table.newest, off_since.get(item, off)), BUSY)
+                if (off := switched_off_at(view, item, self._me, self._off_since)) is not None:
+                    self._report([item], min(table.newest, off), BUSY)
             self._account(self._due(view), Came.RUNNING, misfire=run_late)
             if not run_late:
                 self.pass_over()

@@ -119,7 +119,6 @@ class Choice:
             return taken
         if fire.source is FireSource.CRON:
             self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution
-        self._state.off_since = {}
         yield RunItems(view, claim, offsets)
         newest: JobView = yield NewestView()
         self._state.collapse(newest, run_late=newest.config.misfire)

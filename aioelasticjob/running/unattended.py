@@ -143,15 +143,18 @@ def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor
     return max(made, in_time(found.mtime, found.mzxid) if found.version else 0)
 
 
-def switched_off_at(view: JobView, item: int, holder: str) -> int | None:
-    """Return when the item, or its holder's server, or the job was switched off, in milliseconds; None if none is."""
+def switched_off_at(view: JobView, item: int, holder: str, noticed: int) -> int | None:
+    """Return when the item, or its holder's server, or the job was switched off, in milliseconds; None if none is.
+
+    Nodes below a server are not read, so their dates are unknown.  Then the time counts when the holder ``noticed`` it.
+    """
     if holder not in view.instances or view.assignment.get(item) != holder:
         return None
     layout, ip = view.layout, view.instances[holder].ip
     here = layout.paused, layout.server_paused(ip), layout.server_disabled(ip), layout.item(item).disabled
     everywhere = server_switch(ip, "paused"), server_switch(ip, "disabled")
     nodes = [*map(view.tree.get, here), *map(view.switches.get, everywhere)]
-    return min((int(node.stat.ctime * 1000) for node in nodes if node is not None), default=None)
+    return min((int(node.stat.ctime * 1000) or noticed for node in nodes if node is not None), default=None)
 
 
 def given_at(view: JobView, item: int) -> int:

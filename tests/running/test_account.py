@@ -32,7 +32,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.dice = dice = Random(f"account {seed}")
-        self.refusals, self.switches = Random(f"refusals {seed}"), Random(f"switches {seed}")
+        self.refusals = Random(f"refusals {seed}")
         self.misfire, self.count = seed % 2 == 0, dice.choice([1, 2, 4])
         settings = {"misfire": self.misfire, "failover": dice.random() < 0.5}
         self.case = Case.of(self.count, dice.choice(CRONS), **settings)
@@ -42,8 +42,6 @@ class Life:
         self.ran = {item: Counter[int]() for item in range(self.count)}
         self.excused = {item: set[int]() for item in range(self.count)}
         """Stretches, by their ends, are kept as moments: of every second."""
-        self.off_in_run = {item: set[int]() for item in range(self.count)}
-        """The moments of these are excused for certain, so they are neither run nor reported."""
         self.looked, self.known_off = self.ms, set[int]()
         self.calls: list[str] = []
         self.look()
@@ -132,11 +130,7 @@ class Life:
         for item in items:
             self.ran[item][slot // 1000] += 1
         self.case.claim(self.state, items, slot)
-        self.state.off_since = {}
-        if self.switches.random() < 0.3:
-            self.switch_off_and_on(seconds)
-        else:
-            self.case.now += seconds
+        self.case.now += seconds
         if self.dice.random() < 0.1:
             self.dice.choice([self.switch_item, self.reschedule, self.switch_server])()
         self.case.settle(self.state, items)
@@ -194,25 +188,6 @@ class Life:
             self.case.drop(path)
         else:
             self.case.put(path)
-
-    def switch_off_and_on(self, seconds: float) -> None:
-        """Switch something off and on again while a run goes on."""
-        item, part = self.switches.randrange(self.count), self.switches.random()
-        path = self.switches.choice([LAYOUT.item(item).disabled, SERVER_OFF])
-        off_before = self.off()
-        self.case.now += part * seconds
-        began = self.ms
-        if path not in self.case.nodes:
-            self.case.put(path)
-            self.case.tell(self.state, lambda: self.state.switches_changed(self.case.view()))
-        off = self.off() - off_before
-        self.case.now += (1 - part) * seconds
-        if off:
-            self.case.drop(path)
-            self.case.tell(self.state, lambda: self.state.switches_changed(self.case.view()))
-        for one in off:
-            self.excused[one].update(range(began // 1000 + 1, self.ms // 1000 + 1))
-            self.off_in_run[one].update(range(began // 1000 + 1, self.ms // 1000 + 1))
 
     def be_cut_off(self) -> None:
         """Let an item's run be cut off and wait for its rescue, or let that be over."""
@@ -312,8 +287,6 @@ class Life:
                 at, ran = second - BEGIN, self.ran[item][second]
                 if not (ran or reported[second] or second in self.excused[item]):
                     found.append(f"item {item}: {at} is lost")
-                if second in self.off_in_run[item] and (ran or reported[second]) and len(self.schedules) == 1:
-                    found.append(f"item {item}: {at} is excused, and was run or reported")
                 if reported[second] > 1 and len(self.schedules) == 1:
                     found.append(f"item {item}: {at} is reported {reported[second]} times")
                 if ran > 1:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
-from aioelasticjob.model import NONE, Fire, FireSource, Record
+from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, ReadItems, Report, WriteAccounted
@@ -266,70 +264,6 @@ def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_t
     case.now = 8.0
     case.see(state)
     assert (case.reported(), state.owed()) == ([(2, 3, BUSY)], {0})
-
-
-def run_with(case: Case, *events: tuple[float, Callable[[], object]], elsewhere: int | None = None) -> JobState:
-    """Begin a run of item 0 at second 1, and show the view after each event; another instance may run an item."""
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
-    state.off_since = {}
-    if elsewhere is not None:
-        state.items[elsewhere].elsewhere = True
-    for case.now, event in events:
-        event()
-        case.tell(state, lambda: state.switches_changed(case.view()))
-    return state
-
-
-@pytest.mark.parametrize("misfire", [True, False])
-@pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.1"), LAYOUT.item(0).disabled])
-def test_what_came_while_an_item_was_off_during_a_run_is_excused_though_it_is_on_again(
-    flag: str, misfire: bool
-) -> None:
-    case = Case.of(misfire=misfire)
-    off, on = partial(case.put, flag), partial(case.drop, flag)
-    state = run_with(case, (3.5, off), (5.5, on), (7.5, off), (8.5, on))
-    case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=misfire))
-    case.see(state, case.view())
-    assert (case.reported(), state.owed()) == ([(2, 3, BUSY), (6, 7, BUSY)], NONE)
-    case.now = 9.0
-    case.see(state)
-    assert (len(case.reported()), state.owed()) == (2, {0})
-
-
-def test_what_came_to_an_item_that_another_instance_runs_before_it_was_off_during_a_run_is_reported_as_that() -> None:
-    case, flag = Case.of(items=2), LAYOUT.item(1).disabled
-    events = (3.5, partial(case.put, flag)), (5.5, partial(case.drop, flag))
-    state = run_with(case, *events, elsewhere=1)
-    assert case.reported(1) == [(1, 3, BLOCKED)]
-    assert not state.owed()
-
-
-def test_an_item_that_moved_away_and_back_while_it_was_off_during_a_run_is_left_to_the_view_after_it() -> None:
-    case, flag = Case.of(), LAYOUT.item(0).disabled
-    moved = (4.5, lambda: (case.give(0, OTHER), case.give(0, ME)))
-    run_with(case, (3.5, partial(case.put, flag)), moved, (5.5, partial(case.drop, flag)))
-    assert case.reported() == []
-
-
-def test_nothing_is_excused_for_an_item_that_was_off_during_a_run_if_the_clock_was_set_meanwhile() -> None:
-    case, flag = Case.of(), LAYOUT.item(0).disabled
-    set_ahead = (4.5, partial(setattr, case, "ahead", 60.0))
-    state = run_with(case, (3.5, partial(case.put, flag)), set_ahead, (5.5, partial(case.drop, flag)))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
-    first, *_, last = case.reported()
-    assert (first[0], last[1]) == (2, 65)
-
-
-def test_moments_of_a_schedule_that_ended_before_the_item_was_off_during_a_run_are_not_reported() -> None:
-    case, flag = Case.of(), LAYOUT.item(0).disabled
-    replaced = (2.5, partial(case.configure, cron="0/5 * * * * ?"))
-    run_with(case, replaced, (4.5, partial(case.put, flag)), (5.5, partial(case.drop, flag)))
-    assert case.reported() == [(2, 2, BUSY)]
 
 
 def test_an_item_that_is_gained_while_the_job_is_paused_owes_nothing_that_came_before() -> None:
