@@ -22,8 +22,8 @@ async def mirror(
 ) -> AsyncIterator[Latest[Tree]]:
     """Follow everything at and below ``roots``, which need not exist; the first tree is whole.
 
-    Of a ``shallow`` root the tree holds the children; of the nodes below these it only knows that they exist (NAMED),
-    so a change of their data costs nothing.
+    Of a ``shallow`` root the tree holds the children; of the nodes below these it only knows that they exist
+    (UNREAD_NODE), so a change of their data costs nothing.
 
     A tree shows a transaction entirely or not at all, and ``zxid`` says up to where it shows all of them.
 

@@ -152,7 +152,7 @@ class SessionKeeper:
         self._ask(self.watches.remove(roots, watcher))
 
     def _ask(self, roots: Sequence[str]) -> None:
-        """Ask the registry for the watches that ``roots`` now need; they replace the watches that were there."""
+        """Ask the registry for the watches that ``roots`` now need, besides or instead of those that were there."""
         connection = self.connection
         if connection is None or not roots:
             return
