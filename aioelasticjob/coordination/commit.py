@@ -1,4 +1,4 @@
-"""``write``, the only way in which an instance of a job writes to the registry: a transaction is written once or never.
+"""``write``: what an instance of a job decides is written to the registry once or never.
 
 A transaction is applied whole or not at all, and it is conditional on what was read.  So if its reply is lost, the
 instance reads the nodes that the transaction would have changed, and they show whether it was applied.  If it was not

@@ -71,7 +71,7 @@ class Lease:
         if incarnation != self.incarnation:
             self.end()
         self.incarnation, self.timeout = incarnation, timeout
-        self._good_for = timeout - margin(timeout)  # asked for by every flight
+        self._good_for = timeout - margin(timeout)  # read for every run
         self.proven = max(self.proven, sent)
         self._arm()  # the timeout may have become a shorter one
 

@@ -36,7 +36,8 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
     """Whether a streaming run has to end, because an operator or the leader has changed something that waits for it.
 
     Elastic-Job ends a stream when an assignment is required (DataflowJobExecutor, isNeedSharding).  Here, a pause, a
-    disabled server or item, a changed setting, a trigger and an orphan end it too, because they wait for it as well.
+    disabled server or item, a changed setting, a trigger, a request, an orphan, and an item that this instance can run
+    now end it too, because they wait for it as well.
     """
     if now is begun:
         return False

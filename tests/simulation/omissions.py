@@ -282,7 +282,7 @@ def try_without_a_lock() -> AbstractContextManager[object]:
     return mock.patch.object(execution._Attempts, "run", run)
 
 
-# Walls in front of walls: what has to go as well before one of the above shows.
+# Other safeguards, which have to be missing as well before one of the above shows.
 
 
 def never_read_again() -> AbstractContextManager[object]:
@@ -347,7 +347,7 @@ def _happening(event: Event, instead: Event, often: Mapping[Event, int]) -> Abst
 
 @contextmanager
 def all_of(*defects: Callable[[], AbstractContextManager[object]]) -> Any:
-    """Break several walls at once."""
+    """Plant several defects at once."""
     with ExitStack() as stack:
         for defect in defects:
             stack.enter_context(defect())

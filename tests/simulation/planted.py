@@ -1,7 +1,7 @@
 """The defects that are planted one at a time, and how many seeds it takes to notice each of them.
 
 ``python -m tests.simulation.planted`` measures them all; ``python -m tests.simulation.planted NAME …`` only those.
-The numbers in the table are what it printed last: a test lives the seed that they name first.
+The numbers in the table are what it printed last: a test begins with the seed that they name.
 
 The first seed that notices a defect depends on luck, and is another one after each change of the order of events.  So
 ``--of 200`` counts instead how many of the first 200 seeds notice each defect: such counts can be compared.
@@ -76,7 +76,7 @@ class Planted:
     """How many seeds it took when it was measured last."""
 
     def live(self, seed: int, *, sound: bool = False) -> SimulationVerdict:
-        """Live a seed with the defect, or ``sound`` without it."""
+        """Play a seed with the defect, or ``sound`` without it."""
         kinds = tuple(filter(None, self.kinds.split(",")))
         asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
         wanted = self.tweak(plan(seed, kinds=kinds, **asked))
@@ -150,28 +150,28 @@ PLANTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """A defect that changes nothing while certain walls stand: a promise breaks once they are missing with it.
+class Covered:
+    """A defect that breaks a promise only if other safeguards are missing as well.
 
-    Without the walls and with what the defect takes out the promise holds: that alone keeps it then.
+    If only these are missing, the promise holds.  So what the defect takes out is what keeps it then.
     """
 
     defect: Defect
     promise: str
-    walls: tuple[Defect, ...]
+    safeguards: tuple[Defect, ...]
     breaks: Callable[[int], set[str]]
-    """Lives a seed and returns the promises that it breaks."""
+    """Plays a seed and returns the promises that it breaks."""
     seeds: int = 1
 
     def shows(self, seed: int) -> bool:
-        """Say whether a seed notices the defect without the walls.
+        """Say whether a seed notices the defect without the safeguards.
 
         Raises:
-            AssertionError: it breaks the promise though only the walls are missing.
+            AssertionError: it breaks the promise though only the safeguards are missing.
         """
-        with omissions.all_of(*self.walls):
+        with omissions.all_of(*self.safeguards):
             assert self.promise not in self.breaks(seed), f"seed {seed} breaks {self.promise!r} without the defect"
-        with omissions.all_of(*self.walls, self.defect):
+        with omissions.all_of(*self.safeguards, self.defect):
             return self.promise in self.breaks(seed)
 
     def needed(self) -> int | None:
@@ -191,28 +191,28 @@ def wild(seed: int) -> set[str]:
     return {found.rule for found in live(replace(wanted, jobs=jobs)).violations}
 
 
-BEHIND = (
-    Behind(
+COVERED = (
+    Covered(
         omissions.offsets_unfenced,
         "fenced checkpoint",
         (defects.no_deadline, defects.commit_in_any_session),
         wild,
         seeds=4,
     ),
-    Behind(
+    Covered(
         omissions.renew_what_is_taken,
         "one run per slot",
         (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
         seeds=2,
     ),
-    Behind(
+    Covered(
         omissions.mark_unversioned,
         "only orphans are marked",
         (omissions.look_with_old_eyes, omissions.operators_at_rest),
         bare,
     ),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
+    Covered(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
 )
 
 
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         again = sys.argv[1:] if arguments is None else arguments
         command = [sys.executable, "-m", "tests.simulation.planted", *again]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
-    chosen = [one for one in (*PLANTED, *BEHIND) if not given.names or one.defect.__name__ in given.names]
+    chosen = [one for one in (*PLANTED, *COVERED) if not given.names or one.defect.__name__ in given.names]
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -239,16 +239,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _table(chosen: Sequence[Planted | Behind]) -> int:
+def _table(chosen: Sequence[Planted | Covered]) -> int:
     unnoticed = 0
     print(f"{'defect':28} {'promise that it breaks':28} seeds needed")
     for one in chosen:
         needed = one.needed()
-        sound = needed is not None and (isinstance(one, Behind) or not one.live(needed - 1, sound=True).violations)
+        sound = needed is not None and (isinstance(one, Covered) or not one.live(needed - 1, sound=True).violations)
         unnoticed += not sound
-        walls = " and ".join(wall.__name__ for wall in one.walls) if isinstance(one, Behind) else ""
+        without = " and ".join(each.__name__ for each in one.safeguards) if isinstance(one, Covered) else ""
         notes = [
-            walls and f"with {walls}",
+            without and f"with {without}",
             "" if sound else "unnoticed" if needed is None else "the same seed fails without the defect",
             "" if needed == one.seeds else f"the table says {one.seeds}",
         ]
@@ -258,7 +258,7 @@ def _table(chosen: Sequence[Planted | Behind]) -> int:
     return unnoticed
 
 
-def _count(chosen: Sequence[Planted | Behind], seeds: int) -> int:
+def _count(chosen: Sequence[Planted | Covered], seeds: int) -> int:
     unnoticed = 0
     print(f"{'defect':28} {'promise that it breaks':28} seeds of {seeds} that notice it")
     for one in chosen:

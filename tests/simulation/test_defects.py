@@ -1,11 +1,11 @@
-"""The simulation bites: with any load-bearing wall missing it fails within a few seeds and names the broken promise."""
+"""The simulation notices planted defects: with any of them it fails within some seeds, and names the broken promise."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.simulation import omissions, planted
-from tests.simulation.planted import BEHIND, LIMIT, PLANTED, Behind, Planted
+from tests.simulation.planted import COVERED, LIMIT, PLANTED, Covered, Planted
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
@@ -35,8 +35,10 @@ def test_the_command_says_how_many_seeds_each_defect_needs(
     assert line.split() == ["held_up_unreported", "nothing", "lost", "1"]
 
 
-@pytest.mark.parametrize("one", BEHIND, ids=lambda one: one.defect.__name__)
-def test_a_wall_behind_others_holds_when_they_are_gone(one: Behind) -> None:
+@pytest.mark.parametrize("one", COVERED, ids=lambda one: one.defect.__name__)
+def test_a_safeguard_keeps_the_promise_when_the_others_are_missing(one: Covered) -> None:
     last = one.seeds - 1
     if not any(one.shows(seed) for seed in (last, *(seed for seed in range(LIMIT) if seed != last))):
-        pytest.fail(f"{one.defect.__doc__} In {LIMIT} seeds {one.promise!r} was not broken, even without {one.walls}")
+        pytest.fail(
+            f"{one.defect.__doc__} In {LIMIT} seeds {one.promise!r} was not broken, even without {one.safeguards}"
+        )
