@@ -46,26 +46,34 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
     context = instance_context(execution.config, execution.claim, execution.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member)) if shared else None
-    own = [one for one in listeners if isinstance(one, JobListener)]
-    if await _before(execution, context, own, once):
+    own, begun = [one for one in listeners if isinstance(one, JobListener)], list[JobListener]()
+    if await _before(execution, context, own, once, begun):
         await execute(execution)
-        for listener in own:
-            if listener.after is not None:
-                await _after(execution, context, listener.after)
+    for listener in reversed(begun):
+        if listener.after is not None:
+            await _after(execution, context, listener.after)
     if once is not None:
         await once.end()
 
 
 async def _before(
-    execution: Execution, context: InstanceContext, own: Sequence[JobListener], once: _OncePerCluster | None
+    execution: Execution,
+    context: InstanceContext,
+    own: Sequence[JobListener],
+    once: _OncePerCluster | None,
+    begun: list[JobListener],
 ) -> bool:
-    """Call ``before`` of all listeners.  If one fails, report that as the items' failure and return False."""
+    """Call ``before`` of all listeners.  If one fails, report that as the items' failure and return False.
+
+    ``begun`` is given the instance's own listeners whose ``before`` has not failed.
+    """
     try:
         if once is not None:
             await once.begin()
         for listener in own:
             if listener.before is not None:
                 await _call(execution, listener.before, context)
+            begun.append(listener)
     except Exception as error:
         execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
         execution.failed(context, error)
@@ -183,7 +191,7 @@ class _OncePerCluster:
                 continue  # another instance calls it
             noted = False
             try:
-                for listener in self.listeners:
+                for listener in reversed(self.listeners):
                     if listener.after is not None:
                         await _after(self.execution, self._context_of(run), listener.after)
                 await marks.note(run, OVER)

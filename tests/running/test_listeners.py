@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import anyio
@@ -149,6 +150,35 @@ def test_all_listeners_that_are_called_once_are_and_those_of_each_instance_are_c
     more = [own, OnceListener(before=saying("once before"), after=saying("once after")), OnceListener()]
     play(scene, listeners=more, sharding_total_count=2)
     assert said == ["once before", "each before", "each before", "each after", "each after", "once after"]
+
+
+def test_after_is_called_in_the_reverse_order_and_only_of_those_whose_before_has_not_failed() -> None:
+    said: list[str] = []
+
+    def saying(what: str, second: float = inf) -> Callable[[InstanceContext], Awaitable[None]]:
+        async def say(context: InstanceContext) -> None:
+            said.append(what)
+            if here[0].now > second:
+                raise ValueError("not today")
+
+        return say
+
+    here = list[RecordedInstances]()
+
+    async def scene(recorded: RecordedInstances) -> None:
+        here.append(recorded)
+        await recorded.start_instances(1)
+        await recorded.until(65)
+        assert said == ["once 1", "each 1", "each 2", "after 2", "after 1", "over 2", "over 1"]
+        said.clear()
+        await recorded.until(125)
+        assert said == ["once 1", "each 1", "each 2", "after 1", "over 2", "over 1"]
+
+    each = [JobListener(before=saying("each 1"), after=saying("after 1"))]
+    each.append(JobListener(before=saying("each 2", 100), after=saying("after 2")))
+    once = [OnceListener(before=saying("once 1"), after=saying("over 1")), OnceListener(after=saying("over 2"))]
+    recorded = play(scene, listeners=[*each, *once], sharding_total_count=1)
+    assert [how for _, how, _ in recorded.ends()] == ["completed", "failed"]
 
 
 def test_nobody_waits_for_an_item_that_cannot_be_claimed() -> None:
