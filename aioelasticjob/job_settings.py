@@ -151,8 +151,8 @@ class DeclaredSettings(BaseModel):
     run. Not for dataflow jobs, which have `record_timeout`."""
     executor: str = "thread"
     """Where a plain function runs: `"thread"`; `"process"`, [which can be cancelled](../how-to/blocking.md); or
-    [one of your own](../how-to/blocking.md#in-an-executor-of-your-own). It has no effect on an `async def`, which runs
-    in the event loop."""
+    [one of your own](../how-to/blocking.md#in-an-executor-of-your-own). An `async def` always runs in the event
+    loop, and cannot have `"process"`."""
     shutdown_timeout: Annotated[Seconds, SAFETY] = 30
     """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Interval = 60
@@ -169,7 +169,7 @@ class DeclaredSettings(BaseModel):
     ] = 0.5
     """Items are assigned when no instance has joined or left for so many seconds, 0 to 60."""
     server_retention: Annotated[Seconds, Label("Forget servers after (seconds)")] = 7 * DAY
-    """The nodes of a server that had no instance for so many seconds (up to half as long again) and has no flag are
+    """The nodes of a server that had no instance for so many seconds (up to a quarter more) and has no flag are
     removed."""
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
     """Port on 127.0.0.1 that answers with a [dump of the job](../how-to/dump.md); 0 picks a free one and logs it, -1 is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,7 +12,7 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from anyio import create_task_group, move_on_after, sleep
+from anyio import CancelScope, Event, create_task_group, move_on_after, open_signal_receiver, sleep
 
 from aioelasticjob import operations
 from aioelasticjob.addresses import Address, open_registry
@@ -29,6 +30,9 @@ from aioelasticjob.registry.session import Session, SessionState
 
 RETRY_PAUSE = 5.0
 """Seconds before the next attempt to connect, after the registry could not be reached or has ended the session."""
+
+DELIVERY_TIMEOUT = 5.0
+"""Seconds that error handlers have for the last alerts when the command is stopped."""
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +54,31 @@ def alert(
         logs.LogFormat.TEXT
     ),
 ) -> None:
-    """Run until stopped: call the error handler of each job without an instance, if its alert_on has nobody-there."""
+    """Run until SIGTERM or Ctrl-C: call the error handler of each job without an instance (alert_on: nobody-there)."""
     logs.set_up(log_level, log_format)
     with unwrapped():
-        asyncio.run(report_absences(where.shared(), after, SystemClock()))
+        asyncio.run(_run(where.shared(), after))
 
 
-async def report_absences(registry: Address, after: float, clock: Clock) -> None:
-    """Follow all jobs until cancelled, also across outages of the registry.
+async def _run(registry: Address, after: float) -> None:
+    """Follow all jobs until a signal comes; a second one ends everything at once."""
+    stop = Event()
+    async with create_task_group() as tasks:
+        tasks.start_soon(_heed_signals, stop, tasks.cancel_scope)
+        await report_absences(registry, after, SystemClock(), stop)
+        tasks.cancel_scope.cancel()
+
+
+async def _heed_signals(stop: Event, everything: CancelScope) -> None:
+    with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            if stop.is_set():
+                everything.cancel()
+            stop.set()
+
+
+async def report_absences(registry: Address, after: float, clock: Clock, stop: Event) -> None:
+    """Follow all jobs, also across outages of the registry, until ``stop`` is set; then deliver the alerts that wait.
 
     Raises:
         Exception: the error of a job whose error handler is ``raise``.
@@ -70,17 +91,29 @@ async def report_absences(registry: Address, after: float, clock: Clock) -> None
         stack.callback(limited_log.close)
         tasks = await stack.enter_async_context(create_task_group())
         tasks.start_soon(dispatcher.deliver)
-        while True:
-            try:
-                async with open_registry(registry, clock=clock) as session:
-                    await _follow(session, attendance, dispatcher, clock, admits)
-            except RegistryError as error:
-                again = f"the next attempt begins in {RETRY_PAUSE:g} s"
-                text = f"cannot follow the registry, {again}: {error.with_page()}"
-                if admits(newest=text):
-                    log.warning("%s", text)
-                attendance.forget()
-            await sleep(RETRY_PAUSE)
+        async with create_task_group() as following:
+            following.start_soon(_follow_again_and_again, registry, attendance, dispatcher, clock, admits)
+            await stop.wait()
+            following.cancel_scope.cancel()
+        with move_on_after(DELIVERY_TIMEOUT):
+            await dispatcher.wait_until_delivered()
+        tasks.cancel_scope.cancel()
+
+
+async def _follow_again_and_again(
+    registry: Address, attendance: Attendance, dispatcher: ErrorDispatcher, clock: Clock, admits: Callable[..., bool]
+) -> None:
+    while True:
+        try:
+            async with open_registry(registry, clock=clock) as session:
+                await _follow(session, attendance, dispatcher, clock, admits)
+        except RegistryError as error:
+            again = f"the next attempt begins in {RETRY_PAUSE:g} s"
+            text = f"cannot follow the registry, {again}: {error.with_page()}"
+            if admits(newest=text):
+                log.warning("%s", text)
+            attendance.forget()
+        await sleep(RETRY_PAUSE)
 
 
 async def _follow(

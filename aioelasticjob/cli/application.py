@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, Source] = {
     ),
     "alert": Source(
         START,
-        "Run until stopped: call the error handler of each job without an instance, if its alert_on has nobody-there.",
+        "Run until SIGTERM or Ctrl-C: call the error handler of each job without an instance (alert_on: nobody-there).",
         "alert",
         "alert",
     ),

@@ -122,6 +122,7 @@ def _instance(one: InstanceStatus) -> Json:
         "lacks": one.lacks,
         "handler": one.handler,
         "differs": one.differs,
+        "refused": one.refused,
     }
 
 

@@ -74,8 +74,8 @@ class CommonSettings(TypedDict, total=False):
     """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
     `None` is no limit."""
     executor: str
-    """Where a plain function runs: `"thread"`; `"process"`, which can be cancelled; or one of your own. It has no
-    effect on an `async def`, which runs in the event loop."""
+    """Where a plain function runs: `"thread"`; `"process"`, which can be cancelled; or one of your own. An `async def`
+    always runs in the event loop, and cannot have `"process"`."""
     shutdown_timeout: Duration
     """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Duration
@@ -86,7 +86,7 @@ class CommonSettings(TypedDict, total=False):
     sharding_quiet: Duration
     """Items are assigned when no instance has joined or left for so many seconds, 0 to 60."""
     server_retention: Duration
-    """The nodes of a server that had no instance for so many seconds (up to half as long again) and has no flag are
+    """The nodes of a server that had no instance for so many seconds (up to a quarter more) and has no flag are
     removed."""
     monitor_port: int
     """Port on 127.0.0.1 that answers with a dump of the job; 0 picks a free one and logs it, -1 is off. If the port is

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +49,7 @@ def test_jobs_that_say_so_are_alerts_and_others_are_not(sent: list[Failure]) -> 
         await declare(here, "silent")
         app = here.app(cron="0/10 * * * * ?", error_handler="pager", alert_on=("nobody-there", "failed"))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock())
+            tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock(), anyio.Event())
             async with app.running():
                 await anyio.sleep(100)
                 assert [one.job for one in sent] == ["alone"]
@@ -72,7 +75,7 @@ def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
         await declare(here, "alone", alert_on="nobody-there")
 
         async def watch() -> None:
-            await report_absences(Address.parse(here.address), 30.0, VirtualClock())
+            await report_absences(Address.parse(here.address), 30.0, VirtualClock(), anyio.Event())
 
         watcher = here.faults.start("watcher", "10.0.7.7", watch)
         await anyio.sleep(100)
@@ -92,6 +95,46 @@ def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
         watcher.terminate()
 
     simulate(scene)
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(3.0, ["alone"]), (30.0, [])])
+def test_the_alerts_that_wait_are_delivered_or_logged_when_the_command_is_stopped(
+    seconds: float, ends: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, ended, stop = list[str](), list[str](), anyio.Event()
+
+    async def page(failure: Failure, options: Options) -> None:
+        begun.append(failure.job)
+        await anyio.sleep(seconds)
+        ended.append(failure.job)
+
+    async def scene(here: SimulatedJobs) -> None:
+        await declare(here, "alone", alert_on="nobody-there")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock(), stop)
+            while not begun:
+                await anyio.sleep(1)
+            stop.set()
+
+    delivered_by(monkeypatch, pager=page)
+    try:
+        simulate(scene)
+    finally:
+        find.cache_clear()
+    assert ended == ends
+    assert any("are only in the log" in text for text in caplog.messages) is not bool(ends)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_command_without_an_error(number: int, registry_address: str) -> None:
+    command = [sys.executable, "-m", "aioelasticjob", "alert", "--registry", registry_address]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "following" in line:
+                break
+        process.send_signal(number)
+        assert process.wait(60) == 0
 
 
 def test_a_private_registry_has_nobody_to_follow(command: Command) -> None:
