@@ -110,7 +110,7 @@ class ItemContext(Context):
     item: int
     parameter: str | None
     fence: int
-    """Grows with every claim of the item: a store that remembers the largest one seen refuses a zombie."""
+    """Grows with every claim of the item.  A store that keeps the largest one can refuse what a cut-off run writes."""
 
     @property
     def monitor_execution(self) -> bool:
