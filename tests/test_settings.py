@@ -88,6 +88,15 @@ TOML = """
 """
 
 
+def test_the_size_of_requests_can_be_given_in_a_file_and_in_the_environment(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write("registry: zk://127.0.0.1/billing\nmax_request: 4000000")
+    assert ElasticJob.from_settings(file).settings.max_request == 4_000_000
+    monkeypatch.setenv("AIOELASTICJOB_MAX_REQUEST", "5000000")
+    assert ElasticJob.from_settings(file).settings.max_request == 5_000_000
+
+
 @pytest.mark.parametrize(("text", "name"), [(YAML, "jobs.yaml"), (TOML, "jobs.toml")])
 def test_both_formats_say_the_same(text: str, name: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZK_HOST", "zk1")
@@ -381,14 +390,8 @@ def test_a_name_without_a_job_is_reported_before_anything_runs(write: Write) -> 
 
 def test_the_top_of_a_file_knows_what_an_application_is_made_with() -> None:
     parameters = set(inspect.signature(ElasticJob).parameters) - {"address", "clock", "connection"}
-    connection = ConnectionOptions.__optional_keys__ - {"max_request"}
-    assert set(Application.model_fields) - {"registry"} == parameters | connection
-    assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {
-        "hosts",
-        "namespace",
-        "max_request",
-        "private",
-    }
+    assert set(Application.model_fields) - {"registry"} == parameters | ConnectionOptions.__optional_keys__
+    assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {"hosts", "namespace", "private"}
 
 
 @pytest.mark.parametrize(

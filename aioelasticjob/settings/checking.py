@@ -46,6 +46,7 @@ class Application(BaseSettings):
     base_sleep_time: Annotated[float, DURATION] | None = None
     max_sleep_time: Annotated[float, DURATION] | None = None
     max_retries: int | None = None
+    max_request: int | None = None
     digest: Annotated[str | None, Field(repr=False)] = None
     digest_file: str | None = None
     sasl: Annotated[str | None, Field(repr=False)] = None
