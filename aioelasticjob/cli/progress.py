@@ -57,7 +57,7 @@ def picture(rates: Rates) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for title in ("Job", "Item"):
         table.add_column(title)
-    for title in ("Through", "Failed", "Per second", "In process", "Waiting", "Behind"):
+    for title in ("Done", "Failed", "Per second", "In process", "Waiting", "Lag"):
         table.add_column(title, justify="right")
     if not rates:
         table.add_row(Text("no records yet", style="dim"))
@@ -77,8 +77,8 @@ def lines(rates: Rates) -> Iterator[str]:
     for job, items in rates.items():
         one = total(items)
         yield (
-            f"{job}: {one.succeeded + one.failed:,} through, {one.failed:,} failed, {one.per_second:,.0f} per second,"
-            f" {one.in_flight:,} in process, {one.waiting:,} waiting, {one.lag:.1f} s behind"
+            f"{job}: {one.succeeded + one.failed:,} done, {one.failed:,} failed, {one.per_second:,.0f} per second,"
+            f" {one.in_flight:,} in process, {one.waiting:,} waiting, lag {one.lag:.1f} s"
         )
 
 

@@ -64,7 +64,7 @@ async def remove_server(session: Session, ip: str) -> OperationResult:
     groups = [list(_deletions(tree.below(layout.server(ip)))) for layout in layouts]
     groups += [said] if (said := list(_deletions(tree.below(server_switch(ip))))) else []
     jobs = listed(layout.job for layout in layouts)
-    return await commit_groups(session, groups, f"server {ip}: forgotten by {jobs}", "jobs")
+    return await commit_groups(session, groups, f"server {ip}: removed from {jobs}", "jobs")
 
 
 async def _remove(session: Session, job: str, force: bool, by: str) -> OperationResult:

@@ -47,7 +47,7 @@ def test_before_the_first_run_there_is_nothing_to_show() -> None:
 
 def test_without_a_terminal_it_is_a_line_for_each_job() -> None:
     assert list(lines({"orders": (ONE, OTHER)})) == [
-        "orders: 2,030 through, 30 failed, 100 per second, 16 in process, 40 waiting, 0.5 s behind"
+        "orders: 2,030 done, 30 failed, 100 per second, 16 in process, 40 waiting, lag 0.5 s"
     ]
 
 
@@ -64,7 +64,7 @@ def test_the_lines_come_again_and_again_until_the_end(monkeypatch: pytest.Monkey
     with progress(rates, console):
         assert thrice.wait(90)
     assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().count("1,230 through") >= 2
+    assert console.file.getvalue().count("1,230 done") >= 2
     assert not [thread for thread in threading.enumerate() if thread.name == "progress"]
 
 

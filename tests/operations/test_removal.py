@@ -86,7 +86,7 @@ def test_a_server_is_forgotten_with_its_flags_once_nobody_is_there() -> None:
         here.faults.crash(them.people["a"])
         await anyio.sleep(10)
         done = await operations.remove_server(here.observer, "10.0.0.1")
-        assert done.summary == "server 10.0.0.1: forgotten by job, other"
+        assert done.summary == "server 10.0.0.1: removed from job, other"
         assert await here.names(LAYOUT.servers) == ("10.0.0.2",)
         assert await here.names(SWITCHES) == ()
         for name in (*HOSTILE, "10.0.0.1"):
