@@ -45,7 +45,7 @@ class RunLease(Protocol):
         ...
 
 
-run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.tenure", default=None)
+run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.run_lease", default=None)
 """The lease of the run that the present task belongs to; None outside of runs."""
 run_limited_log: ContextVar[LimitedLog | None] = ContextVar("aioelasticjob.limited_log", default=None)
 """Limits the lines that this package writes about the run that the present task belongs to; None outside of runs."""

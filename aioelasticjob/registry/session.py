@@ -87,7 +87,7 @@ class Session:
         """Seconds until work is cancelled unless the registry answers; below 0 there is no session to work under."""
         return self._keeper.lease.left
 
-    def tenure(self, incarnation: int) -> SessionRunLease:
+    def run_lease(self, incarnation: int) -> SessionRunLease:
         """Return for how long no other instance can claim what was claimed under the session ``incarnation``."""
         return SessionRunLease(self._keeper.lease, incarnation)
 

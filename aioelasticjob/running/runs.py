@@ -170,7 +170,7 @@ class Runs:
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live."""
         session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
-        run_lease.set(session.tenure(self._member.incarnation))
+        run_lease.set(session.run_lease(self._member.incarnation))
         run_limited_log.set(self._shared.limited_log)
         if execution.job.engine is not None:
             stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)

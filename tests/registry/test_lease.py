@@ -193,7 +193,7 @@ def test_a_short_suspension_ends_nothing() -> None:
     run(main)
 
 
-def test_a_tenure_is_what_is_left_of_the_session_itself_and_none_of_another() -> None:
+def test_a_run_lease_is_what_is_left_of_the_session_itself_and_none_of_another() -> None:
     async def main() -> None:
         lease = lease_of(4)
         await asyncio.sleep(2.8)

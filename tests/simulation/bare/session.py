@@ -101,7 +101,7 @@ class BareSession(Session):
         """Say whether the session is known to live: its process knows of its end before the registry does."""
         return not (self.over or self.late)
 
-    def tenure(self, incarnation: int) -> BareTenure:  # type: ignore[override]
+    def run_lease(self, incarnation: int) -> BareTenure:  # type: ignore[override]
         """Return under which session what was claimed is nobody else's."""
         return BareTenure(incarnation)
 
