@@ -43,6 +43,10 @@ class Member:
     handler: str = ""
     """The function that this instance calls, as ``module:function``; empty for kinds that need none."""
 
+    def is_proven(self) -> bool:
+        """Whether the session in which this instance has joined is certain to live now."""
+        return self.session.incarnation == self.incarnation and self.session.is_proven()
+
     def admits(self, log: Logger, kind: str) -> bool:
         """Whether another line of a kind may be written about the job; one that may not is counted."""
         return self.limited_log.admits(log, self.layout.job, kind, each=MOST, most=10 * MOST)

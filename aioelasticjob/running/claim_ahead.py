@@ -108,5 +108,4 @@ class ClaimAhead:
 
     def _moment_has_come(self) -> bool:
         assert self._start is not None
-        member, session = self._member, self._member.session
-        return self._start.result() and session.incarnation == member.incarnation and session.is_proven()
+        return self._start.result() and self._member.is_proven()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from anyio import CancelScope, CapacityLimiter, Event, create_task_group
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group, sleep_forever
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
@@ -47,7 +47,7 @@ class Execution:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """The outcome of each item.  An item whose run was cut off has none."""
     is_proven: Callable[[], bool] = lambda: True
-    """Returns whether the session is certain to live now.  If it is not, the execution is cancelled."""
+    """Returns whether the session of the claim is certain to live now.  If it is not, the execution is cancelled."""
     handling: Callable[[], AbstractContextManager[None]] = nullcontext
     """Surrounds users' code: a job that leaves gives its handlers more time than it gives the registry."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
@@ -123,8 +123,8 @@ class Execution:
 async def execute(execution: Execution) -> None:
     """Run the handlers of all claimed items, and note the outcome of each item."""
     config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
-    if not execution.is_proven():
-        await checkpoint_if_cancelled()  # while a listener waited, the machine may have slept and the lease may be over
+    if not execution.is_proven():  # while a listener waited, the machine may have slept and the lease may be over
+        await sleep_forever()  # it is cancelled, though HandlerScope may hold that back for a second
     try:
         with execution.handling():
             if execution.job.engine is not None:
@@ -161,6 +161,8 @@ async def _run_items(execution: Execution) -> None:
     async def one(item: int) -> None:
         try:
             async with turns:
+                if not execution.is_proven():  # the machine may have slept before this item's turn
+                    await sleep_forever()
                 await _run_item(
                     execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item
                 )
@@ -238,8 +240,8 @@ class _Attempts:
             pause = retry.pause_after(number)
             self._report(failure, pause)
             why = await execution.retry_waits.wait(execution.claim, self.context.claimed, pause)
-            if not execution.is_proven():
-                await checkpoint_if_cancelled()  # the machine may have slept, and the lease may be over
+            if not execution.is_proven():  # the machine may have slept, and the lease may be over
+                await sleep_forever()
             if why:
                 add_note(failure, f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
                 raise failure

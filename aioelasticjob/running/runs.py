@@ -162,7 +162,7 @@ class Runs:
             trace=self._stats.trace_of(claim, view.config),
             report_attempt=self._stats.attempt_failed,
             retry_waits=self._retry_waits,
-            is_proven=self._member.session.is_proven,
+            is_proven=self._member.is_proven,
             handling=self._stopping.handling,
             limited_log=self._shared.limited_log,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import anyio
 import pytest
 
+from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
@@ -144,6 +147,80 @@ def test_a_run_that_was_cancelled_is_stopped_also_if_its_instance_leaves_meanwhi
         return execution.outcomes
 
     assert run(main) == {0: Outcome.STOPPED, 1: Outcome.STOPPED}
+
+
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_no_further_item_begins_if_the_machine_sleeps_through_the_lease_while_one_begins(at_once: int | None) -> None:
+    begun, is_over = list[int](), False
+
+    async def handler(context: ItemContext) -> None:
+        nonlocal is_over
+        begun.append(context.item)
+        is_over = True  # a machine that sleeps now goes on with the tasks that were ready
+
+    async def main() -> dict[int, Outcome]:
+        config = JobConfig.build(job_name="job", sharding_total_count=3, items_at_once=at_once)
+        execution = execution_of(config, handler, 0, 1, 2)
+        with execution.scope_of_all() as lease:
+
+            def is_proven() -> bool:
+                if is_over:
+                    lease.cancel()  # as the lease does when it is asked
+                return not is_over
+
+            execution.is_proven = is_proven
+            await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {0: Outcome.COMPLETED}
+    assert begun == [0]
+
+
+async def swallow_cancellations() -> None:
+    """Swallow so many cancellations that no more come in each turn of the loop."""
+    for _ in range(MAX_REPEATED_CANCELS + 10):
+        with suppress(asyncio.CancelledError):
+            await anyio.sleep(0)
+
+
+def test_no_handler_begins_after_the_lease_though_a_listener_has_swallowed_its_end() -> None:
+    begun = list[int]()
+
+    async def handler(context: ItemContext) -> None:
+        begun.append(context.item)
+
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=1), handler, 0)
+        with execution.scope_of_all() as lease:
+            lease.cancel()
+            await swallow_cancellations()
+            execution.is_proven = lambda: False
+            await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {}
+    assert begun == []
+
+
+def test_no_further_attempt_begins_after_the_lease_though_the_handler_has_swallowed_its_end() -> None:
+    attempts = list[int]()
+
+    async def main() -> dict[int, Outcome]:
+        async def handler(context: ItemContext) -> None:
+            attempts.append(context.attempt)
+            lease.cancel()
+            await swallow_cancellations()
+            execution.is_proven = lambda: False
+            raise OSError("the lease is over")
+
+        config = JobConfig.build(job_name="job", sharding_total_count=1, retry=Retry(3, 0))
+        execution = execution_of(config, handler, 0)
+        with execution.scope_of_all() as lease:
+            await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {}
+    assert attempts == [1]
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("x", [SystemExit()])])
