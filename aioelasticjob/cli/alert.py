@@ -92,7 +92,7 @@ async def report_absences(registry: Address, after: float, clock: Clock, stop: E
         tasks = await stack.enter_async_context(create_task_group())
         tasks.start_soon(dispatcher.deliver)
         async with create_task_group() as following:
-            following.start_soon(_follow_again_and_again, registry, attendance, dispatcher, clock, admits)
+            following.start_soon(_keep_following, registry, attendance, dispatcher, clock, admits)
             await stop.wait()
             following.cancel_scope.cancel()
         with move_on_after(DELIVERY_TIMEOUT):
@@ -100,7 +100,7 @@ async def report_absences(registry: Address, after: float, clock: Clock, stop: E
         tasks.cancel_scope.cancel()
 
 
-async def _follow_again_and_again(
+async def _keep_following(
     registry: Address, attendance: Attendance, dispatcher: ErrorDispatcher, clock: Clock, admits: Callable[..., bool]
 ) -> None:
     while True:

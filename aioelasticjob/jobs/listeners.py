@@ -19,9 +19,9 @@ ListenerFunction: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 class JobListener:
     """Called on every instance: before its items start, after they have ended.
 
-    If ``before`` fails, the items fail without a call of their handlers, and ``after`` is not called, except that of
-    the listeners before this one.  Several listeners are called in their order before the items, and in the reverse
-    order after them.  The job's error handler is given the failures of listeners.
+    Several listeners are called in their order before the items, and in the reverse order after them.  If a ``before``
+    fails, the items fail without a call of their handlers, and ``after`` is called only of the listeners before that
+    one.  The job's error handler is given the failures of listeners.
 
     Raises:
         InvalidSetting: a listener is no ``async def`` that takes one context.

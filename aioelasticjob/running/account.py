@@ -179,7 +179,7 @@ class Account:
                 self.items[item].floor = self.timetable.newest
 
     def switches_changed(self, view: JobView) -> None:
-        """Note since when this instance may run nothing: the nodes that switch its server off are not read."""
+        """Note since when this instance may run nothing.  The nodes that switch its server off are not read."""
         self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
 
     def collapse(self, view: JobView, *, run_late: bool) -> None:

@@ -39,7 +39,7 @@ class Execution:
     checkpoints: Checkpoints
     executors: Executors
     report_error: Callable[[Context, Exception], None]
-    """Is called with every failure that ``failed`` is told of."""
+    """Is called by ``failed``, with every failure."""
     stream_control: StreamControl | None = None
     """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None

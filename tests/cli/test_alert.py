@@ -101,10 +101,10 @@ def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
 def test_the_alerts_that_wait_are_delivered_or_logged_when_the_command_is_stopped(
     seconds: float, ends: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun, ended, stop = list[str](), list[str](), anyio.Event()
+    ended, begun, stop = list[str](), anyio.Event(), anyio.Event()
 
     async def page(failure: Failure, options: Options) -> None:
-        begun.append(failure.job)
+        begun.set()
         await anyio.sleep(seconds)
         ended.append(failure.job)
 
@@ -112,8 +112,7 @@ def test_the_alerts_that_wait_are_delivered_or_logged_when_the_command_is_stoppe
         await declare(here, "alone", alert_on="nobody-there")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock(), stop)
-            while not begun:
-                await anyio.sleep(1)
+            await begun.wait()
             stop.set()
 
     delivered_by(monkeypatch, pager=page)

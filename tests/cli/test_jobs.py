@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pytest
 
@@ -225,6 +225,8 @@ def test_job_as_json_has_everything(address: str, command: Command) -> None:
     assert printed["config"]["shardingItemParameters"] == {"0": "Beijing"}
     (instance,) = printed["instances"]
     assert (instance["id"], instance["holds"]) == (printed["leader"], [0, 1, 2])
+    assert instance["refused"] == []
+    assert len(instance) == len(fields(operations.InstanceStatus))
     assert printed["items"][1]["runner"] == printed["leader"]
     assert printed["items"][1]["record"]["completed"] is False
     assert printed["items"][1]["runningSince"].endswith("+00:00")

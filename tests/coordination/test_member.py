@@ -27,6 +27,12 @@ def test_what_a_node_says_is_read_as_it_was_meant() -> None:
     assert seen.features == {"x", "y"}
 
 
+def test_only_the_session_in_which_an_instance_has_joined_proves_anything_to_it() -> None:
+    present = ClaimedJob().member
+    assert present.is_proven()
+    assert not replace(present, incarnation=present.incarnation + 1).is_proven()
+
+
 def test_who_knows_nobody_that_was_there_before_does_not_say_since_when() -> None:
     assert "upSince" not in json.loads(member().describe(inf))
 

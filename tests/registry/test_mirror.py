@@ -253,7 +253,9 @@ def test_an_expected_child_is_read_together_with_its_parent_whenever_it_is_made(
                     await follower.catch_up()
                     assert session.requests == before + 1
                     tree = follower.trees.value
-                    assert tree.get("/job/servers/a").data == data  # type: ignore[union-attr]
+                    made = tree.get("/job/servers/a")
+                    assert made is not None
+                    assert made.data == data
                     assert tree.get("/job/servers/a/flag") == UNREAD_NODE
                     await write(session, Delete("/job/servers/a/flag"), Delete("/job/servers/a"))
                     await follower.catch_up()

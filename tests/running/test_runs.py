@@ -115,7 +115,9 @@ def test_while_a_settlement_is_under_way_no_task_waits_for_it(refused: bool) -> 
     simulate(scene)
 
 
-def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_batch() -> None:
+def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fetched = list[float]()
 
     async def scene(here: SimulatedJobs) -> None:
@@ -141,7 +143,7 @@ def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_ba
                 )
                 return held
 
-            session.commit = hold  # type: ignore[method-assign]
+            monkeypatch.setattr(session, "commit", hold)
             await here.until(20.2)
         assert here.now() < 22
 
