@@ -16,7 +16,7 @@ from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
+from aioelasticjob.running.state import BUSY, TABLE, Came, Newest, Past
 from aioelasticjob.running.unattended import Succession, switched_off_at
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
@@ -28,17 +28,17 @@ class Account:
     It has more than twelve methods: each fact and each question is a method.
     """
 
-    def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
+    def __init__(self, me: str, view: JobView, reading: Reading, past: Past) -> None:
         self.clock = ClockSkewMonitor(reading)
         self.reports: list[AnyReport] = []
         """What the driver has to report.  The driver removes each report when it has made it."""
-        self.items = items
-        items.join_again()
+        self.items = past.items
+        self.items.join_again()
         self.held: frozenset[int] = NONE
         self.view = view
         """The newest view that this object was given."""
-        self.missed = MissedMoments(self.clock, items, self.reports)
-        self._me, self._up_since = me, up_since
+        self.missed = MissedMoments(self.clock, self.items, self.reports)
+        self._me, self._up_since = me, past.since
         self._set_back = inf
         """The time to which the clock was last set back.  Later moments come while this instance is up."""
         self._floor = 0

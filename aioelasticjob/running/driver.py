@@ -35,7 +35,7 @@ from aioelasticjob.running.commands import (
     WriteAccounted,
 )
 from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.step import JobState
 
@@ -43,19 +43,11 @@ from aioelasticjob.running.step import JobState
 class StateDriver(JobState):
     """Adds to ``JobState`` the I/O that performs commands.  This class decides nothing."""
 
-    def __init__(
-        self,
-        member: Member,
-        view: JobView,
-        clock: Clock,
-        stats: ExecutionStats,
-        up_since: float,
-        items: Items,
-    ) -> None:
-        super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
+    def __init__(self, member: Member, view: JobView, clock: Clock, stats: ExecutionStats, past: Past) -> None:
+        super().__init__(member.id, view, Reading.of(member.session, clock), past)
         self._member, self._wall, self._stats = member, clock, stats
-        self.cache = RecordCache(member, self._believable, items)
-        self.offsets = Offsets(member, items)
+        self.cache = RecordCache(member, self._believable, self.items)
+        self.offsets = Offsets(member, self.items)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""

@@ -46,7 +46,7 @@ from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.runs import Runs
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.scheduler import Activity, TaskScope
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 
@@ -81,18 +81,15 @@ class JobScheduler(CommandLoop):
         shared: ProcessContext,
         tasks: TaskScope,
         life: SessionLife,
-        up_since: float,
-        accounted: int,
-        items: Items,
+        past: Past,
     ) -> None:
         self._job, self._member, self._shared = job, member, shared
         self.views = views
         """The view of the job."""
         self._tasks, self._life = tasks, life
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
-        state = StateDriver(member, views.value, shared.clock, self._stats, up_since, items)
+        state = StateDriver(member, views.value, shared.clock, self._stats, past)
         super().__init__(state, Activity(tasks, self, is_urgent=False))
-        self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
         self._settlements = settlements = Settlements(member, self._state.cache)
         self.run_counts = self._stats.run_counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from asyncio import get_running_loop
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from anyio import CancelScope, move_on_after
@@ -36,18 +36,16 @@ from aioelasticjob.running.monitor_port import OFF, MonitorPort
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_until_known
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class History:
+class History(Past):
     """What a job keeps in this process from one session to the next."""
 
-    since: float | None = None
-    """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
     is_up: bool = False
     """Whether the job has joined once, or has to wait before it can."""
     config: JobConfig | None = None
@@ -56,10 +54,6 @@ class History:
     """The last warning."""
     again: bool = False
     """Whether the last life was under the present session, too."""
-    accounted: int = 0
-    """The newest moment that was run or reported here, in milliseconds since the epoch."""
-    items: Items = field(default_factory=Items)
-    """The same for each item, but only of this session: in an earlier one another schedule may have been in force."""
 
     @property
     def up_since(self) -> float:
@@ -68,7 +62,7 @@ class History:
         A job without records cannot know it: nobody else has noted the moments that it missed between two sessions.
         """
         recorded = self.config is None or self.config.monitor_execution
-        return self.since if self.since is not None and recorded else inf
+        return self.since if recorded else inf
 
     def wait(
         self, job: str, problem: str | InvalidSetting, shared: ProcessContext, instance: str | None = None
@@ -175,12 +169,10 @@ class Life:
             own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
             self._port = MonitorPort(member.session, member.layout, views, member.limited_log)
             await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
-        if past.since is None:
+        if past.since == inf:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
-        job_scheduler = JobScheduler(
-            self._job, member, views, shared, self.tasks, self, past.since, past.accounted, past.items
-        )
+        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, self, past)
         coordinator = Coordinator(member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, self)
         self._coordinating = Activity(self.tasks, coordinator)
         if past.again:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.records import is_cut_off, open_moment
@@ -213,3 +214,15 @@ class Items(dict[int, Item]):
     def join_again(self) -> None:
         """Forget everything except which moments were run or reported here."""
         self.update({number: Item(reported=item.reported) for number, item in self.items()})
+
+
+@dataclass(slots=True)
+class Past:
+    """What the earlier lives of a job in this process have left for the next one."""
+
+    since: float = inf
+    """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
+    accounted: int = 0
+    """The newest moment that was run or reported here; 0 if there is none."""
+    items: Items = field(default_factory=Items)
+    """The same for each item, but only of this session: in an earlier one another schedule may have been in force."""

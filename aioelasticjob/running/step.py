@@ -18,7 +18,7 @@ from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import ENDED, GONE, Came, Items
+from aioelasticjob.running.state import ENDED, GONE, Came, Past
 from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 
@@ -28,11 +28,11 @@ class JobState(Account):
     It has more than twelve methods: each step of applying a view is a method.
     """
 
-    def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
-        super().__init__(me, view, reading, up_since, items)
+    def __init__(self, me: str, view: JobView, reading: Reading, past: Past) -> None:
+        super().__init__(me, view, reading, past)
         self.begun_elsewhere: frozenset[int] = NONE
         """The items that a view was the first to show to run on another instance, until ``look`` returns them."""
-        self._unattended = UnattendedMoments(me, self.clock, self.missed, items)
+        self._unattended = UnattendedMoments(me, self.clock, self.missed, self.items)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
         self._joined = view.tree.zxid
@@ -43,8 +43,8 @@ class JobState(Account):
         """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
-        self.accounted = 0
-        """The newest moment that the job's earlier life in this process has run or reported."""
+        self.accounted = past.accounted
+        """The newest moment that the job's earlier lives in this process have run or reported."""
 
     @property
     def _future(self) -> FutureRecords:

@@ -24,7 +24,7 @@ from aioelasticjob.running.commands import (
     Report,
     WriteAccounted,
 )
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.step import JobState
 from tests.support.stats import stat
 
@@ -117,7 +117,7 @@ class Case:
 
     def state(self, up_since: float = -3600) -> JobState:
         """Return the state of an instance that has just come up."""
-        return JobState(ME, self.view(), self.reading(), BEGIN + up_since, Items())
+        return JobState(ME, self.view(), self.reading(), Past(BEGIN + up_since))
 
     def tell(self, state: JobState, fact: Callable[[], object]) -> None:
         """Tell a fact, and take the reports."""

@@ -15,7 +15,7 @@ from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from tests.coordination.test_claims import CONFIG, LAYOUT, ME, ClaimedJob, done
 from tests.support.clocks import StandingClock
@@ -44,7 +44,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    state = StateDriver(job.member, view, clock, stats, clock.now(), Items())
+    state = StateDriver(job.member, view, clock, stats, Past(clock.now()))
     done(look(state, view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came

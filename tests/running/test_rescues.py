@@ -28,7 +28,7 @@ from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.command_loop import CommandLoop, InTask, Pass
 from aioelasticjob.running.commands import ClaimItems, Command, NodeCommand
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
@@ -641,7 +641,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    state = StateDriver(job.member, older, clock, stats, clock.now(), Items())
+    state = StateDriver(job.member, older, clock, stats, Past(clock.now()))
 
     class Rescuer(CommandLoop):
         def _begin(self) -> Pass:
