@@ -36,11 +36,6 @@ from aioelasticjob.running.state import Item
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 
-ASLEEP = 500
-"""A claim is given back if this process comes so many milliseconds too late, say because the machine slept.
-
-The session may have ended meanwhile.
-"""
 RESCUE = "to take an orphan"
 """The purpose of the requests of a rescue, for the log line if the registry refuses one."""
 
@@ -125,13 +120,16 @@ class Choice:
         return taken
 
     def _moment_comes(self, view: JobView, claim: Claim) -> Steps[bool]:
-        """Wait until the moment of a claim has come; the result is False if the claim is to be given back."""
-        clock, fire = self._state.clock, claim.fire
-        if fire.slot <= clock.now or fire.source not in SCHEDULED:
+        """Wait until the moment of a claim has come; the result is False if the claim is to be given back.
+
+        It is given back if this process was held up so long that the next moment has come, too: then that one is run.
+        """
+        if claim.fire.source not in SCHEDULED or not claim.fences:  # nobody else would run it, or it was not written
             return True
-        if not claim.fences:  # it was not written, so it cannot be given back
-            return True
-        return bool((yield AwaitMoment(view, claim))) and clock.now - fire.slot <= ASLEEP
+        clock, is_ahead = self._state.clock, claim.fire.slot > self._state.clock.now
+        if not (yield AwaitMoment(view, claim)):
+            return False
+        return not (is_ahead and 0 < self._state.timetable.following() <= clock.now)
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:
         """Tell the state why a claim did not get all items, and which runs were cut off before it."""

@@ -71,16 +71,15 @@ class ClaimAhead:
         self._answer = sent.transaction.answer
         return sent
 
-    def wait(self, claim: Claim, now: int, *, is_outdated: bool) -> Awaited | bool:
-        """Wait until the moment of a claim comes; the answer is False if the claim is not to be run.
+    def wait(self, claim: Claim, ahead: int, *, is_outdated: bool) -> Awaited | bool:
+        """Wait ``ahead`` for the moment of a claim; the answer is False if the claim is not to be run.
 
         The wait is at most 80 ms: otherwise a clock set back by an hour would keep the items locked for an hour.
         """
         self._answer, self._claim = None, claim
-        if is_outdated:
-            return False
-        moment = claim.fire.slot
-        self._start = self._starts.at(moment, min(moment - now, EARLY))
+        if is_outdated or not ahead:
+            return not is_outdated
+        self._start = self._starts.at(claim.fire.slot, min(ahead, EARLY))
         return Awaited(self._start, self._moment_has_come)
 
     def take_back(self) -> None:

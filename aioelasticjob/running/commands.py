@@ -191,9 +191,10 @@ class FollowReleases:
 
 @value
 class AwaitMoment:
-    """Wait until the moment of a claim comes.
+    """Wait until the moment of a claim comes, if it is still to come.
 
-    The answer is False if it was not waited for, since the view or the time has changed or the session may be over.
+    The answer is False if the claim is not to be run, since the view or the time has changed meanwhile, the session may
+    be over, or this instance leaves.
     """
 
     view: JobView

@@ -220,8 +220,9 @@ class JobScheduler(CommandLoop):
             case ClaimItems(view, fire, items):
                 return self._claim(view, fire, items)
             case AwaitMoment(view, claim):
-                is_outdated = self.views.value is not view or self.left
-                return self._ahead.wait(claim, state.clock.now, is_outdated=is_outdated)
+                ahead = max(0, claim.fire.slot - state.clock.now)
+                is_outdated = self.left or (ahead > 0 and self.views.value is not view)
+                return self._ahead.wait(claim, ahead, is_outdated=is_outdated)
             case RunItems(view, claim, offsets):
                 self._ahead.begun()
                 return InTask(partial(self._runs.run, view, claim, offsets))
@@ -243,10 +244,10 @@ class JobScheduler(CommandLoop):
 
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
         """Claim items at once, or send the claim shortly before the moment if this is still to come."""
-        state, session = self._state, self._member.session
+        state = self._state
         if not view.config.monitor_execution:
             # for written claims the registry's client checks this
-            if session.status.value.state is not SessionState.CONNECTED or not session.is_proven():
+            if self._member.session.status.value.state is not SessionState.CONNECTED or not self._member.is_proven():
                 raise Suspended("it is not certain that the session lives")
             return ClaimResult(self._claims.unmonitored(fire, items))
         now, upcoming = state.clock.now, state.timetable.upcoming or 0

@@ -76,6 +76,8 @@ class Runs:
         self._settlements, self._stats, self._stopping = settlements, stats, stopping
         self._retry_waits = RetryWaits(views)
         self._scope: HandlerScope | None = None
+        self._cancelled = False
+        """Whether no handler may begin any more."""
         self._unsettled: EndedRun | None = None
         """The run whose handlers have ended, until its settlement begins."""
 
@@ -95,7 +97,8 @@ class Runs:
             self._stats.execution.stop_cancelled(self._views.value)
 
     def cancel(self) -> None:
-        """Cancel the execution; its items are settled as cancelled."""
+        """Cancel the execution, and each one whose claim is answered later; their items are settled as cancelled."""
+        self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()
 
@@ -184,7 +187,7 @@ class Runs:
             self._scope = scope
             session.bind(scope, self._member.incarnation)
             try:
-                if not scope.cancel_called:  # it is if the claim was answered after the lease's end
+                if not (scope.cancel_called or self._cancelled):  # the claim may be answered after the lease's end
                     me, listeners = self._member, self._job.listeners
                     await (with_listeners(execution, me, self._views) if listeners else execute(execution))
             finally:

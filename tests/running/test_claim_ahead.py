@@ -72,6 +72,22 @@ def test_a_claim_taken_back_is_run_at_its_moment_by_whoever_holds_the_item_then(
     assert simulate(scene).starts() == [(5.0, "CRON", 5.0), (10.0, "CRON", 10.0)]
 
 
+def test_a_process_that_is_late_for_a_moment_runs_what_it_has_claimed_and_does_not_claim_it_twice() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", sharding_total_count=1)
+        await here.until(19.95)
+        before = await here.observer.get(LAYOUT.item(0).execution)
+        here.faults.pause(them.people["a"])
+        await here.until(22)
+        here.faults.resume(them.people["a"])
+        await here.until(25)
+        assert [(round(run.at, 1), run.source) for run in them.runs] == [(10.0, "CRON"), (22.0, "CRON")]
+        settled = await here.observer.get(LAYOUT.item(0).execution)
+        assert settled.stat.version == before.stat.version + 1  # the claim was not given back
+
+    simulate(scene)
+
+
 @pytest.mark.parametrize("at", [9.91, 9.99], ids=["sent later", "answered"])
 def test_a_claim_that_waits_owns_no_task(at: float) -> None:
     async def scene(here: SimulatedJobs) -> None:

@@ -373,6 +373,23 @@ def test_a_graceful_stop_lets_running_items_finish() -> None:
     assert [event.outcome for event in simulate(scene).events if isinstance(event, Ended)] == [Outcome.COMPLETED]
 
 
+def test_nothing_begins_without_records_under_a_session_of_which_the_job_has_not_heard_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="* * * * * ?", monitor_execution=False)
+        async with app.running() as session, listening(here, app):
+            await here.until(3.5)
+            before = len(here.events)
+            with monkeypatch.context() as patch:
+                patch.setattr(type(session), "incarnation", session.incarnation + 1)
+                await here.until(4.9)
+                assert here.events[before:] == []
+            await here.until(5.5)
+
+    assert [fired for _, _, fired in simulate(scene).starts()] == [1, 2, 3, 5]
+
+
 def test_after_the_shutdown_timeout_they_are_cut_and_their_mark_is_gone() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/10 * * * * ?", work=80, shutdown_timeout=4).running():

@@ -12,10 +12,13 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
+from aioelasticjob.events import Ended
+from aioelasticjob.model import Outcome
+from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_refused_writes import refusing
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, simulate
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
 
 
 def settles(ops: Sequence[Op]) -> bool:
@@ -115,14 +118,31 @@ def test_while_a_settlement_is_under_way_no_task_waits_for_it(refused: bool) -> 
     simulate(scene)
 
 
-def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_batch(
-    monkeypatch: pytest.MonkeyPatch,
+def hold_claim(session: Session, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Hold back the answer to the first claim for so many seconds."""
+    commit, held = session.commit, asyncio.get_running_loop().create_future()
+
+    def hold(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
+        if held.done() or not any(isinstance(op, Create) and op.path.endswith("/running") for op in ops):
+            return commit(ops, **options)
+        commit(ops, incarnation=options["incarnation"]).add_done_callback(
+            lambda answer: asyncio.get_running_loop().call_later(seconds, held.set_result, answer.result())
+        )
+        return held
+
+    monkeypatch.setattr(session, "commit", hold)
+
+
+@pytest.mark.parametrize("triggered", [True, False])
+def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_batch_or_does_not_begin(
+    triggered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = list[float]()
 
     async def scene(here: SimulatedJobs) -> None:
         app = ElasticJob(here.address, clock=VirtualClock())
-        flow = app.dataflow("job", cron="0/20 * * * * ?", streaming=True, sharding_quiet=0)
+        cron = "0 0 * * * ?" if triggered else "0/20 * * * * ?"
+        flow = app.dataflow("job", cron=cron, streaming=True, sharding_quiet=0)
 
         async def fetch(_context: ItemContext) -> list[int]:
             fetched.append(here.now())
@@ -133,19 +153,45 @@ def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_ba
 
         flow(fetch).process(process)
         async with app.running() as session:
-            commit, held = session.commit, asyncio.get_running_loop().create_future()
-
-            def hold(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
-                if held.done() or not any(isinstance(op, Create) and op.path.endswith("/running") for op in ops):
-                    return commit(ops, **options)
-                commit(ops, incarnation=options["incarnation"]).add_done_callback(
-                    lambda answer: asyncio.get_running_loop().call_later(0.5, held.set_result, answer.result())
-                )
-                return held
-
-            monkeypatch.setattr(session, "commit", hold)
+            hold_claim(session, monkeypatch, 0.5)
+            await here.until(20)
+            if triggered:
+                await here.write(Create(LAYOUT.trigger(*await here.names(LAYOUT.instances))))
             await here.until(20.2)
         assert here.now() < 22
 
     simulate(scene)
-    assert len(fetched) == 1
+    assert len(fetched) == triggered
+
+
+async def idle(_context: ItemContext) -> None: ...
+
+
+@pytest.mark.parametrize("triggered", [True, False])
+def test_a_handler_whose_claim_is_answered_after_the_shutdown_timeout_does_not_begin(
+    triggered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator has asked the instance to leave, and its process goes on with other jobs."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        cron = "0 0 * * * ?" if triggered else "0/20 * * * * ?"
+        app = here.app(work=100, cron=cron, shutdown_timeout=1.0)
+        app.add(idle, name="other", cron="0 0 * * * ?")
+        async with app.running() as session, listening(here, app):
+            hold_claim(session, monkeypatch, 3.0)
+            await here.until(20)
+            (me,) = await here.names(LAYOUT.instances)
+            if triggered:
+                await here.write(Create(LAYOUT.trigger(me)))
+            await here.until(20.2)
+            await here.write(Create(LAYOUT.shutdown(me)))
+            await here.until(22)
+            assert await here.names(LAYOUT.item(0).execution) == ("running",)
+            await here.until(24)
+            assert await here.names(LAYOUT.item(0).execution) == ()
+            assert await here.names(LAYOUT.instances) == ()
+        assert here.starts() == []
+        ended = [(event.item, event.outcome) for event in here.events if isinstance(event, Ended)]
+        assert ended == ([(0, Outcome.CANCELLED)] if triggered else []), here.events
+
+    simulate(scene)
