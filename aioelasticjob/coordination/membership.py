@@ -27,6 +27,8 @@ from aioelasticjob.registry.tree import Node, Tree
 
 MAX_CONFLICTS = 50
 """How often joining is tried: instances that join at the same time cause conflicts, and one succeeds each time."""
+LEAVE = "to leave"
+"""The purpose of the requests with which an instance leaves, for the log line if the registry refuses one."""
 
 
 async def restore_parent(member: Member, parent: str) -> bool:
@@ -145,7 +147,7 @@ async def leave(member: Member) -> None:
         heard = zip(requests, asked, strict=True)  # remove unanswered requests: there may be no leader to do it
         operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
         try:
-            await write(member, operations, "to leave")
+            await write(member, operations, LEAVE)
             return
         except Conflict as conflict:
             if attempt == MAX_CONFLICTS:

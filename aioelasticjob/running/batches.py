@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.progress import encoded
+from aioelasticjob.errors import Fenced
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.rates import IDLE, Load
 from aioelasticjob.running.cancellation import HandlerScope
@@ -90,10 +91,15 @@ class Position:
         return self._said[item] if item in self._said else self._saved.get(item)
 
     async def save(self, item: int, value: str) -> None:
-        """Note an offset for the next batch."""
+        """Note an offset for the next batch.
+
+        Raises:
+            Fenced: the run is over.
+            InvalidSetting: the value is not text, or too large.
+        """
         encoded(value)
         if self.over:
-            await self._saved.save(item, value)  # this raises, because the run is over
+            raise Fenced(item)
         self._said[item] = self._new[item] = value
 
     def take(self) -> dict[int, str]:

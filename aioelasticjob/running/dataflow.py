@@ -31,7 +31,7 @@ from aioelasticjob.running.stream_control import StreamControl, is_to_end
 REPORT_INTERVAL = 1.0
 """Seconds between two counts of the processed records, and between two ``Flowed`` events."""
 FETCH_GRACE = 5.0
-"""Seconds that a running call of ``fetch`` has to end when the run is to end, before it is cancelled."""
+"""Seconds that a call of ``fetch`` has at most when the run is to end, before it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _DataflowRun:
                     self._tasks.start_soon(self._count)
                     if self._config.streaming:
                         self._tasks.start_soon(self._watch)
-                        self._tasks.start_soon(self._hold)
+                        self._tasks.start_soon(self._end_fetching)
                     self._flow_through()
                     with CancelScope(shield=True):  # the HandlerScope cancels them: a cancelled group would never stop
                         await self._over.wait()
@@ -156,12 +156,16 @@ class _DataflowRun:
         await stream_control.views.until(lambda now: is_to_end(stream_control.view, now, claim))
         stream_control.end.set()
 
-    async def _hold(self) -> None:
-        """When the run is to end, wake the feeds that wait, and cancel calls of ``fetch`` that take too long."""
+    async def _end_fetching(self) -> None:
+        """When the run is to end, wake the feeds that wait, and cancel each call of ``fetch`` that takes too long.
+
+        A call may begin later, because every run fetches at least one batch.
+        """
         await self._stream_control.end.wait()
         for feed in self._feeds:
             feed.queue.news.set()
-        await sleep(FETCH_GRACE)
-        for feed in self._feeds:
-            if feed.queue.asking:
-                feed.queue.fetching_cut.cancel()
+        while True:
+            await sleep(FETCH_GRACE)
+            for feed in self._feeds:
+                if feed.queue.asking:
+                    feed.queue.fetching_cut.cancel()

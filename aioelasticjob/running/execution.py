@@ -74,6 +74,15 @@ class Execution:
             self.trace.failed(context, error)
         self.report_error(context, error)
 
+    async def stop_unless_proven(self) -> None:
+        """Return if the session of the claim is certain to live now; otherwise wait for the cancellation.
+
+        While a listener, another item or an earlier attempt was waited for, the machine may have slept, and the lease
+        may be over.  ``HandlerScope`` may hold the cancellation back for a second, and no handler begins meanwhile.
+        """
+        if not self.is_proven():
+            await sleep_forever()
+
     def begin_again(self, context: Context, task: asyncio.Task[object]) -> None:
         """Note that a further attempt begins."""
         self.under_way[task] = context
@@ -123,8 +132,7 @@ class Execution:
 async def execute(execution: Execution) -> None:
     """Run the handlers of all claimed items, and note the outcome of each item."""
     config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
-    if not execution.is_proven():  # while a listener waited, the machine may have slept and the lease may be over
-        await sleep_forever()  # it is cancelled, though HandlerScope may hold that back for a second
+    await execution.stop_unless_proven()
     try:
         with execution.handling():
             if execution.job.engine is not None:
@@ -161,8 +169,7 @@ async def _run_items(execution: Execution) -> None:
     async def one(item: int) -> None:
         try:
             async with turns:
-                if not execution.is_proven():  # the machine may have slept before this item's turn
-                    await sleep_forever()
+                await execution.stop_unless_proven()
                 await _run_item(
                     execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item
                 )
@@ -240,8 +247,7 @@ class _Attempts:
             pause = retry.pause_after(number)
             self._report(failure, pause)
             why = await execution.retry_waits.wait(execution.claim, self.context.claimed, pause)
-            if not execution.is_proven():  # the machine may have slept, and the lease may be over
-                await sleep_forever()
+            await execution.stop_unless_proven()
             if why:
                 add_note(failure, f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
                 raise failure

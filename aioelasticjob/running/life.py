@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from asyncio import get_running_loop
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -12,18 +13,18 @@ from anyio import CancelScope, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.commit import ENDED_STATES, connected
+from aioelasticjob.coordination.commit import ENDED_STATES, until_answered
 from aioelasticjob.coordination.coordinator import Coordinator
 from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import announce_leaving, join, leave
+from aioelasticjob.coordination.membership import LEAVE, announce_leaving, join, leave
 from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError
+from aioelasticjob.errors import Conflict, ElasticJobError, ForeignData, InvalidSetting, RegistryError, SessionEnded
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.limited_log import MOST, LimitedLog
@@ -293,18 +294,15 @@ class Life:
         The process goes on, and its other jobs keep the session alive.  So without this, the items would stay locked,
         and an instance that has left would stay the leader.  If the process ends too, the end of its session does this.
         """
-        member, clock, failures = self.member, self._shared.clock, 0
+        member, clock = self.member, self._shared.clock
         settlements = Settlements(member, RecordCache(member, lambda: int(clock.now() * 1000)))
-        while await connected(member.session, member.incarnation):
-            try:
-                await settlements.release_all(hand_over=hand_over)
-                await leave(member)
-                break
-            except RegistryError as error:
-                text, job = "%s: the locks and the node of this instance cannot be removed yet: %s", member.layout.job
-                log.debug(text, job, error, extra={"job": job})
-                await member.session.back_off(failures)
-                failures += 1
+
+        async def attempt() -> None:
+            await settlements.release_all(hand_over=hand_over)
+            await leave(member)
+
+        with suppress(SessionEnded, Conflict):  # a conflict: ``leave`` has tried it fifty times
+            await until_answered(member, LEAVE, attempt)
 
     def turn(self) -> float | Work:
         """Follow the registry."""

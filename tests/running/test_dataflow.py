@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob import InstanceContext, ItemContext, Outcome
+from aioelasticjob import Depends, InstanceContext, ItemContext, Outcome
+from aioelasticjob.errors import Fenced
 from tests.running.dataflow_runs import SIZES, DataflowRun, SavedOffsets, Source, dataflow, ignore, run_dataflow, three
 
 
@@ -94,6 +95,49 @@ def test_a_fetch_that_waits_for_ever_is_cut_off_some_seconds_after_the_run_is_to
     run_dataflow(execution, end)
     assert calls == ["closed"]
     assert execution.outcomes == {0: Outcome.COMPLETED}
+
+
+@pytest.mark.parametrize("opening", [1, 7], ids=["fetches when asked to end", "fetches later"])
+def test_the_first_fetch_of_a_run_that_is_to_end_is_cut_off_too(opening: float) -> None:
+    ended: list[float] = []
+
+    async def connection() -> AsyncIterator[int]:
+        await anyio.sleep(opening)
+        yield 1
+        ended.append(anyio.current_time())
+
+    async def fetch(context: ItemContext, db: int = Depends(connection)) -> list[int]:
+        await anyio.sleep(3600)
+        return []
+
+    execution = DataflowRun(dataflow(streaming=True), fetch, ignore)
+
+    async def end() -> None:
+        await anyio.sleep(0.5)
+        execution.stream_control.end.set()
+        ended.append(anyio.current_time())
+
+    run_dataflow(execution, end)
+    assert ended[1] - ended[0] <= 10
+    assert execution.outcomes == {0: Outcome.COMPLETED}
+
+
+def test_an_offset_that_a_task_saves_after_the_run_is_refused() -> None:
+    contexts: list[ItemContext] = []
+
+    async def fetch(context: ItemContext) -> list[int]:
+        contexts.append(context)
+        return []
+
+    execution = DataflowRun(dataflow(), fetch, ignore)
+
+    async def late() -> None:
+        with pytest.raises(Fenced):
+            await contexts[0].save_offset("5")
+
+    run_dataflow(execution)
+    anyio.run(late)
+    assert execution.saved.offsets == {}
 
 
 def test_one_slow_record_does_not_keep_a_stream_from_ending_nor_is_it_cut_off() -> None:
