@@ -155,8 +155,10 @@ class ElasticJob(Declarations, Asking):
         """Answer Prometheus at this port, or HOST:PORT, under ``/metrics`` while the application runs.
 
         Raises:
-            InvalidSetting: the address makes no sense, or prometheus-client is not installed.
+            InvalidSetting: the address makes no sense, prometheus-client is not installed, or the application runs.
         """
+        if self._here.running:
+            raise InvalidSetting("metrics", at, "an application is given its port before it runs")
         self._here.endpoint = Endpoint(self, at)
 
     @property

@@ -354,6 +354,17 @@ def test_a_port_that_is_taken_is_said_so() -> None:
     asyncio.run(main())
 
 
+def test_a_port_that_is_given_while_the_application_runs_is_refused_and_not_ignored() -> None:
+    async def main() -> None:
+        app = ElasticJob("embedded://")
+        async with app.running():
+            with pytest.raises(InvalidSetting, match=r"metrics = 0: .* before it runs"):
+                app.serve_metrics(0)
+        app.serve_metrics(0)
+
+    asyncio.run(main())
+
+
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "prometheus_client.exposition", raising=False)
