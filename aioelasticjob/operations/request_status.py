@@ -107,7 +107,9 @@ async def ended(session: Session, job: str, id: str, *, clock: Clock | None = No
             if not any(nodes[::2]):  # and nobody rescues them
                 lost = Counter(found.outcomes) + Counter({CUT_OFF: len(found.running)})
                 newest = await request(session, job, id)
-                return newest if newest.is_over else replace(found, outcomes=lost, running=())
+                if newest.is_over:
+                    return newest
+                return replace(found, state=found.request.stopped or "done", outcomes=lost, running=())
         await sleep(POLL_INTERVAL)
 
 

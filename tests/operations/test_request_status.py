@@ -46,6 +46,7 @@ def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover:
             await anyio.sleep(1)
             here.faults.crash(them.people["a"])
         assert found[0].outcomes == ({"completed": 4} if failover else {"completed": 2, "cut off": 2})
+        assert (found[0].state, found[0].running) == ("done", ())
 
     simulate(scene)
 
