@@ -75,7 +75,7 @@ class Declarations:
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
         _check_names_and_types(settings)
-        config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
+        config = JobConfig.build(job_name=getattr(handler, "__name__", "") if name is None else name, **settings)
         return self._enlist(Job.declare(config, handler, listeners))
 
     def dataflow(

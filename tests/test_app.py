@@ -111,6 +111,8 @@ async def everything(session: Session) -> Tree:
         ({"sharding_strategy": "fair"}, "sharding_strategy = 'fair': must be one of average"),
         ({"name": "a/b"}, "must be 1 to 200 letters"),
         ({"name": "zookeeper"}, "not 'zookeeper'"),
+        ({"name": ""}, "job_name = '': must be 1 to 200 letters"),
+        ({"name": 0}, "job_name = 0: input should be a valid string"),
         ({"job_name": "other"}, "job_name = 'other': give it as name"),
         ({"job_type": "HTTP"}, "job_type = 'HTTP'"),
     ],
