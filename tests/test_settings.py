@@ -145,7 +145,15 @@ def test_the_environment_goes_before_the_file(write: Write, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("variable", "near"),
-    [("MAX_RETRYS", "MAX_RETRIES"), ("REGISTERY", "REGISTRY"), ("JOB__BACKUP__CRON", "JOBS__JOB__SETTING")],
+    [
+        ("MAX_RETRYS", "MAX_RETRIES"),
+        ("REGISTERY", "REGISTRY"),
+        ("JOB__BACKUP__CRON", "JOBS__JOB__SETTING"),
+        ("JOBS_BACKUP_CRON", "JOBS__JOB__SETTING"),
+        ("JOBS_BACKUP__CRON", "JOBS__JOB__SETTING"),
+        ("JOBS", "JOBS__JOB__SETTING"),
+        ("DEFAULTS__CRON", "JOBS__JOB__SETTING"),
+    ],
 )
 def test_a_mistyped_variable_is_a_mistake(variable: str, near: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"AIOELASTICJOB_{variable}", "5")

@@ -12,6 +12,8 @@ PREFIX = "AIOELASTICJOB_"
 SIMILARITY = 0.85
 """How similar a variable's name must be to that of a setting to be taken for a mistyped one; 1 is equal."""
 _OF_A_JOB = f"{PREFIX}JOBS__"
+_LIKE_A_JOBS = (f"{PREFIX}JOBS_", f"{PREFIX}DEFAULTS_")
+"""How variables begin that are meant for jobs: with one underscore in place of two, or for the defaults of a file."""
 _READ_ELSEWHERE = frozenset(
     f"{PREFIX}{name}"
     for name in (
@@ -63,7 +65,8 @@ def mistyped(environment: Mapping[str, str], fields: Iterable[str]) -> Iterator[
         if name.startswith(PREFIX) and name not in read | _READ_ELSEWHERE and not name.startswith((_OF_A_JOB, _OF_TLS)):
             head, separator, _ = name.partition("__")
             near = get_close_matches(name, read, n=1, cutoff=SIMILARITY)
-            if separator and get_close_matches(head, [_OF_A_JOB.rstrip("_")], cutoff=SIMILARITY):
+            is_like_jobs = separator and get_close_matches(head, [_OF_A_JOB.rstrip("_")], cutoff=SIMILARITY)
+            if is_like_jobs or f"{name}_".startswith(_LIKE_A_JOBS):
                 near = [f"{_OF_A_JOB}JOB__SETTING"]
             if near:
                 yield variable, near[0]
