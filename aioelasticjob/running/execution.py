@@ -68,6 +68,14 @@ class Execution:
         """Whether its runs may have several attempts, or a time limit for one attempt."""
         return self.config.retry is not None or self.config.attempt_timeout is not None
 
+    @property
+    def _is_named(self) -> bool:
+        """Whether the log names a handler that goes on after it was cancelled.
+
+        A thread cannot end.  A script ends within its ``grace``, or the log says that it cannot be killed.
+        """
+        return not self.job.blocking and self.config.job_type != "SCRIPT"
+
     def failed(self, context: Context, error: Exception) -> None:
         """Report a failure of a handler, after its last attempt, or of a listener."""
         if self.trace is not None:
@@ -91,11 +99,11 @@ class Execution:
 
     def scope(self, context: Context, seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
-        return handler_scope(None if self.job.blocking else self.job.handler, context, self.limited_log, seconds)
+        return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds)
 
     def scope_of_all(self, seconds: float | None = None) -> HandlerScope:
         """Return a scope for all handlers, which names those that go on."""
-        return HandlerScope(None if self.job.blocking else self._log_unheeded_handlers, seconds)
+        return HandlerScope(self._log_unheeded_handlers if self._is_named else None, seconds)
 
     def stop_cancelled(self, view: JobView) -> None:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""

@@ -22,6 +22,7 @@ from aioelasticjob.jobs import script
 from aioelasticjob.jobs.context import run_lease, run_limited_log
 from aioelasticjob.jobs.script import Script, ScriptFailed, _grace_of_an_orphan, check, run
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.running import cancellation
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 from tests.support.processes import ROOT, Workers
@@ -450,6 +451,28 @@ def test_a_run_that_takes_too_long_times_out(real_loop_kind: LoopKind) -> None:
         raise AssertionError("it has not run")
 
     assert run_async(real_loop_kind, main) is Outcome.TIMED_OUT
+
+
+def test_a_script_that_uses_its_grace_is_no_handler_that_swallows_its_cancellation(
+    real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancellation, "UNHEEDED_AFTER", 0.01)
+    caplog.set_level(logging.WARNING)
+
+    async def main() -> Outcome:
+        app = ElasticJob("embedded://")
+        program = "trap '' TERM; while :; do sleep 0.05; done"
+        settings: dict[str, Any] = {**shell(program), "cron": "* * * * * ?", "timeout": 0.3, "grace": 0.4}
+        app.script("slow", **settings, sharding_quiet=0)
+        with app.events() as events, anyio.fail_after(90):
+            async with app.running():
+                async for event in events:
+                    if isinstance(event, Ended):
+                        return event.outcome
+        raise AssertionError("it has not run")
+
+    assert run_async(real_loop_kind, main) is Outcome.TIMED_OUT
+    assert not [one for one in caplog.records if "after it was cancelled" in one.getMessage()]
 
 
 @pytest.mark.process
