@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from anyio import CancelScope, Event, open_signal_receiver
@@ -20,7 +20,29 @@ GC_THRESHOLD = 10_000
 FORCED_EXIT_AFTER = 5.0
 """After a second signal the process waits so many seconds for handlers that cannot be cancelled, and then exits."""
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""The signals that stop a process."""
+
 log = logging.getLogger(__name__)
+_received = set[int]()
+"""The signals that this process receives in its event loop now."""
+
+
+def _release_signals() -> None:
+    """Let signals end this process, which was forked from one that receives them in its event loop.
+
+    A fork inherits the descriptor through which Python wakes the loop.  So a SIGTERM for a child, such as each that
+    multiprocessing.Pool ends, did not end the child, and stopped the application of its parent.
+    """
+    if _received:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _received.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_signals)
 
 
 def freeze_garbage_collector() -> None:
@@ -37,7 +59,9 @@ async def await_signals(
     arrived: Event, asked: Event, everything: CancelScope, force: threading.Timer, *, task_status: Any
 ) -> None:
     """Set ``asked`` on the first signal; on a second signal, or if nothing has begun yet, cancel everything."""
-    with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with open_signal_receiver(*SIGNALS) as signals, ExitStack() as stack:
+        _received.update(SIGNALS)
+        stack.callback(_received.clear)
         task_status.started()
         async for number in signals:
             if asked.is_set():

@@ -1,0 +1,48 @@
+"""What a process of our own does with signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+
+from aioelasticjob.process import await_signals, forced_exit
+from tests.support.loops import LoopKind, run_async
+
+
+def fork_that_is_ended() -> int:
+    """Return how a fork of this process ends that is sent SIGTERM: minus the signal, or the code of its exit."""
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.process
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(real_loop_kind: LoopKind) -> None:
+    async def main() -> list[int]:
+        asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
+        arrived.set()
+
+        async def stopping(*, task_status: TaskStatus[Any]) -> None:
+            with forced_exit() as force:
+                await await_signals(arrived, asked, everything, force, task_status=task_status)
+
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(stopping)
+            codes = [fork_that_is_ended(), await anyio.to_thread.run_sync(fork_that_is_ended)]
+            await anyio.wait_all_tasks_blocked()
+            assert not asked.is_set()
+            os.kill(os.getpid(), signal.SIGTERM)
+            with anyio.fail_after(60):
+                await asked.wait()
+            tasks.cancel_scope.cancel()
+        return codes
+
+    assert run_async(real_loop_kind, main) == [-signal.SIGTERM] * 2
