@@ -104,14 +104,15 @@ class Executors:
             return await self.processes.call(function, _detached(context, executor), *arguments, **named)
         if executor != "thread":
             given = (_detached(context, executor), *arguments)
-            return await self.own.call(executor, context.job_name, function, *given, **named)
-        try:
-            work = partial(_in_thread, function, context, *arguments, **named)
-            found = await to_thread.run_sync(work, limiter=self.threads)
-        except get_cancelled_exc_class():
-            # the thread called anyio.from_thread.check_cancelled(); the scope that was cancelled raises its own error
-            await checkpoint_if_cancelled()
-            raise
+            found = await self.own.call(executor, context.job_name, function, *given, **named)
+        else:
+            try:
+                work = partial(_in_thread, function, context, *arguments, **named)
+                found = await to_thread.run_sync(work, limiter=self.threads)
+            except get_cancelled_exc_class():
+                # the thread called anyio.from_thread.check_cancelled(); the cancelled scope raises its own error
+                await checkpoint_if_cancelled()
+                raise
         return await found if inspect.iscoroutine(found) else found  # of an async function behind a plain decorator
 
 

@@ -12,8 +12,10 @@ import pytest
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
+from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.own_executors import OwnExecutors
 from aioelasticjob.testing import VirtualCluster, simulated
+from tests.support.contexts import of_item
 from tests.support.loops import LoopKind, run_async
 from tests.support.own_executors import added
 
@@ -110,6 +112,24 @@ def test_what_makes_no_executor_is_named() -> None:
             await executors.call("mine", "job", int)
 
     with_executors(main, mine=lambda job: "pool")
+
+
+def test_an_async_function_behind_a_plain_decorator_is_awaited_in_the_loop() -> None:
+    ran: list[str] = []
+
+    async def handler() -> int:
+        ran.append(threading.current_thread().name)
+        return 7
+
+    async def main() -> None:
+        executors = Executors()
+        async with executors.open():
+            for executor in ("thread", "mine"):
+                assert await executors.call(executor, lambda context: handler(), of_item()) == 7
+
+    with added(mine=lambda job: ThreadPoolExecutor(1)):
+        run_async("asyncio", main)
+    assert ran == [threading.main_thread().name] * 2
 
 
 def test_in_simulated_time_functions_are_called_in_the_loop() -> None:
