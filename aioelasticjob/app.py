@@ -217,13 +217,15 @@ class ElasticJob(Declarations, Asking):
         (``gc.freeze``).
 
         Raises:
-            InvalidSetting: there is no job, an event loop runs already, or one of the reasons of ``running``.
+            InvalidSetting: there is no job, an event loop runs already, this is no main thread, or as of ``running``.
             RegistryError: no registry answered, or it refused the digest.
         """
         if not self._jobs:
             raise InvalidSetting("jobs", (), "declare at least one: decorate a function with @app.job(cron=…)")
         if asyncio._get_running_loop() is not None:
             raise InvalidSetting("run", "in a running event loop", "write async with app.running(): …")
+        if threading.current_thread() is not threading.main_thread():
+            raise InvalidSetting("run", "in a thread", "which gets no signals: write async with app.running(): …")
         try:
             with forced_exit() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._main(force))

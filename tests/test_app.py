@@ -9,6 +9,7 @@ import re
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -218,6 +219,13 @@ def test_an_application_runs_once_at_a_time_and_takes_no_jobs_while_it_does(addr
             await runs.more()
 
     asyncio.run(main())
+
+
+def test_an_application_that_handles_signals_is_refused_outside_the_main_thread() -> None:
+    app = ElasticJob(NOWHERE)
+    app.add(nothing)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidSetting, match=r"run = 'in a thread': .*app\.running"):
+        threads.submit(app.run).result()
 
 
 def chained() -> Exception:
