@@ -219,6 +219,8 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
                 execution.enter(limit, context.claimed)
                 await (_call(execution, context) if attempts is None else attempts.run())
     except Exception as error:
+        if not execution.to_stop.isdisjoint(context.claimed):  # some libraries turn a cancellation into an own error
+            return Outcome.STOPPED
         _fail(execution, context if attempts is None else attempts.context, error)
         return Outcome.TIMED_OUT if isinstance(error, AttemptTimedOut) else Outcome.FAILED
     if limit.cancel_called and not execution.to_stop.isdisjoint(context.claimed):

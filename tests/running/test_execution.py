@@ -93,6 +93,28 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
     assert ended == ["thread", "execution_of"]
 
 
+def test_a_run_that_is_cancelled_is_stopped_whatever_error_its_handler_makes_of_that() -> None:
+    reported: list[Exception] = []
+
+    async def handler(context: ItemContext) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ConnectionError("the query was cancelled")
+
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job"), handler, 0)
+        execution.report_error = lambda context, error: reported.append(error)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            await anyio.wait_all_tasks_blocked()
+            execution.stop({0})
+        return execution.outcomes
+
+    assert run(main) == {0: Outcome.STOPPED}
+    assert reported == []
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_kind: LoopKind, early: bool) -> None:
     begun, finish, ended = threading.Event(), threading.Event(), list[str]()
