@@ -221,6 +221,8 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     except Exception as error:
         if not execution.to_stop.isdisjoint(context.claimed):  # some libraries turn a cancellation into an own error
             return Outcome.STOPPED
+        if not execution.job.blocking:
+            await checkpoint_if_cancelled()  # at the end of the application or of the session the run is cut off
         _fail(execution, context if attempts is None else attempts.context, error)
         return Outcome.TIMED_OUT if isinstance(error, AttemptTimedOut) else Outcome.FAILED
     if limit.cancel_called and not execution.to_stop.isdisjoint(context.claimed):

@@ -115,6 +115,28 @@ def test_a_run_that_is_cancelled_is_stopped_whatever_error_its_handler_makes_of_
     assert reported == []
 
 
+def test_a_run_that_is_cut_off_has_not_failed_whatever_error_its_handler_makes_of_that() -> None:
+    reported: list[Exception] = []
+
+    async def handler(context: ItemContext) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ConnectionError("the query was cancelled")
+
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job", failover=True), handler, 0)
+        execution.report_error = lambda context, error: reported.append(error)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        return execution.outcomes
+
+    assert run(main) == {}
+    assert reported == []
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_kind: LoopKind, early: bool) -> None:
     begun, finish, ended = threading.Event(), threading.Event(), list[str]()
