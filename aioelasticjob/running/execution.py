@@ -213,27 +213,28 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     assert task is not None  # as always in a coroutine
     execution.under_way[task] = context
     attempts = _Attempts(execution, context, task) if execution.tries_again else None
+    failure: Exception | None = None
+    limit = execution.scope(context, timeout)
     try:
         async with UserCode("the handler"):
-            with execution.scope(context, timeout) as limit:
+            with limit:
                 execution.enter(limit, context.claimed)
                 await (_call(execution, context) if attempts is None else attempts.run())
-    except Exception as error:
-        if not execution.to_stop.isdisjoint(context.claimed):  # some libraries turn a cancellation into an own error
-            return Outcome.STOPPED
+    except Exception as error:  # some libraries make an error of their own of a cancellation
         if not execution.job.blocking:
             await checkpoint_if_cancelled()  # at the end of the application or of the session the run is cut off
-        _fail(execution, context if attempts is None else attempts.context, error)
-        return Outcome.TIMED_OUT if isinstance(error, AttemptTimedOut) else Outcome.FAILED
+        failure = error
     if limit.cancel_called and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
     if limit.cancel_called:  # also if the handler was in a thread and went on to its end
         too_long = TimeoutError(f"the run took longer than {timeout:g} s")
-        if attempts is not None:
-            too_long.__cause__, context = attempts.failure, attempts.context
-        _fail(execution, context, too_long)
-        return Outcome.TIMED_OUT
-    return Outcome.COMPLETED
+        too_long.__cause__ = failure if failure is not None or attempts is None else attempts.failure
+        failure = too_long
+    if failure is None:
+        return Outcome.COMPLETED
+    _fail(execution, context if attempts is None else attempts.context, failure)
+    is_late = limit.cancel_called or isinstance(failure, AttemptTimedOut)
+    return Outcome.TIMED_OUT if is_late else Outcome.FAILED
 
 
 class _Attempts:

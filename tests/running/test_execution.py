@@ -137,6 +137,27 @@ def test_a_run_that_is_cut_off_has_not_failed_whatever_error_its_handler_makes_o
     assert reported == []
 
 
+def test_a_run_that_takes_too_long_is_timed_out_whatever_error_its_handler_makes_of_that() -> None:
+    reported: list[Exception] = []
+
+    async def handler(context: ItemContext) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ConnectionError("the query was cancelled")
+
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job", timeout=3), handler, 0)
+        execution.report_error = lambda context, error: reported.append(error)
+        await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {0: Outcome.TIMED_OUT}
+    (error,) = reported
+    assert str(error) == "the run took longer than 3 s"
+    assert str(error.__cause__) == "the query was cancelled"
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_kind: LoopKind, early: bool) -> None:
     begun, finish, ended = threading.Event(), threading.Event(), list[str]()
