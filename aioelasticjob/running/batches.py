@@ -16,9 +16,9 @@ from anyio.abc import TaskGroup
 from aioelasticjob.coordination.progress import encoded
 from aioelasticjob.errors import Fenced
 from aioelasticjob.jobs.context import Checkpoints, Context
+from aioelasticjob.observers.tracing import BatchSpan
 from aioelasticjob.rates import IDLE, Load
 from aioelasticjob.running.cancellation import HandlerScope
-from aioelasticjob.running.executors import BatchSpan
 from aioelasticjob.user_code import UserCode
 
 MAX_TURN_SECONDS = 0.005

@@ -13,21 +13,17 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
-from aioelasticjob.model import Outcome
+from aioelasticjob.jobs.dependencies import Overrides
+from aioelasticjob.observers.tracing import Spans
 from aioelasticjob.running.own_executors import OwnExecutors, call_in_threads
 from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from aioelasticjob.jobs.dependencies import Overrides
 
 DEFAULT_THREADS = 40
 """How many plain functions may run in threads at the same time, unless the application sets another number."""
@@ -46,34 +42,6 @@ class ProcessDied(ElasticJobError):
         self.exit_code = code
 
 
-class BatchSpan(Protocol):
-    """The span of one batch."""
-
-    def entered(self) -> AbstractContextManager[object]:
-        """Make the spans that are opened within the block children of the batch's span."""
-        ...
-
-    def end(self, failed: int) -> None:
-        """End the span; ``failed`` is how many of its records have failed at their last attempt."""
-        ...
-
-
-class Tracer(Protocol):
-    """Makes spans of runs, and of the batches within them."""
-
-    def run(self, context: Context, job_type: str) -> AbstractContextManager[Callable[[Outcome], None]]:
-        """Open the span of one run; the block is given a function that notes the outcome."""
-        ...
-
-    def batch(self, context: Context, records: int) -> BatchSpan:
-        """Begin the span of one batch of a run."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """Note a failure on the current span."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Executors:
     """The threads and processes of an application, and what else its handlers need."""
@@ -81,7 +49,7 @@ class Executors:
     threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(DEFAULT_THREADS))
     processes: Processes = field(default_factory=lambda: Processes(processors()))
     overrides: Overrides = field(default_factory=dict)
-    tracer: Tracer | None = None
+    tracer: Spans | None = None
     """Makes spans; None unless the application has asked for them."""
     own: OwnExecutors = field(default_factory=OwnExecutors)
     """The executors that packages add."""
