@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
+from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Overrides
+from aioelasticjob.jobs.executors import find
 from aioelasticjob.observers.tracing import Spans
-from aioelasticjob.running.own_executors import OwnExecutors, call_in_threads
 from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
 
 DEFAULT_THREADS = 40
@@ -30,6 +32,7 @@ DEFAULT_THREADS = 40
 EXIT_TIMEOUT = 1.0
 """Seconds that an idle process has to end by itself."""
 
+T = TypeVar("T")
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -51,7 +54,7 @@ class Executors:
     overrides: Overrides = field(default_factory=dict)
     tracer: Spans | None = None
     """Makes spans; None unless the application has asked for them."""
-    own: OwnExecutors = field(default_factory=OwnExecutors)
+    own: OwnExecutors = field(default_factory=lambda: OwnExecutors())
     """The executors that packages add."""
 
     @asynccontextmanager
@@ -126,7 +129,7 @@ class Processes:
             yield
         finally:
             idle, self._idle = self._idle, []
-            await call_in_threads([child.leave for child in idle], self._threads)
+            await _call_in_threads(child.leave for child in idle)
 
 
 class _Child:
@@ -178,6 +181,75 @@ class _Child:
         return code
 
 
+class OwnExecutors:
+    """The executors that packages add: each job that names one has its own, as long as the application runs.
+
+    It makes an executor when a job first calls a function in it, and shuts all of them down at the end.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], Executor] = {}
+
+    async def call(self, name: str, job: str, function: Function, *arguments: Any, **named: Any) -> Any:
+        """Call a function in the executor that a job has under this name, and return its result.
+
+        A call that is cancelled before it has begun is withdrawn.  Otherwise this waits for its end, as for a thread.
+
+        Raises:
+            InvalidSetting: there is no such executor in this process.
+            BrokenExecutor: the executor has lost what runs its functions; the next call makes a new one.
+        """
+        executor = self._made.get((name, job))
+        if executor is None:
+            executor = self._made[name, job] = _made(name, job)
+        try:
+            return await _result(executor.submit(partial(function, *arguments, **named)))
+        except BrokenExecutor:
+            if self._made.get((name, job)) is executor:
+                del self._made[name, job]
+            raise
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Shut all executors down when the block is left, and wait until their functions have ended."""
+        try:
+            yield
+        finally:
+            made, self._made = self._made, {}
+            await _call_in_threads(executor.shutdown for executor in made.values())
+
+
+async def _call_in_threads(functions: Iterable[Callable[[], object]]) -> None:
+    """Call blocking functions at the same time, each in a thread, and wait for all even if the caller is cancelled."""
+    threads = CapacityLimiter(inf)
+    with CancelScope(shield=True):
+        async with create_task_group() as tasks:
+            for function in functions:
+                tasks.start_soon(partial(to_thread.run_sync, function, limiter=threads))
+
+
+def _made(name: str, job: str) -> Executor:
+    executor: object = find(name)(job)
+    if not isinstance(executor, Executor):
+        found = type(executor).__name__
+        raise InvalidSetting("executor", name, f"made a {found} for {job}; it must make a concurrent.futures.Executor")
+    return executor
+
+
+async def _result(future: Future[T]) -> T:
+    """Wait for the end of a call."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+    try:
+        await ended.wait()
+    except get_cancelled_exc_class():
+        if future.cancel():
+            raise
+        with CancelScope(shield=True):
+            await ended.wait()
+    return future.result()
+
+
 def _in_thread(function: Function, *arguments: Any, **named: Any) -> Any:
     """Call a function.  A GeneratorExit that it raises becomes an Exception: it would close whatever waits for it."""
     try:
@@ -219,9 +291,9 @@ def _detached(context: Context, executor: str) -> Context:
 
 def _levels() -> Mapping[str, int]:
     """Return the level of every logger, so that a process does not send records that would be dropped here."""
-    known = {name: logger for name, logger in logging.root.manager.loggerDict.items() if name}
-    set_to = {name: logger.level for name, logger in known.items() if isinstance(logger, logging.Logger)}
-    return {"": logging.root.level, **{name: level for name, level in set_to.items() if level}}
+    known = logging.root.manager.loggerDict
+    set_to = {name: one.level for name, one in known.items() if isinstance(one, logging.Logger) and one.level}
+    return {**set_to, "": logging.root.level}
 
 
 def _name(function: Function) -> str:

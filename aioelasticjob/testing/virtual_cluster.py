@@ -26,8 +26,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.running.executors import Processes
-from aioelasticjob.running.own_executors import OwnExecutors
+from aioelasticjob.running.executors import OwnExecutors, Processes
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import START, VirtualClock, run

@@ -12,8 +12,7 @@ import pytest
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
-from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.own_executors import OwnExecutors
+from aioelasticjob.running.executors import Executors, OwnExecutors
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.support.contexts import of_item
 from tests.support.loops import LoopKind, run_async
