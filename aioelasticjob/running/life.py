@@ -168,7 +168,7 @@ class Life:
         views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
         if config.monitor_port != OFF:
             own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
-            self._port = MonitorPort(member.session, member.layout, views, member.limited_log)
+            self._port = MonitorPort(member, views)
             await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
         if past.since == inf:
             here = views.value.instances.get(member.id)
@@ -199,7 +199,7 @@ class Life:
     def _follow_port(self, views: Latest[JobView]) -> None:
         """Have the monitor port follow the newest view, once there is a port."""
         if self._port is None and views.value.config.monitor_port != OFF:
-            self._port = MonitorPort(self.member.session, self.member.layout, views, self.member.limited_log)
+            self._port = MonitorPort(self.member, views)
         if self._port is not None and self._listening is None:
             self._listening = Activity(self.tasks, self._port)
         if self._listening is not None:

@@ -14,13 +14,11 @@ from math import inf
 
 from anyio import CancelScope, move_on_after
 
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.dump import render
 from aioelasticjob.errors import InvalidSetting, RegistryError
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
-from aioelasticjob.limited_log import MOST, LimitedLog
-from aioelasticjob.registry.session import Session
 
 HERE = "127.0.0.1"
 OFF = -1
@@ -43,8 +41,8 @@ log = logging.getLogger(__name__)
 class MonitorPort:
     """A job's monitor port, which follows the newest view, and its clients."""
 
-    def __init__(self, session: Session, layout: Layout, views: Latest[JobView], limited_log: LimitedLog) -> None:
-        self._session, self._layout, self._views, self._limited_log = session, layout, views, limited_log
+    def __init__(self, member: Member, views: Latest[JobView]) -> None:
+        self._member, self._views = member, views
         self._wanted = OFF
         self._refused = OFF
         self._server: asyncio.Server | None = None
@@ -72,13 +70,12 @@ class MonitorPort:
             InvalidSetting: the port cannot be opened and ``strict`` is set.  Otherwise that is logged, and tried again:
                 the process that uses the port may end.
         """
-        if port == self._wanted and not self.missing:
-            return
         self.close()
         self._wanted = port
         if port == OFF:
             self._refused = OFF
             return
+        job = self._member.layout.job
         try:
             with CancelScope(shield=True):  # a cancelled start_server would leave a listening server
                 server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
@@ -88,19 +85,15 @@ class MonitorPort:
             )
             if strict:
                 raise refusal from None
-            if port != self._refused and self._admits("monitor ports cannot be opened"):
+            if port != self._refused and self._member.admits(log, "monitor ports cannot be opened"):
                 message = "%s: the monitor port is closed, and is tried again every %g s: %s"
-                log.error(message, self._layout.job, RETRY_PAUSE, refusal, extra={"job": self._layout.job})
+                log.error(message, job, RETRY_PAUSE, refusal, extra={"job": job})
             self._refused = port
             return
         self._server, self._refused = server, OFF
         found = server.sockets[0].getsockname()[1]
-        if self._admits("monitor ports are opened"):
-            job = self._layout.job
+        if self._member.admits(log, "monitor ports are opened"):
             log.info("%s: the monitor port is %d", job, found, extra={"job": job, "port": found})
-
-    def _admits(self, kind: str) -> bool:
-        return self._limited_log.admits(log, self._layout.job, kind, each=MOST, most=10 * MOST)
 
     def close(self) -> None:
         """Stop listening, and disconnect all clients."""
@@ -133,8 +126,9 @@ class MonitorPort:
             asked = "…"
         if asked not in COMMANDS:
             return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}"
+        layout = self._member.layout
         try:
-            tree = await self._session.subtree([self._layout.root])
+            tree = await self._member.session.subtree([layout.root])
         except RegistryError as error:
             return f"error: {error}"
-        return render(tree, self._layout, masked=COMMANDS[asked], limit=MAX_DUMP_BYTES)
+        return render(tree, layout, masked=COMMANDS[asked], limit=MAX_DUMP_BYTES)

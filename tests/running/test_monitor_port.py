@@ -16,6 +16,7 @@ from anyio import create_task_group
 
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.transaction import Create, Set
@@ -33,6 +34,12 @@ async def ask(port: int, question: bytes) -> str:
     answer = await reader.read()
     writer.close()
     return answer.decode()
+
+
+def port_of_member(limited_log: LimitedLog) -> MonitorPort:
+    """Return the port of a job of which nobody reads anything."""
+    nothing = cast(Any, None)
+    return MonitorPort(Member(nothing, Layout("job"), "", "", "", 0, 0, limited_log=limited_log), nothing)
 
 
 def port_of(caplog: pytest.LogCaptureFixture) -> int:
@@ -158,9 +165,8 @@ def test_a_port_that_cannot_be_is_no_setting(port: int) -> None:
 @pytest.mark.parametrize("steps", range(8))
 @pytest.mark.anyio
 async def test_a_port_is_free_again_if_its_job_is_cancelled_in_the_midst_of_taking_it(steps: int) -> None:
-    nothing = cast(Any, None)  # nobody asks
     with reserved_ports(1) as (port,):
-        monitor = MonitorPort(nothing, Layout("job"), nothing, LimitedLog())
+        monitor = port_of_member(LimitedLog())
         async with create_task_group() as tasks:
             tasks.start_soon(lambda: monitor.move(port, strict=False))
             for _ in range(steps):
@@ -173,11 +179,11 @@ async def test_a_port_is_free_again_if_its_job_is_cancelled_in_the_midst_of_taki
 
 def test_a_job_that_joins_again_and_again_fills_no_log_with_its_port(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        nothing, limited_log = cast(Any, None), LimitedLog()
-        taken = await asyncio.start_server(nothing, HERE, 7000)
+        limited_log = LimitedLog()
+        taken = await asyncio.start_server(lambda *_: None, HERE, 7000)
         for port in (7001, 7000):
             for _ in range(MOST + 5):
-                monitor = MonitorPort(nothing, Layout("job"), nothing, limited_log)
+                monitor = port_of_member(limited_log)
                 await monitor.move(port, strict=False)
                 monitor.close()
         taken.close()
