@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from aioelasticjob.coordination.commit import until_answered, write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
-from aioelasticjob.coordination.record_cache import Entry
+from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
-
-log = logging.getLogger(__name__)
 
 MAX_OFFSET_BYTES = 512 * 1024
 """The largest offset in bytes.  An offset is a position; larger data belongs in a database."""
@@ -45,9 +42,8 @@ def encoded(value: str) -> bytes:
 class Offsets:
     """The offsets of the items of this instance.  Items that have no offset cost no request at a fire."""
 
-    def __init__(self, member: Member, items: Mapping[int, Entry]) -> None:
-        self._member, self._items = member, items
-        self._warned: dict[int, int] = {}
+    def __init__(self, member: Member, cache: RecordCache) -> None:
+        self._member, self._cache, self._items = member, cache, cache.items
 
     async def read(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items, and note which of them have one.
@@ -111,12 +107,8 @@ class Offsets:
         try:
             return node.data.decode()
         except UnicodeDecodeError as error:
-            if self._warned.get(item) != node.stat.mzxid:
-                self._warned[item] = node.stat.mzxid
-                path = self._member.layout.item(item).offset
-                if self._member.admits(log, "offsets are wrong"):
-                    text = "%s: is not valid UTF-8, so the bytes that are not are replaced: %s"
-                    log.warning(text, path, error, extra={"job": self._member.layout.job})
+            why = f"is not valid UTF-8, so the bytes that are not are replaced: {error}"
+            self._cache.warn(self._member.layout.item(item).offset, node.stat.mzxid, why)
             return node.data.decode("utf-8", "replace")
 
 

@@ -47,7 +47,7 @@ class StateDriver(JobState):
         super().__init__(member.id, view, Reading.of(member.session, clock), past)
         self._member, self._wall, self._stats = member, clock, stats
         self.cache = RecordCache(member, self._believable, self.items)
-        self.offsets = Offsets(member, self.items)
+        self.offsets = Offsets(member, self.cache)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""

@@ -14,7 +14,7 @@ from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
 
 def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
     job = ClaimedJob()
-    offsets = Offsets(job.member, job.cache.items)
+    offsets = Offsets(job.member, job.cache)
     done(offsets.read(job.items))
     job.write(Create(LAYOUT.item(1).offset, b"here"))
     assert not job.cache.items[1].may_have_offset
@@ -28,7 +28,7 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = ClaimedJob()
-    offsets, claim = Offsets(job.member, job.cache.items), job.claims.unmonitored(CRON, [0])
+    offsets, claim = Offsets(job.member, job.cache), job.claims.unmonitored(CRON, [0])
 
     async def write_after_a_read(*given: Any, **options: Any) -> Committed:
         await offsets.read([0])
@@ -41,7 +41,7 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
 
 def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -> None:
     job = ClaimedJob()
-    offsets = Offsets(job.member, job.cache.items)
+    offsets = Offsets(job.member, job.cache)
     job.write(Create(LAYOUT.item(1).offset, b"here"))
     job.session.reads.extend(["suspended"] * 3)
     assert done(offsets.reread([1])) == {1: "here"}
@@ -52,7 +52,7 @@ def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -
 
 def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
     job = ClaimedJob()
-    offsets = Offsets(job.member, job.cache.items)
+    offsets = Offsets(job.member, job.cache)
     job.session.reads.append("suspended")
     job.session.renew(MINE + 5)
     with pytest.raises(SessionEnded, match="lost before the registry answered"):
@@ -67,7 +67,7 @@ def test_an_offset_that_utf_8_cannot_spell_is_refused_by_name() -> None:
 def test_an_offset_that_a_node_made_by_hand_keeps_out_is_refused_at_once() -> None:
     job = ClaimedJob()
     claim = job.taken()
-    offsets = Offsets(job.member, job.cache.items)
+    offsets = Offsets(job.member, job.cache)
     job.registry.commit([Delete(LAYOUT.offsets), Create(LAYOUT.offsets, ephemeral=True)], 77)
     with pytest.raises(Conflict):
         done(offsets.save(claim, 1, "5"))
