@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from aioelasticjob.coordination.missed_marks import NOBODY_YET, AccountedMoment
@@ -44,9 +45,10 @@ class Pacing:
     me: str
     members: tuple[str, ...] = ()
     since: float = field(default_factory=lambda: get_running_loop().time())
-    tick_at: float = 0.0
-    counts_at: float = 0.0
-    removed_at: float = float("-inf")
+    tick_at: float = inf
+    """The first tick, like the first write of counts, comes a whole interval after the first look."""
+    counts_at: float = inf
+    removed_at: float = -inf
     orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
     lingering: bool = False
     unmonitored: bool = False
@@ -61,11 +63,6 @@ class Pacing:
     def waits_after_removal(self) -> bool:
         """Whether somebody has removed a node by hand just now."""
         return get_running_loop().time() < self.removed_at + PAUSE_AFTER_REMOVAL
-
-    def begin(self, view: JobView) -> None:
-        """Wait a whole interval before the first tick and before the first write of counts."""
-        now = get_running_loop().time()
-        self.tick_at, self.counts_at = now + view.config.reconcile_interval, now + view.config.statistics_interval
 
     def look(self, view: JobView) -> Due:
         """Return what is due now."""
