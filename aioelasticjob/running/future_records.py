@@ -66,9 +66,8 @@ class FutureRecords:
         """Lower the records that claim moments too far in the future, and return their items."""
         far = {n: future for n in items if (future := self._items[n].future) is not None and future.is_far}
         for number, future in far.items():
-            item, (since, _) = self._items[number], _in_question(view, number, future)
-            if item.reported <= future.found:  # it was run or reported here at the right time
-                since = max(since, item.reported)
+            item = self._items[number]
+            since, _ = _in_question(view, number, item, future)
             self._reports.append(SayLowered(number, item.record.slot, since))
             item.lower(since)
             item.reported, item.future = min(since, item.reported), None
@@ -84,9 +83,7 @@ class FutureRecords:
             item = self._items[number]
             if (future := item.future) is None:
                 continue
-            since, dated = _in_question(view, number, future)
-            if item.reported <= future.found:  # it was run or reported here at the right time
-                since = max(since, item.reported)
+            since, dated = _in_question(view, number, item, future)
             opened = until = min(_done(item), dated)
             if item.mark.since is not None and until <= item.mark.until:  # after an earlier set-back
                 opened = min(until, item.mark.since)
@@ -112,11 +109,12 @@ def _done(item: Item) -> int:
     return max(item.accounted, item.reported)
 
 
-def _in_question(view: JobView, number: int, future: FutureRecord) -> tuple[int, int]:
+def _in_question(view: JobView, number: int, item: Item, future: FutureRecord) -> tuple[int, int]:
     """Return after which moment, and up to which one, nobody may have run an item's moments.
 
-    A date up to ``found`` was given in time: the item has no moments before it.  A later one is that of a clock ahead.
+    A date up to ``found`` was given in time: the item has no moments before it, or they were run or reported here.  A
+    later one is that of a clock ahead.
     """
     dates = int(view.schedule_dated * 1000), made_at(view, number)
-    in_time = [date for date in dates if date <= future.found]
+    in_time = [date for date in (*dates, item.reported) if date <= future.found]
     return max([future.since, *in_time]), max(dates)
