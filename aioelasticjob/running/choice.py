@@ -6,7 +6,7 @@ checks that it still holds; the time and the state of the items are asked anew a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from zlib import crc32
 
 from aioelasticjob.coordination.claims import ClaimResult
@@ -108,7 +108,8 @@ class Choice:
         if (claim := taken.claim) is None:
             return taken
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # their offsets may have changed
-            offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
+            others = {item: offset for item, offset in offsets.items() if item not in renewed}
+            offsets = others | (yield ReadOffsets(renewed, claimed=True))
         if not (yield from self._moment_comes(view, claim)):
             yield GiveBack(claim)
             return taken
@@ -188,8 +189,3 @@ class Choice:
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
     """Whether the newest runs of these items are the ones that a fire rescues, and have not ended."""
     return all(item.cut_off and item.moment == fire.slot for item in items)
-
-
-def _without(items: Collection[int], offsets: Mapping[int, str]) -> dict[int, str]:
-    """Return the offsets of the other items."""
-    return {item: offset for item, offset in offsets.items() if item not in items}
