@@ -88,40 +88,36 @@ class _Watch:
                     self._alive = looked
             alive = self._alive
             if blocked_since is not None and alive != blocked_since:
-                seconds = round(alive - blocked_since, 1)
-                blocked_since = None
-                text = f"the event loop runs again; it was blocked for {seconds:g} s"
-                if self._admits(text):
-                    log.warning("%s", text, extra={"seconds": seconds})
+                seconds, blocked_since = alive - blocked_since, None
+                self._log(logging.WARNING, f"the event loop runs again; it was blocked for {seconds:.1f} s", seconds)
             if blocked_since is None and time.monotonic() - alive > BLOCKED:
                 blocked_since = alive
                 text = f"the event loop has been blocked for {BLOCKED:g} s, and no job of this process goes on"
-                if self._admits(text):
-                    log.error("%s.  It is at:\n%s", text, self._stack(), extra={"seconds": BLOCKED})
+                self._log(logging.ERROR, text, BLOCKED, f".  It is at:\n{self._stack()}")
 
     def _held_up(self, seconds: float, by_loop: float, by_all: float) -> bool:
         """Log why this thread was blocked, and return whether the loop caused it.
 
         The stacks still show the cause, because the other threads have hardly run since.
         """
-        extra, worked = {"seconds": round(seconds, 1)}, max(WORKED, BUSY * seconds)
+        worked = max(WORKED, BUSY * seconds)
         if by_loop > worked:
             text = f"code in the event loop kept the interpreter's lock for {seconds:.1f} s"
-            if self._admits(text):
-                log.error("%s.  It is at:\n%s", text, self._stack(), extra=extra)
+            self._log(logging.ERROR, text, seconds, f".  It is at:\n{self._stack()}")
             return True
         if by_all > worked:
             text = f"a thread kept the interpreter's lock for {seconds:.1f} s"
-            if self._admits(text):
-                log.error("%s.  It is one of these:\n%s", text, self._stacks(), extra=extra)
+            self._log(logging.ERROR, text, seconds, f".  It is one of these:\n{self._stacks()}")
             return False
+        # the process was stopped, or a thread waits and keeps the lock, so log the stack
         text = f"the whole process stood still for {seconds:.1f} s"
-        if self._admits(text):  # the process was stopped, or a thread waits and keeps the lock, so log the stack
-            log.warning("%s.  Its event loop was at:\n%s", text, self._stack(), extra=extra)
+        self._log(logging.WARNING, text, seconds, f".  Its event loop was at:\n{self._stack()}")
         return False
 
-    def _admits(self, text: str) -> bool:
-        return self._limited_log.admits(log, None, "the event loop was blocked", each=MOST, newest=text)
+    def _log(self, level: int, text: str, seconds: float, where: str = "") -> None:
+        """Write a line, with the stack that shows the cause if there is one, unless there were too many lines."""
+        if self._limited_log.admits(log, None, "the event loop was blocked", each=MOST, newest=text):
+            log.log(level, "%s%s", text, where, extra={"seconds": round(seconds, 1)})
 
     def _spent(self) -> tuple[float, float]:
         """Return the processor time of the loop's thread, if the platform has it, and of all threads."""
