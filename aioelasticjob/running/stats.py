@@ -17,7 +17,7 @@ from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.limited_log import MOST, LimitedLog
-from aioelasticjob.model import Claim, Fire, Outcome, Record, run_name
+from aioelasticjob.model import Claim, Fire, Outcome, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
@@ -40,8 +40,6 @@ class ExecutionStats:
         """Counts the runs that ended here; the coordinator publishes the counts."""
         self.execution: Execution | None = None
         """The execution under way."""
-        self._given_up: dict[int, int] = {}
-        """For each item, when the run began that was last reported as given up."""
 
     @property
     def missed_reports(self) -> MissedReports:
@@ -135,31 +133,25 @@ class ExecutionStats:
         run = run_id(self._job, fire)
         return {"items": tuple(items), "slot": fire.slot, "run_id": run, "source": fire.source.value}
 
-    def _given_up_now(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
-        """Report to the error handler that a run was given up, and return the error; None if it was reported before."""
-        if self._given_up.get(item) == run.begun:
+    def ended_by_leader(self, config: JobConfig, ended: EndRun) -> GivenUp | None:
+        """Note that this instance has ended, as the leader, a run that was cut off and that nobody rescues.
+
+        If the run was given up, report that to the error handler, and return the error; None if it was cancelled.
+        """
+        item, run = ended.item, ended.run
+        if ended.outcome == Outcome.STOPPED:
+            text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
+            about = {"job": self._job, "item": item, "instance": run.instance}
+            kind = "runs that were cut off were cancelled, and end as stopped"
+            if self._limited.admits(log, self._job, kind, each=MOST):
+                log.info(text, self._job, item, run.instance, extra=about)
             return None
-        self._given_up[item] = run.begun
         error = GivenUp(run.rescues, run.instance)
         task = task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment)
         fire_time = local_text(run.moment, config.time_zone)
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error, what="given-up")
         self._dispatcher.report(config, failure)
         return error
-
-    def ended_by_leader(self, config: JobConfig, ended: EndRun) -> GivenUp | None:
-        """Note that this instance has ended, as the leader, a run that was cut off and that nobody rescues.
-
-        Return the error if the run was given up; None if it was cancelled, or if this was reported before.
-        """
-        item, run = ended.item, ended.run
-        if ended.outcome != Outcome.STOPPED:
-            return self._given_up_now(config, item, run)
-        text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
-        about = {"job": self._job, "item": item, "instance": run.instance}
-        if self._limited.admits(log, self._job, "runs that were cut off were cancelled, and end as stopped", each=MOST):
-            log.info(text, self._job, item, run.instance, extra=about)
-        return None
 
     def refused(self, why: ElasticJobError, *, again: bool) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""

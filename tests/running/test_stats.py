@@ -104,20 +104,13 @@ def test_a_failure_goes_to_the_error_handler_now_configured() -> None:
     assert taken[1].fire_time == "1970-01-01T00:01:00+00:00"
 
 
-def test_a_run_that_was_given_up_is_passed_on_once_however_often_it_is_found() -> None:
+def test_a_run_that_was_given_up_is_passed_on_to_the_error_handler() -> None:
     recorded, lost = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
-
-    def end(item: int, run: Record, outcome: str = GIVEN_UP) -> GivenUp | None:
-        return recorded.stats.ended_by_leader(CONFIG, EndRun(item, 0, run, 60_900, False, outcome))
-
-    error = end(1, lost)
+    error = recorded.stats.ended_by_leader(CONFIG, EndRun(1, 0, lost, 60_900, False, GIVEN_UP))
     assert isinstance(error, GivenUp)
     assert (error.rescues, error.instance) == (3, "other")
-    assert end(1, lost) is None
-    assert end(2, lost) is not None
-    assert end(1, replace(lost, begun=70_000)) is not None
-    assert [failure.items for _, failure in recorded.failures.taken] == [(1,), (2,), (1,)]
-    assert recorded.failures.taken[0][1].instance == "other"
+    ((_, failure),) = recorded.failures.taken
+    assert (failure.items, failure.instance, failure.error) == ((1,), "other", error)
 
 
 def test_runs_of_many_items_that_were_cut_off_and_cancelled_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
