@@ -44,9 +44,7 @@ class JobHealth:
     """The settings that this process declares otherwise than the registry, whose values apply."""
 
     @classmethod
-    def of(
-        cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig | None = None
-    ) -> JobHealth:
+    def of(cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig) -> JobHealth:
         """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch.
 
         ``declared`` is the configuration that this process declares.
@@ -60,7 +58,7 @@ class JobHealth:
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
             missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
-            differs=() if declared is None else differences(declared, view.config),
+            differs=differences(declared, view.config),
         )
 
 
@@ -93,9 +91,8 @@ class Health:
         known = {job.name: job for job in joined}
         found = [known.get(job.job_name, JobHealth(job.job_name)) for job in declared]
         jobs = tuple(replace(one, refused=refusals[one.name].present) if one.name in refusals else one for one in found)
-        if session is None:
-            return cls("down", os.getpid(), None, jobs, phase)
-        return cls(_status(session), os.getpid(), session.settings.address, jobs, phase)
+        address = None if session is None else session.settings.address
+        return cls(_status(session), os.getpid(), address, jobs, phase)
 
     @property
     def alive(self) -> bool:
@@ -149,11 +146,11 @@ class Health:
         }
 
 
-def _status(session: Session) -> Status:
-    match session.status.value.state:
+def _status(session: Session | None) -> Status:
+    match None if session is None else session.status.value.state:
         case SessionState.CONNECTED:
             return "up"
-        case SessionState.CLOSED:
+        case SessionState.CLOSED | None:
             return "down"
         case _:
             return "suspended"
