@@ -24,8 +24,7 @@ from aioelasticjob.running.batches import BatchQueue, Position, Workers
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import pickled
-from aioelasticjob.running.feed import Feed
-from aioelasticjob.running.handler_calls import HandlerCalls
+from aioelasticjob.running.feed import Feed, HandlerCalls
 from aioelasticjob.running.stream_control import StreamControl, is_to_end
 
 REPORT_INTERVAL = 1.0
