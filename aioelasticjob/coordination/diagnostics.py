@@ -17,7 +17,7 @@ OBSTRUCTED = "has nodes below it, so no instance can remove it"
 log = logging.getLogger(__name__)
 
 
-def diagnose(view: JobView, me: str | None = None) -> Mapping[str, str]:
+def diagnose(view: JobView, me: str) -> Mapping[str, str]:
     """Return the findings by path; empty if there is none.
 
     The features that an instance lacks are reported only by that instance itself, ``me``.
@@ -26,7 +26,7 @@ def diagnose(view: JobView, me: str | None = None) -> Mapping[str, str]:
     found = {} if view.fault is None else {config: view.fault.removeprefix(f"{config}: ")}
     if view.config.ignored and view.fault is None:
         found[config] = "; ".join(view.config.ignored)
-    if me is not None and me in view.lacking:
+    if me in view.lacking:
         found[view.layout.instance(me)] = missing_features_text(view.lacking[me])
     for path, why in (*_parents(view), *_instances(view), *_items(view), *_requests(view), *_obstructed(view)):
         found.setdefault(path, why)

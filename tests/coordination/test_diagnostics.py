@@ -56,7 +56,7 @@ def test_what_was_made_by_hand_is_named_by_its_path(by_hand: Op, path: str, why:
     here.settle()
     here.registry.commit([Create(LAYOUT.requests)])
     here.registry.commit([by_hand])
-    found = diagnose(here.view())
+    found = diagnose(here.view(), ME)
     assert found.keys() == {path}
     assert why in found[path]
 
@@ -74,14 +74,14 @@ def test_what_is_wrong_with_a_configuration_is_named_by_its_key_if_it_is_one_key
     here = world(1)
     here.settle()
     here.registry.commit([Set(LAYOUT.config, data, -1)])
-    assert diagnose(here.view())[LAYOUT.config].startswith(why)
+    assert diagnose(here.view(), ME)[LAYOUT.config].startswith(why)
 
 
 def test_keys_of_a_configuration_that_are_not_known_are_named() -> None:
     here = world(1)
     here.settle()
     here.registry.commit([Set(LAYOUT.config, b'{"jobName": "job", "shardingTotalCount": 1, "colour": "red"}', -1)])
-    assert "colour" in diagnose(here.view())[LAYOUT.config]
+    assert "colour" in diagnose(here.view(), ME)[LAYOUT.config]
 
 
 def test_what_an_instance_lacks_only_it_says() -> None:
@@ -90,7 +90,7 @@ def test_what_an_instance_lacks_only_it_says() -> None:
     view = here.settle()
     assert leads(here) == "10.0.0.2@-@1"
     assert diagnose(view, ME)[LAYOUT.instance(ME)] == missing_features_text(("x",))
-    assert diagnose(view, "10.0.0.2@-@1") == diagnose(view) == {}
+    assert diagnose(view, "10.0.0.2@-@1") == {}
 
 
 def test_features_are_named_in_short() -> None:

@@ -108,7 +108,7 @@ class ThreeInstances:
     async def is_right(self, since: float) -> None:
         """Everything is as the strategy wants it, no mark is left, and every item has run."""
         view = await self.view()
-        assert diagnose(view) == {}
+        assert diagnose(view, "") == {}
         assert len(view.eligible) == 3
         assert view.settled
         assert view.leader in view.instances

@@ -43,7 +43,7 @@ def test_an_instance_does_what_it_does_whatever_its_node_says(data: bytes, caplo
             await anyio.sleep(12)
             view = await there.view()
             assert [one.ip for one in view.instances.values()] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
-            assert list(diagnose(view)) == [path]
+            assert list(diagnose(view, "")) == [path]
             said_of_it = [text for text in caplog.messages if path in text]
             assert len(set(said_of_it)) == 1
             assert len(said_of_it) == 3  # once by each of them
