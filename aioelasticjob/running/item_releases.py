@@ -53,12 +53,9 @@ class ItemReleases:
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
         with suppress(SessionEnded):  # the end of the session has removed them
-            await self._until_answered(lambda: self._settlements.release_all(hand_over=self._hand_over))
-
-    @property
-    def _hand_over(self) -> bool:
-        """Whether runs that were cut off are handed over to rescuers."""
-        return self._state.view.config.failover
+            await self._until_answered(
+                lambda: self._settlements.release_all(hand_over=self._state.view.config.failover)
+            )
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
         """Wait until an item runs nowhere.  If it ``missed`` a moment, first mark that for operators."""
@@ -71,7 +68,7 @@ class ItemReleases:
             self._after_release()
 
     async def _ended(self, item: int) -> None:
-        await self._settlements.release(item, hand_over=self._hand_over)
+        await self._settlements.release(item, hand_over=self._state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
         while self._state.items[item].seen is not None:
             await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
