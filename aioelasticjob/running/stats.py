@@ -107,14 +107,13 @@ class ExecutionStats:
         which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
         where, error = context.instance, error_text(failed.error)
         text = f"{listed_items(context.claimed)}: {which} failed on {where} in the run of {when}: {error}"
-        extra: dict[str, Any] = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
-        kind = f"attempts fail with {type(failed.error).__name__}"
         self._limited.warning(
             log,
             self._job,
-            kind,
+            f"attempts fail with {type(failed.error).__name__}",
             f"{text}; the next one begins in {failed.pause:.3g} s",
-            **extra,
+            **self._about(context.claimed, context.fire),
+            attempt=context.attempt,
             task_id=context.task_id,
         )
 
@@ -129,7 +128,7 @@ class ExecutionStats:
                 about = {**self._about(items, fire), "seconds": round(seconds, 3), "outcome": outcome.value}
                 log.log(level, "%s: %s %s after %.3f s (%s)", *values, extra={"job": self._job, **about})
 
-    def _about(self, items: Sequence[int], fire: Fire) -> dict[str, object]:
+    def _about(self, items: Sequence[int], fire: Fire) -> dict[str, Any]:
         run = run_id(self._job, fire)
         return {"items": tuple(items), "slot": fire.slot, "run_id": run, "source": fire.source.value}
 
