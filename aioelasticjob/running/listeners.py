@@ -41,44 +41,34 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
 
 
 async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
-    """Call an execution's listeners, before and after its handlers are run."""
+    """Call an execution's listeners, before and after its handlers are run.
+
+    If a call of ``before`` fails, that is reported as the items' failure, and no handler is run.  A listener on every
+    instance is called afterwards unless its own ``before`` has failed, or that of a listener before it.
+    """
     listeners = execution.job.listeners
     context = instance_context(execution.config, execution.claim, execution.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member)) if shared else None
-    own, begun = [one for one in listeners if isinstance(one, JobListener)], list[JobListener]()
-    if await _before(execution, context, own, once, begun):
+    begun = list[JobListener]()
+    try:
+        if once is not None:
+            await once.begin()
+        for listener in listeners:
+            if isinstance(listener, JobListener):
+                if listener.before is not None:
+                    await _call(execution, listener.before, context)
+                begun.append(listener)
+    except Exception as error:
+        execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
+        execution.failed(context, error)
+    else:
         await execute(execution)
     for listener in reversed(begun):
         if listener.after is not None:
             await _after(execution, context, listener.after)
     if once is not None:
         await once.end()
-
-
-async def _before(
-    execution: Execution,
-    context: InstanceContext,
-    own: Sequence[JobListener],
-    once: _OncePerCluster | None,
-    begun: list[JobListener],
-) -> bool:
-    """Call ``before`` of all listeners.  If one fails, report that as the items' failure and return False.
-
-    ``begun`` is given the instance's own listeners whose ``before`` has not failed.
-    """
-    try:
-        if once is not None:
-            await once.begin()
-        for listener in own:
-            if listener.before is not None:
-                await _call(execution, listener.before, context)
-            begun.append(listener)
-    except Exception as error:
-        execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
-        execution.failed(context, error)
-        return False
-    return True
 
 
 async def _after(execution: Execution, context: InstanceContext, listener: ListenerFunction) -> None:
