@@ -44,7 +44,6 @@ class MonitorPort:
     def __init__(self, member: Member, views: Latest[JobView]) -> None:
         self._member, self._views = member, views
         self._wanted = OFF
-        self._refused = OFF
         self._server: asyncio.Server | None = None
         self._clients: set[StreamWriter] = set()
 
@@ -71,9 +70,9 @@ class MonitorPort:
                 the process that uses the port may end.
         """
         self.close()
+        is_new = port != self._wanted
         self._wanted = port
         if port == OFF:
-            self._refused = OFF
             return
         job = self._member.layout.job
         try:
@@ -85,12 +84,11 @@ class MonitorPort:
             )
             if strict:
                 raise refusal from None
-            if port != self._refused and self._member.admits(log, "monitor ports cannot be opened"):
+            if is_new and self._member.admits(log, "monitor ports cannot be opened"):
                 message = "%s: the monitor port is closed, and is tried again every %g s: %s"
                 log.error(message, job, RETRY_PAUSE, refusal, extra={"job": job})
-            self._refused = port
             return
-        self._server, self._refused = server, OFF
+        self._server = server
         found = server.sockets[0].getsockname()[1]
         if self._member.admits(log, "monitor ports are opened"):
             log.info("%s: the monitor port is %d", job, found, extra={"job": job, "port": found})
