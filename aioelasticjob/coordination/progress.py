@@ -125,12 +125,7 @@ class RunOffsets:
         return self.known.get(item)
 
     async def save(self, item: int, value: str) -> None:
-        """Save an offset.
-
-        Raises:
-            Fenced: the run was cut off.
-            InvalidSetting: the value is not text, or too large.
-        """
+        """Save an offset, as ``Offsets.save`` does."""
         await self.offsets.save(self.claim, item, value)
         self.known[item] = value
 
