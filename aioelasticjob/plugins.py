@@ -1,4 +1,4 @@
-"""Loads what packages add under a name by an entry point: error handlers, executors and kinds of jobs."""
+"""Loads what packages add under a name by an entry point: error handlers, executors, kinds of jobs and strategies."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from typing import cast
 
-from aioelasticjob.errors import InvalidSetting, error_text
+from aioelasticjob.errors import error_text
 from aioelasticjob.model import Instance
+from aioelasticjob.plugins import load
 from aioelasticjob.user_code import UserCode
 
 Assignment = Mapping[int, str]
@@ -105,16 +106,12 @@ def find(name: str) -> Strategy:
     """Return the strategy registered as ``name`` in the entry points ``aioelasticjob.strategies``.
 
     Raises:
-        InvalidSetting: there is no such strategy.
+        InvalidSetting: there is no such strategy, or its package cannot be used.
     """
-    found = _BUILT_IN.get(name)
-    if found is not None:
-        return found
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
     others = {point.name: point for point in entry_points(group="aioelasticjob.strategies")}
-    if name not in others:
-        known = ", ".join(sorted({*_BUILT_IN, *others}))
-        raise InvalidSetting("sharding_strategy", name, f"must be one of {known}")
-    return cast(Strategy, others[name].load())
+    return cast(Strategy, load("sharding_strategy", name, others.get(name), sorted({*_BUILT_IN, *others})))
 
 
 def assignment_of(name: str, given: AssignmentInput) -> tuple[Assignment, str]:
