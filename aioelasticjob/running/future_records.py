@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.coordination.view import JobView
@@ -91,8 +92,8 @@ class FutureRecords:
                 missed[number], marks[number] = passed, MissedMark(until, since)
             else:
                 item.future = None
-        while part := dict(list(marks.items())[:MARKS_PER_TRANSACTION]):
-            marked: frozenset[int] | None = yield MarkMissed(view, part)
+        for part in parts(list(marks), MARKS_PER_TRANSACTION):
+            marked: frozenset[int] | None = yield MarkMissed(view, {number: marks[number] for number in part})
             if marked is None:
                 return  # the view is outdated
             for passed in sorted({missed[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
@@ -100,7 +101,6 @@ class FutureRecords:
                 self._missed.put(alike, passed, SET_BACK)
                 self._items.ran(alike, passed.last)
             for number in part:
-                del marks[number]
                 self._items[number].future = None
 
 
