@@ -176,7 +176,7 @@ class Account:
             self._floor = max(self._floor, self.timetable.newest)
         else:
             for item in items:
-                self.items[item].floor = self.timetable.newest
+                self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
 
     def switches_changed(self, view: JobView) -> None:
         """Note since when this instance may run nothing.  The nodes that switch its server off are not read."""
