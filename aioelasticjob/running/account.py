@@ -80,10 +80,10 @@ class Account:
         """
         return frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
 
-    def _unclaimed(self, moment: int, among: Iterable[int] | None = None) -> frozenset[int]:
+    def _unclaimed(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
         """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
         # a moment further ahead was due before the time was set back
-        if not self._floor < moment <= self.clock.now + SOON:
+        if not self._floor < moment <= (now or self.clock.now) + SOON:
             return frozenset()
         held = self.held if among is None else self.held.intersection(among)
         return frozenset([number for number in held if self.items[number].owes(moment)])
@@ -96,7 +96,7 @@ class Account:
         view = view or self.view
         if self._me not in view.active:
             return frozenset()
-        due = self._unclaimed(self.timetable.newest) - self.blocked(view) - view.disabled_items
+        due = self._unclaimed(self.timetable.newest, now=self.clock.latest) - self.blocked(view) - view.disabled_items
         if view is self.view:
             return due
         return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
@@ -190,9 +190,9 @@ class Account:
         """
         table = self.timetable
         if view is not self.view and (succession := self._succession(view)).has_changed:
-            table.advance(min(self.clock.now, succession.ended))
+            table.advance(min(self.clock.latest, succession.ended))
             missed = self._due(view).union(succession.given_away_since(self._due()))
-            self._report(missed, min(table.newest - 1, succession.ended), BUSY)
+            self._report(missed, min(table.newest - 1, succession.ended), BUSY, now=self.clock.latest)
         elif table.advance(self.clock.now):
             for item in self._due():  # what came before the item was switched off is missed; the rest is excused
                 if (off := switched_off_at(view, item, self._me, self._off_since)) is not None:
@@ -243,7 +243,8 @@ class Account:
     ) -> None:
         """Apply the table's rule to the moments that came while items were in a state.
 
-        ``ended`` is when the schedule ended: later moments are not its own.  ``why`` replaces the table's reason.
+        ``ended`` is when the schedule ended: later moments are not its own.  Nobody looks at it again, so moments that
+        had come count though the time was set back since, until that is certain.  ``why`` replaces the table's reason.
         """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
         fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
@@ -253,7 +254,8 @@ class Account:
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
         is_missed = fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
         last = until if is_dropped or (is_missed and not rule.why_newest) else until - 1
-        self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate)
+        now = self.clock.now if ended == inf else self.clock.latest
+        self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate, now=now)
         unclaimed = self._unclaimed(newest, numbers)
         if is_missed and rule.why_newest:
             self._report(unclaimed, until, rule.why_newest)
@@ -263,10 +265,12 @@ class Account:
             elif fate is Newest.MISSED:
                 item.floor = max(item.floor, until)
 
-    def _report(self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED) -> None:
+    def _report(
+        self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED, *, now: int | None = None
+    ) -> None:
         """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
         self.missed.report_withdrawn()
-        until = min(until, self.clock.now + SOON)
+        until = min(until, (now or self.clock.now) + SOON)
         last = {item: self.items[item].run_until for item in items}
         self.missed.report(last, self.timetable, until, why, newest=newest)
 

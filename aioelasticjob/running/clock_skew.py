@@ -100,6 +100,11 @@ class ClockSkewMonitor:
         return self.now
 
     @property
+    def latest(self) -> int:
+        """The latest time that it may be: until it is certain that the time was set back, the time as it was before."""
+        return int((self.steady + self._believed) * 1000) if self.may_be_set_back else self.now
+
+    @property
     def is_astray(self) -> bool:
         """Whether jobs use the registry's clock, because this host's is wrong."""
         return abs(self._skew) > ASTRAY
@@ -135,10 +140,13 @@ class ClockSkewMonitor:
         date that is ``inherited`` was there when this object was made: it may have lain in the future then, and not
         any more.  The same holds for a date that was there when this process ``noticed`` that the clock was set.
         ``later`` is a date that is known to be later, and limits the result.
+
+        Until it is certain that the time was set back, only a date that lay in the future before that is corrected.
         """
-        written_by = self.since if inherited else self.set_to if noticed else self.now
-        is_believed = self.may_be_set_back or date <= written_by + AHEAD
-        return int(min(date if is_believed else self.since, later))
+        in_doubt = self.may_be_set_back
+        written_by = self.latest if in_doubt else self.since if inherited else self.set_to if noticed else self.now
+        is_believed = date <= written_by + AHEAD
+        return int(min(date if is_believed else self.latest if in_doubt else self.since, later))
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""

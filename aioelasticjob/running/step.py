@@ -173,7 +173,7 @@ class JobState(Account):
                 item.assume(item.record.slot)
             return
         written = self.clock.in_time(int(view.scheduled_since * 1000))
-        self.timetable.advance(min(self.clock.now, written))
+        self.timetable.advance(min(self.clock.latest, written))
         self._account(kept_from | self._due(), Came.UNRECORDED, ended=written)
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
         self._floor = max(self._floor, written, *known)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from aioelasticjob.running.state import BUSY, ENDED
 from aioelasticjob.running.step import JobState
-from tests.running.cases import BEGIN, LAYOUT, Case
+from tests.running.cases import BEGIN, LAYOUT, OTHER, Case
+
+HOUR = 3600.0
 
 
 def slot(second: int) -> int:
@@ -19,6 +22,57 @@ def running(case: Case) -> JobState:
     case.claim(state, frozenset({0}), slot(3))
     state.items.ran([0], slot(3))
     return state
+
+
+def test_the_old_schedules_moments_are_reported_though_the_clock_was_set_back_when_its_end_is_seen() -> None:
+    case = Case.of(cron="1/3 * * * * ?")
+    state = running(case)
+    case.now = 14.5
+    case.configure(cron="1/10 * * * * ?")
+    case.now, case.ahead = 15.5, -HOUR
+    case.settle(state, frozenset({0}))
+    case.see(state)
+    case.now, case.ahead = 21.0, 0.0
+    case.see(state)
+    assert case.reported() == [(6, 12, ENDED)]
+    assert state.owed() == {0}
+
+
+def test_an_item_given_away_during_a_run_is_reported_for_the_old_schedule_though_the_clock_was_set_back() -> None:
+    case = Case.of(cron="1/3 * * * * ?")
+    state = running(case)
+    case.now = 13.5
+    case.configure(cron="1/10 * * * * ?")
+    case.give(0, OTHER)
+    case.now, case.ahead = 15.5, -HOUR
+    case.settle(state, frozenset({0}))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    assert [report[:2] for report in case.reported()] == [(6, 9), (12, 12)]
+    assert case.reported()[0][2] == BUSY
+
+
+def test_what_was_due_when_records_are_switched_on_is_reported_though_the_clock_was_set_back() -> None:
+    case = Case.of(cron="1/3 * * * * ?", monitor_execution=False)
+    state = running(case)
+    case.now = 14.5
+    case.configure(monitor_execution=True)
+    case.now, case.ahead = 15.5, -HOUR
+    case.see(state)
+    assert case.reported()[0][:2] == (6, 12)
+
+
+def test_a_date_by_a_clock_ahead_is_not_believed_because_the_clock_was_set_back_too_far_since() -> None:
+    case = Case.of(cron="1/3 * * * * ?")
+    state = running(case)
+    case.now, case.ahead = 10.0, 30.0
+    case.configure(cron="* * * * * ?")  # dated 40
+    case.now, case.ahead = 12.5, -HOUR
+    case.settle(state, frozenset({0}))
+    case.see(state)
+    case.now, case.ahead = 14.0, 0.0
+    case.see(state)
+    assert state.owed() == {0}
 
 
 def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_while() -> None:
