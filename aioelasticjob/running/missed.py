@@ -8,7 +8,7 @@ from math import inf
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
-from aioelasticjob.running.clock_skew import ClockSkewMonitor
+from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest
@@ -87,10 +87,11 @@ class MissedMoments:
 
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
         longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.  The span also ends at a
-        moment that was reported and has yet to be run late: nobody else reports the moments before it.
+        moment that was reported and has yet to be run late: nobody else reports the moments before it.  Moments that a
+        clock ahead has passed over hide none that have yet to come.
         """
-        held = {number: self._items[number] for number in items}
-        ends = {number: max(item.accounted, item.reported) for number, item in held.items()}
+        held, come = {number: self._items[number] for number in items}, self._clock.now + AHEAD
+        ends = {n: max(item.record.slot, item.reported, min(item.floor, come)) for n, item in held.items()}
         spans = {n: (max(since, item.followed or 0), int(min(until, ends[n]))) for n, item in held.items()}
         for after, end in sorted(set(spans.values())):
             alike = [item for item, span in spans.items() if span == (after, end)]

@@ -75,6 +75,27 @@ def test_a_date_by_a_clock_ahead_is_not_believed_because_the_clock_was_set_back_
     assert state.owed() == {0}
 
 
+def test_what_a_clock_ahead_passed_over_hides_no_moment_of_a_new_schedule_that_has_yet_to_come() -> None:
+    case = Case.of(cron="1/3 * * * * ?")
+    state = running(case)
+    case.settle(state, frozenset({0}))
+    disabled = LAYOUT.item(0).disabled
+    case.put(disabled)
+    case.now, case.ahead = 5.5, 30.0
+    case.see(state)
+    case.now, case.ahead = 6.5, 0.0
+    case.see(state)
+    case.drop(disabled)
+    case.see(state)
+    case.now = 8.5
+    case.configure(cron="0/2 * * * * ?")
+    case.see(state)
+    case.now = 18.0  # so it is certain that the clock is right
+    case.see(state)
+    assert max([last for _, last, _ in case.reported()], default=0) < 18
+    assert state.owed() == {0}
+
+
 def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_while() -> None:
     case = Case.of(misfire=False)
     state = running(case)
