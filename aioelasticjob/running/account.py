@@ -41,6 +41,8 @@ class Account:
         self._me, self._up_since = me, past.since
         self._set_back = inf
         """The time to which the clock was last set back.  Later moments come while this instance is up."""
+        self._waited = False
+        """Whether the schedule's newest moment had yet to come at the last look, because the time went back."""
         self._floor = 0
         """Moments up to this one are due for no item of this instance."""
         self.timetable = Timetable(view.config.schedule, self.clock.now)
@@ -131,7 +133,7 @@ class Account:
         """Let the schedule follow a time that went back a little, so that its moments are run when they come.
 
         If the time went back further, this is done once the time has come close.  Items that have waited until then
-        have missed the moments before the newest one.
+        have missed the moments before the newest one, also if nobody has looked before that came.
 
         Moments that came while the time was ahead are passed over only for the items that are held now.  For items that
         are gained later they are due when they come again.  Without ``misfire``, what was reported is not run then.
@@ -143,6 +145,9 @@ class Account:
             self._floor = min(self._floor, self.clock.now)
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
             self._account(self._due(), Came.SET_BACK)
+        elif self._waited and self.timetable.newest <= self.clock.now + SOON:
+            self._account(self._due(), Came.SET_BACK)
+        self._waited = self.clock.now + SOON < self.timetable.newest
 
     def see_what_is_due(self, view: JobView) -> None:
         """Move the schedule on to the present, and account for the moments that have come."""

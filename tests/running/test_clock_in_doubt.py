@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from aioelasticjob.model import Record
 from aioelasticjob.running.state import BUSY, ENDED
 from aioelasticjob.running.step import JobState
-from tests.running.cases import BEGIN, LAYOUT, OTHER, Case
+from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 HOUR = 3600.0
 
@@ -115,3 +118,26 @@ def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_wh
     case.now = 36.0
     case.see(state)
     assert state.owed() == {0}
+
+
+@pytest.mark.parametrize("looks", [[13.4], [11.0, 13.4]], ids=["after", "before"])
+def test_what_an_item_missed_until_the_time_comes_where_it_was_is_reported_whenever_somebody_looks(
+    looks: list[float],
+) -> None:
+    case = Case.of(2)
+    case.give(1, OTHER)
+    state = running(case)
+    case.settle(state, frozenset({0}))
+    case.now, case.ahead = 5.0, 8.0
+    case.see(state)  # at 13
+    case.now, case.ahead = 6.0, 0.0
+    case.see(state)
+    case.now = 7.2
+    case.records[1] = Record(slot(3), "CRON", OTHER)
+    case.give(1, ME)
+    case.see(state)
+    for case.now in looks:
+        case.see(state)
+    spans = [report[:2] for report in case.reported(1)]
+    assert [second for first, last in spans for second in range(first, last + 1)] == [*range(4, int(looks[-1]))]
+    assert 1 in state.owed()
