@@ -225,8 +225,9 @@ def _could_tell(job: JobFacts, holder: str, gained: float, lost: float, right: f
 def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     """Say whether a moment lies before one that its item claimed early, by a schedule that was changed since.
 
-    The registry's clock was ahead when it was claimed, and had been put right when the schedule was changed.  Such a
-    record stands for a minute at most, and nothing says whether the moments up to there were run by the clock ahead.
+    The registry's clock was ahead when it was claimed, and had been set back when the schedule was changed, perhaps not
+    all the way; but the schedule's date is not later than the moment, so nothing says that a clock ahead made it.  Such
+    a record stands for a minute at most, and nothing says whether the moments up to there were run by the clock ahead.
     A later moment that was claimed after the change does not say so either.
     """
     former = [one for one in job.eras if one.start < era.start and _differ(one, era)]
@@ -240,8 +241,8 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
             claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
     if not (claimed < changed and slot <= reached <= 1000 * changed + MAX_FUTURE):
         return False
-    right = clocks(job.facts).ahead(REGISTRY, changed, changed)[0] <= ASTRAY  # or behind by now
-    return right and ahead_of_time(job.facts, host, claimed) > ASTRAY
+    dated = changed + clocks(job.facts).ahead(REGISTRY, changed, changed)[0]
+    return dated <= slot / 1000 and ahead_of_time(job.facts, host, claimed) > ASTRAY
 
 
 def ahead_of_time(facts: Facts, host: str, at: float) -> float:
