@@ -42,7 +42,7 @@ class ClaimResult:
     """Items that were not claimed because another instance still runs them."""
     stale: bool = False
     """Whether the view was outdated, so that the remaining items wait for the next view."""
-    refused: frozenset[int] = frozenset()
+    obstructed: frozenset[int] = frozenset()
     """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
     cut_off: dict[int, Record] = field(default_factory=dict)
     """The former records of claimed items whose last run was cut off."""
@@ -226,7 +226,7 @@ class Claims:
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
                 why = "its parent is ephemeral, so the item does not run until that node is removed"
                 self._cache.warn(conflict.path, 0, why)
-                taken.refused |= {item}
+                taken.obstructed |= {item}
                 del wanted[item]
             elif conflict.path == paths.execution and conflict.reason == "missing" and entry.version is None:
                 return await restore_parent(self._member, self._member.layout.execution)

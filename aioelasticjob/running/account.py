@@ -206,14 +206,14 @@ class Account:
             if not run_late:
                 self.pass_over()
 
-    def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
+    def note_running_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
         if fire.source in SCHEDULED:  # a run that an operator has triggered is deferred instead
-            self._account(self._unclaimed(self.timetable.newest, items), Came.REFUSED)
+            self._account(self._unclaimed(self.timetable.newest, items), Came.FOUND_RUNNING)
         for number in items:
             self.items[number].elsewhere = True
 
-    def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
+    def note_obstructed(self, items: Collection[int], fire: Fire) -> None:
         """Note that nodes which somebody made by hand keep items from being claimed."""
         if fire.source in SCHEDULED:
             self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)

@@ -101,7 +101,7 @@ class Choice:
         taken: ClaimResult = yield ClaimItems(view, fire, items)
         self._note(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self._state.runs_elsewhere(taken.elsewhere, fire)
+            self._state.note_running_elsewhere(taken.elsewhere, fire)
             yield FollowReleases(view, fire, taken.elsewhere)
         if fire.source in ASKED:
             yield from self.triggers.claimed(fire, taken)
@@ -134,12 +134,12 @@ class Choice:
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:
         """Tell the state why a claim did not get all items, and which runs were cut off before it."""
-        if taken.elsewhere or taken.refused:
+        if taken.elsewhere or taken.obstructed:
             self._state.reach(fire.slot)  # then this moment is reported as missed for those items
         if taken.cut_off:
             self._state.missed.report_lost_runs(taken.cut_off)
-        if taken.refused:
-            self._state.is_obstructed(taken.refused, fire)
+        if taken.obstructed:
+            self._state.note_obstructed(taken.obstructed, fire)
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
         """Rescue one orphan, and return the result of its claim; None if none was claimed.

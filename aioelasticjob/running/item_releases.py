@@ -44,7 +44,7 @@ class ItemReleases:
         for item in items:
             self._tasks.start_soon(self._until_free, item)
 
-    def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+    def follow_claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Wait until another instance has ended its runs of these items.  Then the newest moment is run or missed."""
         missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
         for item in sorted(items):

@@ -233,7 +233,7 @@ class JobScheduler(CommandLoop):
             case JoinRun(fire, items):
                 return InTask(partial(join_run, self._job.listeners, self._member, fire, items))
             case FollowReleases(view, fire, items):
-                self.releases.refused(view, fire, items)
+                self.releases.follow_claim(view, fire, items)
                 return None
             case AwaitRescueEnd(item):
                 return InTask(partial(self._await_rescue_end, item))

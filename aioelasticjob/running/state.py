@@ -40,7 +40,7 @@ class Came(Enum):
     """The item was released after the claim for a later moment had been sent without it."""
     RUNNING = auto()
     """The item's last run was still going on in this process."""
-    REFUSED = auto()
+    FOUND_RUNNING = auto()
     """This instance tried to claim the item, and found that another instance runs it."""
     ELSEWHERE = auto()
     """This instance knew that another instance ran the item; that run has ended now."""
@@ -98,7 +98,7 @@ TABLE = {
     Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN, Newest.RUN),
     Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN, Newest.RUN),
     Came.RUNNING: Rule(BUSY, Newest.MISSED_AND_LATE, Newest.MISSED),
-    Came.REFUSED: Rule("another instance is still running the item", Newest.MISSED_AND_LATE, Newest.MISSED),
+    Came.FOUND_RUNNING: Rule("another instance is still running the item", Newest.MISSED_AND_LATE, Newest.MISSED),
     Came.ELSEWHERE: Rule(BLOCKED, Newest.LATE, Newest.MISSED, STILL_RAN),
     Came.BLOCKED: Rule(BLOCKED, Newest.RUN, Newest.RUN),
     Came.DISCONNECTED: Rule(AWAY, Newest.LATE, Newest.MISSED),

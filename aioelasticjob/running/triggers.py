@@ -76,9 +76,9 @@ class Triggers:
         got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
         if not got and (taken.stale or not (yield from self._drop(fire))):
             return
-        for item in got | taken.refused:
+        for item in got | taken.obstructed:
             self.deferred.pop(item, None)
-        self._put_off(self._asked - got - taken.refused, fire)
+        self._put_off(self._asked - got - taken.obstructed, fire)
 
     def next_due(self, view: JobView) -> float:
         """Return the seconds until a planned request is due; infinity if there is none."""
@@ -188,7 +188,7 @@ class RequestedRuns:
         """Note what a claim has taken: until the view shows it, these items are not claimed for a request again."""
         if taken.claim is not None:
             self._waiting_for_view |= {item: taken.claim.fences[item] for item in taken.claim.items}
-        self._obstructed |= dict.fromkeys(taken.refused, self._state.clock.steady + OBSTRUCTED_FOR)
+        self._obstructed |= dict.fromkeys(taken.obstructed, self._state.clock.steady + OBSTRUCTED_FOR)
 
     def _next(self, view: JobView) -> RequestedRun | None:
         if not view.settled or self._me not in view.active:

@@ -119,9 +119,9 @@ class Life:
         blocked = frozenset(n for n in owed - refused if not calm and self.dice.random() < 0.05)
         if refused:
             case.running |= refused
-            case.tell(state, lambda: state.runs_elsewhere(refused, fire))
+            case.tell(state, lambda: state.note_running_elsewhere(refused, fire))
         if blocked:
-            case.tell(state, lambda: state.is_obstructed(blocked, fire))
+            case.tell(state, lambda: state.note_obstructed(blocked, fire))
         self.run(owed - refused - blocked, fire.slot, 0.1 if calm else self.dice.choice([0.1, 0.3, 2.2, 4.4]))
 
     def run(self, items: frozenset[int], slot: int, seconds: float) -> None:

@@ -142,14 +142,14 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
     case.now = 1.0
     case.see(state)
     fire = Fire(state.timetable.newest, FireSource.CRON)
-    case.tell(state, lambda: state.runs_elsewhere([0], fire))
+    case.tell(state, lambda: state.note_running_elsewhere([0], fire))
     case.now = 3.5
     case.see(state)
     assert not state.owed()
     case.tell(state, lambda: state.released(0))
     assert (state.owed(), state.source({0})) == ({0}, FireSource.MISFIRE)
     assert case.reported() == [
-        (1, 1, TABLE[Came.REFUSED].why),
+        (1, 1, TABLE[Came.FOUND_RUNNING].why),
         (2, 2, BLOCKED),
     ]
 
@@ -161,7 +161,7 @@ def test_items_that_are_taken_back_one_by_one_are_looked_at_one_by_one(monkeypat
     case.see(state)
     case.now = 1.0
     case.see(state)
-    case.tell(state, lambda: state.runs_elsewhere(range(200), Fire(state.timetable.newest, FireSource.CRON)))
+    case.tell(state, lambda: state.note_running_elsewhere(range(200), Fire(state.timetable.newest, FireSource.CRON)))
 
     def note(item: Item, moment: int) -> bool:
         asked.append(moment)
@@ -181,7 +181,7 @@ def test_a_schedule_that_was_noted_again_with_records_switched_has_not_been_repl
     case.now = 2.5
     case.configure(monitor_execution=False)
     case.see(state)
-    case.tell(state, lambda: state.runs_elsewhere([0], Fire(slot(2), FireSource.CRON)))
+    case.tell(state, lambda: state.note_running_elsewhere([0], Fire(slot(2), FireSource.CRON)))
     case.now = 6.5
     case.put(LAYOUT.servers)
     case.put(LAYOUT.server_disabled("10.0.0.1"))

@@ -71,7 +71,7 @@ def _unreported(*reasons: str) -> AbstractContextManager[object]:
 
 def elsewhere_unreported() -> AbstractContextManager[object]:
     """Report no misfire of an item that another instance still runs."""
-    return _unreported(TABLE[Came.REFUSED].why, STILL_RAN)
+    return _unreported(TABLE[Came.FOUND_RUNNING].why, STILL_RAN)
 
 
 def changed_schedule_unreported() -> AbstractContextManager[object]:
