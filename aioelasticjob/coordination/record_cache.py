@@ -75,7 +75,7 @@ class Entry:
     """Whether the mark cannot be removed, because somebody has made nodes below it by hand."""
     locked: bool = False
     """Whether this instance's own session held the item's lock when the record was read."""
-    withdrawn: int = 0
+    given_back: int = 0
     """The moment that another instance has claimed and given back without a run; 0 if there is none."""
     executing: bool = False
     """Whether this instance has claimed the item and not settled it yet, so that its lock is needed."""
@@ -117,7 +117,7 @@ class Entry:
     def forget(self) -> None:
         """Forget the nodes, because another instance writes the record now."""
         self.seen = self.stat = self.lowered = self.mark_version = None
-        self.mark, self.withdrawn, self.marked, self.locked = NO_MARK, 0, False, False
+        self.mark, self.given_back, self.marked, self.locked = NO_MARK, 0, False, False
 
     def lower(self, slot: int) -> None:
         """Treat the item as claimed up to an earlier moment than its record says, until the next claim.
@@ -189,7 +189,7 @@ class RecordCache:
             entry.seen = VersionedRecord(Record(), None) if record is None else self._understood(item, record)
             is_lower = records.is_cut_off(before) and entry.record.slot < before.slot
             if record is not None and is_lower and not records.open_moment(entry.record):
-                entry.withdrawn = before.slot
+                entry.given_back = before.slot
             entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
             if mark is not None:
                 entry.mark, entry.mark_version = _decoded(mark.data), mark.stat.version

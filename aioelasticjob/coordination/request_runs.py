@@ -162,7 +162,7 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
         if lost is None or lost.id == claimed:
             continue
         progress, version = lost.progress[item]
-        if not progress.outcome:  # an earlier claim may have noted it already, and then was withdrawn
+        if not progress.outcome:  # an earlier claim may have noted it already, and then was given back
             data = encode_progress(replace(progress, outcome=CUT_OFF))
             operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations

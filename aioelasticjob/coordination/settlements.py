@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Settlement:
-    """Items that are given back: at the end of their runs, or because these do not begin."""
+    """Items that are settlement back: at the end of their runs, or because these do not begin."""
 
     ended: Ended
     """The items of the present transaction."""
@@ -68,45 +68,45 @@ class Settlements:
         instances may hold the locks, and the versions of nodes have begun again at 0, so they are read first.
         """
         ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
-        return self._give_back(ended, SETTLE, hand_over=hand_over, fire=claim.fire, read_first=removed)
+        return self._begin(ended, SETTLE, hand_over=hand_over, fire=claim.fire, read_first=removed)
 
-    def settled(self, given: Settlement) -> bool:
+    def settled(self, settlement: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
-        sent = None if given.rest else given.transaction
+        sent = None if settlement.rest else settlement.transaction
         committed = None if sent is None else accepted(self._member, sent)
         if committed is None:
             return False
-        items = tuple(given.ended)
-        self._note_settled(given, committed)
+        items = tuple(settlement.ended)
+        self._note_settled(settlement, committed)
         self._unlock(items)
         return True
 
-    async def finish(self, given: Settlement) -> bool:
+    async def finish(self, settlement: Settlement) -> bool:
         """Wait until the items of a settlement are settled; False if the session and its locks were lost.
 
         If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
         stay locked until they are settled.
         """
-        items, refused, before = {*given.ended, *given.rest}, 0, ""
-        while given.ended or given.rest:
-            if not given.ended:
-                self._begin_part(given)
-            elif given.transaction is None:
+        items, refused, before = {*settlement.ended, *settlement.rest}, 0, ""
+        while settlement.ended or settlement.rest:
+            if not settlement.ended:
+                self._begin_part(settlement)
+            elif settlement.transaction is None:
                 with suppress(RegistryError):  # then the next attempt is refused again
-                    given.ended = await self._still_mine(given.ended)
-                    given.cut_off = given.cut_off.intersection(given.ended)
-                self._send_settlement(given)
-            if given.transaction is None:  # they are to be read first, or this instance holds their locks no more
+                    settlement.ended = await self._still_mine(settlement.ended)
+                    settlement.cut_off = settlement.cut_off.intersection(settlement.ended)
+                self._send_settlement(settlement)
+            if settlement.transaction is None:  # they are to be read first, or this instance holds their locks no more
                 continue
             try:
-                self._note_settled(given, await result_of(self._member, given.transaction, wait=True))
+                self._note_settled(settlement, await result_of(self._member, settlement.transaction, wait=True))
             except SessionEnded:
                 return False
             except RegistryError as error:
-                given.transaction = None
+                settlement.transaction = None
                 if isinstance(error, Conflict):
-                    given.cut_off = _without_mark(self._member.layout, given.cut_off, error)
-                    given.gone.add(error.path)  # somebody has removed a request
+                    settlement.cut_off = _without_mark(self._member.layout, settlement.cut_off, error)
+                    settlement.gone.add(error.path)  # somebody has removed a request
                 if str(error) == before:  # another error is tried again at once, with what is read first
                     await self._member.session.back_off(refused)
                     refused += 1
@@ -114,10 +114,10 @@ class Settlements:
         self._unlock(items)
         return True
 
-    async def withdraw(self, claim: Claim) -> bool:
+    async def give_back(self, claim: Claim) -> bool:
         """Give back items whose run has not begun, with their former records; False if the session was lost."""
         former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
-        return await self.finish(self._give_back(former, "to give items back"))
+        return await self.finish(self._begin(former, "to give items back"))
 
     async def release(self, item: int, *, hand_over: bool) -> None:
         """Remove a lock of this session that no execution needs any more, because its run was cut off.
@@ -141,7 +141,7 @@ class Settlements:
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
             entry.rescuing = True
         assert entry.seen is not None  # it was just read
-        if await self.finish(self._give_back({item: entry.seen}, SETTLE, hand_over=hand_over)):
+        if await self.finish(self._begin({item: entry.seen}, SETTLE, hand_over=hand_over)):
             member, lock = self._member, "was still locked by this instance, though its run had been cut off"
             if member.admits(log, "locks of runs that were cut off were removed"):
                 about = {"job": member.layout.job, "item": item}
@@ -160,43 +160,43 @@ class Settlements:
             if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
                 await self.release(item, hand_over=hand_over)
 
-    def _give_back(
+    def _begin(
         self, ended: Ended, what: str, *, hand_over: bool = False, fire: Fire | None = None, read_first: bool = False
     ) -> Settlement:
         """Begin to give items back, with these records."""
         at_once = items_per_transaction(
             [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
         )
-        given = Settlement({}, ended, what, hand_over, fire, at_once, read_first)
-        self._begin_part(given)
-        return given
+        settlement = Settlement({}, ended, what, hand_over, fire, at_once, read_first)
+        self._begin_part(settlement)
+        return settlement
 
-    def _begin_part(self, given: Settlement) -> None:
+    def _begin_part(self, settlement: Settlement) -> None:
         """Choose the items of the next transaction, and send it unless they are to be read first."""
-        if len(given.rest) <= given.at_once:
-            given.ended, given.rest = given.rest, {}
+        if len(settlement.rest) <= settlement.at_once:
+            settlement.ended, settlement.rest = settlement.rest, {}
         else:
-            given.ended = {item: given.rest.pop(item) for item in list(given.rest)[: given.at_once]}
-        unfinished = given.ended.items() if given.hand_over else ()
-        given.cut_off = frozenset([item for item, seen in unfinished if not seen.record.completed])
-        if not given.read_first:
-            self._send_settlement(given)
+            settlement.ended = {item: settlement.rest.pop(item) for item in list(settlement.rest)[: settlement.at_once]}
+        unfinished = settlement.ended.items() if settlement.hand_over else ()
+        settlement.cut_off = frozenset([item for item, seen in unfinished if not seen.record.completed])
+        if not settlement.read_first:
+            self._send_settlement(settlement)
 
-    def _send_settlement(self, given: Settlement) -> None:
+    def _send_settlement(self, settlement: Settlement) -> None:
         """Send the present transaction, if any item is left in it."""
-        if given.ended:
-            layout, gone = self._member.layout, given.gone
-            rescued = [item for item in given.ended if self._cache.items[item].rescuing]
-            noted = [one for one in settling(layout, given.fire, given.ended) if one.path not in gone]
-            operations = [*_settling(layout, given.ended, rescued, given.cut_off), *noted]
-            given.transaction = send(self._member, operations, given.what)
+        if settlement.ended:
+            layout, gone = self._member.layout, settlement.gone
+            rescued = [item for item in settlement.ended if self._cache.items[item].rescuing]
+            noted = [one for one in settling(layout, settlement.fire, settlement.ended) if one.path not in gone]
+            operations = [*_settling(layout, settlement.ended, rescued, settlement.cut_off), *noted]
+            settlement.transaction = send(self._member, operations, settlement.what)
 
-    def _note_settled(self, given: Settlement, committed: Committed) -> None:
+    def _note_settled(self, settlement: Settlement, committed: Committed) -> None:
         """Note the records that a settlement has written."""
-        for (item, seen), version in zip(given.ended.items(), committed.versions[::2], strict=False):
+        for (item, seen), version in zip(settlement.ended.items(), committed.versions[::2], strict=False):
             self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
-        given.handed_over |= given.cut_off
-        given.ended, given.transaction = {}, None
+        settlement.handed_over |= settlement.cut_off
+        settlement.ended, settlement.transaction = {}, None
 
     def _unlock(self, items: Iterable[int]) -> None:
         """Note that items are not locked any more."""

@@ -138,7 +138,7 @@ class JobView:
         return self.layout.processing in self.tree and not self.obstructed(self.layout.processing)
 
     @cached_property
-    def settled(self) -> bool:
+    def assignment_stands(self) -> bool:
         """Whether no assignment is required or being written, so that items may be claimed."""
         return self.necessary is None and not self.processing
 

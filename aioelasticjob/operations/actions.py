@@ -124,7 +124,7 @@ def _asked(view: JobView, instance: str | None) -> Sequence[str]:
 def _see_what_runs(view: JobView, asked: Sequence[str]) -> None:
     """Refuse a trigger that would run no item, unless an assignment is under way, which may change that."""
     held = [item for item, holder in view.assignment.items() if holder in asked]
-    if not (view.settled and view.assignment) or any(item not in view.disabled_items for item in held):
+    if not (view.assignment_stands and view.assignment) or any(item not in view.disabled_items for item in held):
         return
     if held:
         raise NotPossible(f"{view.layout.job}: all items of {_named(asked)} are disabled: enable one first")

@@ -127,7 +127,7 @@ class Account:
         """Whether a view was applied already, and nothing besides it has to be.  This is so for most fires."""
         if view is not self.looked_at or self.clock.is_disturbed or not view.config.monitor_execution:
             return False
-        return not any(item.withdrawn or item.future is not None for item in self.items.values())
+        return not any(item.given_back or item.future is not None for item in self.items.values())
 
     def follow_small_step_back(self) -> None:
         """Let the schedule follow a time that went back a little, so that its moments are run when they come.
@@ -274,7 +274,7 @@ class Account:
         self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED, *, now: int | None = None
     ) -> None:
         """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
-        self.missed.report_withdrawn()
+        self.missed.report_given_back()
         until = min(until, (now or self.clock.now) + SOON)
         last = {item: self.items[item].run_until for item in items}
         self.missed.report(last, self.timetable, until, why, newest=newest)

@@ -64,7 +64,7 @@ class Choice:
     def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return the fire that is due, and its items.  If the clock skew forbids it, those items give it up."""
         state = self._state
-        owed = state.owed() if view.settled else NONE
+        owed = state.owed() if view.assignment_stands else NONE
         if not owed:
             return None
         if skew := state.intolerable_skew():
@@ -83,7 +83,7 @@ class Choice:
         if not 0 < upcoming - state.clock.now <= self._lead or state.intolerable_skew():
             return None
         state.accept()
-        if not (view.settled and view.config.monitor_execution and self._me in view.active):
+        if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
             return None
         items = state.owed_ahead(upcoming) - view.disabled_items
         return (Fire(upcoming, FireSource.CRON), items) if items else None
@@ -111,7 +111,7 @@ class Choice:
             others = {item: offset for item, offset in offsets.items() if item not in renewed}
             offsets = others | (yield ReadOffsets(renewed, claimed=True))
         if not (yield from self._moment_comes(view, claim)):
-            yield GiveBack(claim)
+            yield GiveBack()
             return taken
         if fire.source is FireSource.CRON:
             self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution

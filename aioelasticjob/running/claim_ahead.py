@@ -100,7 +100,7 @@ class ClaimAhead:
         Raises:
             SessionEnded: the session was lost, and with it the claim.
         """
-        is_lost = self._claim is not None and not await self._settlements.withdraw(self._claim)
+        is_lost = self._claim is not None and not await self._settlements.give_back(self._claim)
         self.begun()
         if is_lost:
             raise SessionEnded("the session was lost before the items of a claim were given back")

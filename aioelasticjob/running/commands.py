@@ -204,9 +204,7 @@ class AwaitMoment:
 
 @value
 class GiveBack:
-    """Give claimed items back without a run.  It has no answer."""
-
-    claim: Claim
+    """Give the items of the claim that waits for its moment back without a run.  It has no answer."""
 
 
 @value

@@ -111,9 +111,9 @@ class JobScheduler(CommandLoop):
         return ItemReleases(self._member, *parts, self._look_at_once)
 
     @property
-    def accounted(self) -> int:
+    def newest_reported(self) -> int:
         """The newest moment that this process has run or reported, in milliseconds since the epoch; 0 if none."""
-        return max(self._state.accounted, self._state.missed.newest_of_all)
+        return max(self._state.newest_reported, self._state.missed.newest_of_all)
 
     @property
     def vitals(self) -> JobVitals:

@@ -273,7 +273,8 @@ class Life:
                 if self.error is None:
                     with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
                         await _unregister(job_scheduler, self.member, view, self._shared.clock)
-                past.config, past.accounted = view.config, max(past.accounted, job_scheduler.accounted)
+                past.config = view.config
+                past.newest_reported = max(past.newest_reported, job_scheduler.newest_reported)
         finally:
             self.close()
 

@@ -15,7 +15,7 @@ from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest
 
 NOT_RECORDED = "the run was cut off, and the job keeps no records"
 SKIPPED = "the clock was set ahead and skipped this time"
-WITHDRAWN = "the instance that had claimed the item was too slow, and gave it back"
+GIVEN_BACK = "the instance that had claimed the item was too slow, and gave it back"
 
 NEWS = 60_000
 """Milliseconds in which every instance learns of a new schedule.  An instance that does not has lost its session."""
@@ -70,15 +70,15 @@ class MissedMoments:
                 self._report(after, table, min(until, ended), reason, newest)
         self._report(after, table, until, why, newest)
 
-    def report_withdrawn(self) -> None:
+    def report_given_back(self) -> None:
         """Report moments that another instance claimed and gave back, if a later one was claimed or reported meanwhile.
 
         If there is no later one, the moment is still due, like any other.
         """
         for number, item in self._items.items():
-            slot, item.withdrawn = item.withdrawn, 0
+            slot, item.given_back = item.given_back, 0
             if slot and (item.record.slot > slot or item.knows(slot + 1)):
-                self.put([number], Passed(slot, slot), WITHDRAWN)
+                self.put([number], Passed(slot, slot), GIVEN_BACK)
 
     def report_hidden(
         self, items: Iterable[int], table: Timetable, followed: Timetable, since: int, until: float = inf

@@ -125,34 +125,34 @@ class Runs:
             SessionEnded: the session was lost before.
         """
         ended, self._unsettled = self._unsettled, None
-        if ended is not None and (given := self._settle(ended)) is not None:
-            await self._finish_settlement(ended.trace, given)
+        if ended is not None and (settlement := self._settle(ended)) is not None:
+            await self._finish_settlement(ended.trace, settlement)
 
     def _begin_settlement(self, ended: EndedRun) -> Awaited | InTask | None:
         """Begin to settle the items of a run; return how that is to be awaited."""
         self._unsettled = None
-        if (given := self._settle(ended)) is None:
+        if (settlement := self._settle(ended)) is None:
             return None
-        if given.transaction is None:
-            return InTask(partial(self._finish_settlement, ended.trace, given))
-        return Awaited(given.transaction.answer, partial(self._settled, ended.trace, given))
+        if settlement.transaction is None:
+            return InTask(partial(self._finish_settlement, ended.trace, settlement))
+        return Awaited(settlement.transaction.answer, partial(self._settled, ended.trace, settlement))
 
-    def _settled(self, trace: Trace | None, given: Settlement) -> InTask | None:
+    def _settled(self, trace: Trace | None, settlement: Settlement) -> InTask | None:
         """Note that a settlement was answered; return what is left to do if it was not accepted whole."""
-        if not self._settlements.settled(given):
-            return InTask(partial(self._finish_settlement, trace, given))
-        self._note_settled(trace, given)
+        if not self._settlements.settled(settlement):
+            return InTask(partial(self._finish_settlement, trace, settlement))
+        self._note_settled(trace, settlement)
         return None
 
-    async def _finish_settlement(self, trace: Trace | None, given: Settlement) -> None:
-        if not await self._settlements.finish(given):
+    async def _finish_settlement(self, trace: Trace | None, settlement: Settlement) -> None:
+        if not await self._settlements.finish(settlement):
             raise SessionEnded("the session was lost before the items of the run were settled")
-        self._note_settled(trace, given)
+        self._note_settled(trace, settlement)
 
-    def _note_settled(self, trace: Trace | None, given: Settlement) -> None:
+    def _note_settled(self, trace: Trace | None, settlement: Settlement) -> None:
         self._stopping.settling = None
-        if given.handed_over and trace is not None:
-            trace.handed_over(given.handed_over)
+        if settlement.handed_over and trace is not None:
+            trace.handed_over(settlement.handed_over)
 
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
         return Execution(
@@ -178,7 +178,7 @@ class Runs:
         if execution.job.engine is not None:
             stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
             execution.stream_control = stream
-            if self._retry_waits.leaves or (fire.source is FireSource.FAILOVER and view.settled):
+            if self._retry_waits.leaves or (fire.source is FireSource.FAILOVER and view.assignment_stands):
                 stream.end.set()  # the rescue of an item whose holder is alive ends after one batch
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)

@@ -222,7 +222,7 @@ class Past:
 
     since: float = inf
     """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
-    accounted: int = 0
+    newest_reported: int = 0
     """The newest moment that was run or reported here; 0 if there is none."""
     items: Items = field(default_factory=Items)
     """The same for each item, but only of this session: in an earlier one another schedule may have been in force."""

@@ -43,7 +43,7 @@ class JobState(Account):
         """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
-        self.accounted = past.accounted
+        self.newest_reported = past.newest_reported
         """The newest moment that the job's earlier lives in this process have run or reported."""
 
     @property
@@ -76,8 +76,8 @@ class JobState(Account):
         if self.clock.is_disturbed:
             self._follow_clock()
         self.follow_small_step_back()
-        if any(item.withdrawn for item in self.items.values()):
-            self.missed.report_withdrawn()
+        if any(item.given_back for item in self.items.values()):
+            self.missed.report_given_back()
         if view is not self.looked_at:
             if self._succession(view).has_changed:
                 self._change_schedule(view)
@@ -93,7 +93,7 @@ class JobState(Account):
             unmarked = (yield from self._gain(view, gained)) if gained else NONE
             self._hold(view, given, gained, unmarked)
         if not view.config.monitor_execution:
-            yield from self._unattended.report_unrecorded(view, self.timetable, max(self.accounted, self._since))
+            yield from self._unattended.report_unrecorded(view, self.timetable, max(self.newest_reported, self._since))
         yield from self._settle_future(view)
         self.see_what_is_due(view)
 
@@ -267,7 +267,7 @@ class JobState(Account):
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
-        return min(self.clock.now, max(given_at(view, item), self.accounted, claimed))
+        return min(self.clock.now, max(given_at(view, item), self.newest_reported, claimed))
 
     def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""

@@ -43,7 +43,7 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
         return False
     me, items, trigger = claim.instance, frozenset(claim.items), now.layout.trigger(claim.instance)
     return (
-        (begun.settled and not now.settled)
+        (begun.assignment_stands and not now.assignment_stands)
         or now.sharding_version != begun.sharding_version
         or now.config != begun.config
         or me not in now.active

@@ -104,7 +104,7 @@ class Triggers:
         """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
         path = self._layout.trigger(self._me)
         asked = view.tree.get(path)
-        if asked is None or view.obstructed(path) or not view.settled:
+        if asked is None or view.obstructed(path) or not view.assignment_stands:
             return None
         parameter = asked.text or None  # without data, the configured one is used
         moment = round(asked.stat.mtime * 1000)  # by the registry's clock, so that it is the same on all instances
@@ -138,7 +138,7 @@ class Triggers:
         why = "an operator triggered the run, and the item moved to another instance before it could begin"
         self._report_missed(fires.keys() - self._state.held, why)
         ready = fires.keys() - self._state.blocked() - view.disabled_items
-        if not ready or not view.settled or self._me not in view.active:
+        if not ready or not view.assignment_stands or self._me not in view.active:
             return None
         parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
         alike = frozenset(
@@ -191,7 +191,7 @@ class RequestedRuns:
         self._obstructed |= dict.fromkeys(taken.obstructed, self._state.clock.steady + OBSTRUCTED_FOR)
 
     def _next(self, view: JobView) -> RequestedRun | None:
-        if not view.settled or self._me not in view.active:
+        if not view.assignment_stands or self._me not in view.active:
             return None
         now, state = self._state.clock.now, self._state
         free = state.held - state.blocked() - view.disabled_items - self._not_ready(view)

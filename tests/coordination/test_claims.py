@@ -186,7 +186,7 @@ def test_what_is_claimed_runs_until_it_is_settled() -> None:
     job = ClaimedJob()
     taken = job.claim()
     assert taken.claim is not None
-    assert (taken.elsewhere, taken.stale, taken.refused, taken.cut_off) == (frozenset(), False, frozenset(), {})
+    assert (taken.elsewhere, taken.stale, taken.obstructed, taken.cut_off) == (frozenset(), False, frozenset(), {})
     assert job.running() == [0, 1, 2]
     assert set(taken.claim.fences.values()) == {job.registry.zxid}
     assert job.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False)
@@ -439,7 +439,7 @@ def test_an_item_that_can_have_no_lock_is_refused_and_the_rest_taken() -> None:
     taken = job.claim()
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 2}
-    assert taken.refused == {1}
+    assert taken.obstructed == {1}
 
 
 def test_records_whose_parent_was_removed_are_made_again() -> None:
@@ -491,7 +491,7 @@ def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_r
     claim = job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (MAX_PARAMETER_BYTES // 40)))
     assert job.hand_over(claim) == set(job.items)
     again = job.taken(Fire(NEXT, FireSource.CRON))
-    assert done(job.settlements.withdraw(again))
+    assert done(job.settlements.give_back(again))
     assert job.record().parameter == claim.fire.parameter
     assert job.settle(job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
     assert 400_000 < max(job.session.sizes) < 900_000
@@ -524,7 +524,7 @@ def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -
     claim = job.taken(CRON, {0})
     assert job.record().unknown == ',"newer":{"a": [1]}'
     if end == "withdrawn":
-        assert done(job.settlements.withdraw(claim))
+        assert done(job.settlements.give_back(claim))
         assert job.record().slot == SLOT - 1000
     else:
         job.hand_over(claim, Outcome.COMPLETED if end == "settled" else Outcome.CANCELLED)

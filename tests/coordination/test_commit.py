@@ -385,7 +385,7 @@ def test_what_is_given_back_is_as_it_was_found(faults: list[object], reads: list
     job = RefusedJob()
     claim = job.taken()
     job.session.arm(faults, reads, ends)
-    assert done(job.settlements.withdraw(claim)) is job.lives
+    assert done(job.settlements.give_back(claim)) is job.lives
     if job.lives:
         assert (job.locked(), job.record().slot, job.record().completed) == (set(), 0, True)
 

@@ -132,7 +132,7 @@ def test_a_loss_is_noted_once_though_the_first_claim_was_withdrawn() -> None:
     job.taken(fire_of(job), [0])
     job.write(Delete(LAYOUT.item(0).running))
     job.learn()
-    assert done(job.settlements.withdraw(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
+    assert done(job.settlements.give_back(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
     version = job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
     job.taken(Fire(2 * NOW, FireSource.CRON), [0])
     assert job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version

@@ -57,7 +57,7 @@ def tidied(here: World, view: JobView) -> list[str]:
     asked = [*view.tree.children(LAYOUT.triggers), *view.tree.children(LAYOUT.shutdowns)]
     requests = [f"request to {name}" for name in asked if name not in view.instances]
     missing = [path for path in LAYOUT.mirrored_parents if path not in nodes]
-    assigns = view.settled and view.eligible  # what is too much goes with the next assignment
+    assigns = view.assignment_stands and view.eligible  # what is too much goes with the next assignment
     surplus = [f"item {item}" for item in view.items if item >= count] if assigns else []
     used, retention = {one.ip: one for one in view.instances.values()}, view.config.server_retention
     for ip in view.tree.children(LAYOUT.servers):

@@ -106,9 +106,9 @@ def test_a_mark_that_cannot_be_removed_is_answered_by_an_assignment_after_it() -
     here = world(1)
     here.settle()
     here.registry.commit([Create(LAYOUT.necessary), Create(f"{LAYOUT.necessary}/x")])
-    assert (here.view().necessary, here.view().settled) == (0, False)
+    assert (here.view().necessary, here.view().assignment_stands) == (0, False)
     here.registry.commit([Set(LAYOUT.sharding, b"", -1)])
-    assert (here.view().necessary, here.view().settled) == (None, True)
+    assert (here.view().necessary, here.view().assignment_stands) == (None, True)
 
 
 def test_an_orphan_awaits_rescue_unless_it_is_unwanted_or_what_was_made_by_hand_stands_in_the_way() -> None:

@@ -21,7 +21,7 @@ async def taken_over(registry: RegistryObserver, victim: str, since: float) -> N
     """Wait until the others hold all items of an instance, and see to it that this took no longer than it may."""
     await registry.until(
         lambda view: (
-            view.settled
+            view.assignment_stands
             and victim not in view.instances
             and len(view.assignment) == view.config.sharding_total_count
             and set(view.assignment.values()) == set(view.eligible)
@@ -62,7 +62,7 @@ def test_only_one_of_three_survives(start_processes: WorkerProcesses) -> None:
             survivor = of(registry.view, last)
             start_processes.kill(first)
             since = start_processes.kill(second)
-            await registry.until(lambda view: view.settled and set(view.assignment.values()) == {survivor})
+            await registry.until(lambda view: view.assignment_stands and set(view.assignment.values()) == {survivor})
             assert time.monotonic() - since <= SESSION_TIMEOUT + OUR_SHARE
             await start_processes.every_item_ends(2, 4)
         await start_processes.end()

@@ -95,7 +95,7 @@ def test_what_an_operator_changes_takes_effect_while_the_job_runs(registry_addre
             await registry.spread_over(1, items=5)
             await diary.fires(1, range(5))
             await registry.configure(sharding_total_count=2, sharding_item_parameters={})
-            await registry.until(lambda view: view.settled and view.items == {0, 1})
+            await registry.until(lambda view: view.assignment_stands and view.items == {0, 1})
             with anyio.fail_after(TIMEOUT):
                 for item in (2, 3, 4):
                     await registry.session.wait_deleted(LAYOUT.item(item).execution)
@@ -181,7 +181,7 @@ def test_three_thousand_items_are_assigned_in_chunks_that_nobody_claims_from(reg
             registry_observer(registry_address) as registry,
             applications(diary.app(registry_address, **settings)),
         ):
-            view = await registry.until(lambda view: view.settled and len(view.assignment) == 3000)
+            view = await registry.until(lambda view: view.assignment_stands and len(view.assignment) == 3000)
             written = {view.tree.get(view.layout.item(item).instance).stat.mzxid for item in range(3000)}  # type: ignore[union-attr]
             assert len(written) > 1  # otherwise this shows nothing
             await diary.fires(1, range(3000))

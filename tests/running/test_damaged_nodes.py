@@ -110,7 +110,7 @@ class ThreeInstances:
         view = await self.view()
         assert diagnose(view, "") == {}
         assert len(view.eligible) == 3
-        assert view.settled
+        assert view.assignment_stands
         assert view.leader in view.instances
         assert view.assignment == wanted_assignment(view)
         assert (view.orphans, dict(view.rescues)) == (frozenset(), {})

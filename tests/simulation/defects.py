@@ -131,7 +131,7 @@ def lead_without_epoch() -> AbstractContextManager[object]:
 
 def claim_unsettled() -> AbstractContextManager[object]:
     """Claim although an assignment is due."""
-    return mock.patch.object(JobView, "settled", property(lambda self: True))
+    return mock.patch.object(JobView, "assignment_stands", property(lambda self: True))
 
 
 def forget_orphans() -> AbstractContextManager[object]:

@@ -125,7 +125,7 @@ class RegistryObserver:
         def spread(view: JobView) -> bool:
             count = view.config.sharding_total_count if items is None else items
             return (
-                view.settled
+                view.assignment_stands
                 and len(view.instances) == instances
                 and view.leader in view.instances
                 and view.items == view.assignment.keys() == set(range(count))

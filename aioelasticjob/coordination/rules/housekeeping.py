@@ -38,7 +38,7 @@ def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
 def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     """The leader removes items beyond the count, once no instance holds them.  Disabled items are kept."""
     view = now.view
-    if not now.leading or not view.settled:
+    if not now.leading or not view.assignment_stands:
         return
     surplus = [item for item in view.items - view.assignment.keys() if item >= view.config.sharding_total_count]
     if removable := frozenset(item for item in surplus if _is_removable(view, item)):

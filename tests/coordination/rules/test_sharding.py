@@ -19,7 +19,7 @@ def test_from_nothing_to_the_strategys_assignment() -> None:
     view = world(3, sharding_total_count=8).settle()
     assert view.leader in view.eligible
     assert view.assignment == wanted_assignment(view)
-    assert view.settled
+    assert view.assignment_stands
 
 
 def test_an_assignment_decided_before_somebody_joined_is_refused() -> None:
@@ -65,7 +65,7 @@ def test_an_assignment_beyond_one_transaction_is_fenced_chunk_by_chunk(count: in
     assert len(transactions) > 2
     for transaction in transactions[:-1]:
         here.registry.commit(transaction, 1)
-        assert not here.view().settled
+        assert not here.view().assignment_stands
     here.registry.commit(transactions[-1], 1)
     assert is_right(here.view())
 

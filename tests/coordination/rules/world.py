@@ -100,7 +100,7 @@ def world(instances: int = 3, **settings: object) -> World:
 def is_right(view: JobView) -> bool:
     if not view.staying:  # nobody may lead, so all waits for somebody who may
         return True
-    return view.assignment == wanted_assignment(view) and view.settled and view.leader in view.staying
+    return view.assignment == wanted_assignment(view) and view.assignment_stands and view.leader in view.staying
 
 
 WHATS = (

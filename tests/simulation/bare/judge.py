@@ -267,7 +267,7 @@ class Judge:
             self.break_("convergence", f"instances are {sorted(view.instances)}, {len(present)} processes are up")
         if not view.staying:
             return
-        if view.leader not in view.staying or view.assignment != wanted_assignment(view) or not view.settled:
+        if view.leader not in view.staying or view.assignment != wanted_assignment(view) or not view.assignment_stands:
             self.break_("convergence", f"{view.leader} leads, {dict(view.assignment)} is assigned")
         cut_off = dict[int, InterruptedRun]()
         for item in range(ITEMS):
