@@ -30,6 +30,11 @@ Handler: TypeAlias = Callable[..., Any]
 class Engine(Protocol):
     """Runs all claimed items of one execution, for kinds of jobs that need more than one call for each context."""
 
+    @property
+    def handlers(self) -> tuple[Handler, ...]:
+        """All functions that are given a context."""
+        ...
+
     def check(self) -> bool:
         """Check that all handlers have been declared, and return whether any of them is a plain function.
 
@@ -87,6 +92,19 @@ class Job:
         if config.executor == "process":
             _check_sendable(handler, blocking)
         return cls(config, handler, blocking, checked(listeners), needs)
+
+    def fitted(self, config: JobConfig) -> JobConfig:
+        """Return the configuration in force, with the declared ``per`` if the handlers cannot take the other context.
+
+        So a release whose handlers take another context can run beside the one before it.
+        """
+        if config.per != self.config.per:
+            try:
+                for handler in (self.handler,) if self.engine is None else self.engine.handlers:
+                    check_per(config, "handler", handler)
+            except InvalidSetting:
+                return config.model_copy(update={"per": self.config.per})
+        return config
 
 
 def check_per(config: JobConfig, role: str, handler: Handler) -> None:

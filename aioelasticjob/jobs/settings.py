@@ -37,7 +37,8 @@ class CommonSettings(TypedDict, total=False):
     """A text for all items."""
     per: Literal["item", "instance"]
     """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. A handler
-    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared."""
+    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared. If handlers
+    cannot take what the registry's value gives them, the declared value is used."""
     items_at_once: int | None
     """How many items of the job a process runs side by side, 1 to 10,000; `None` is all that it holds. Not with
     `per="instance"` or `streaming`."""

@@ -14,7 +14,7 @@ from typing import Any
 from anyio import CancelScope, CapacityLimiter, create_task_group, sleep
 from anyio.abc import TaskGroup
 
-from aioelasticjob.jobs.base import instance_context, item_context
+from aioelasticjob.jobs.base import Handler, instance_context, item_context
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.jobs.inspection import is_async
@@ -38,6 +38,12 @@ class DataflowEngine:
     """Runs the executions of a dataflow job."""
 
     flow: Dataflow[Any]
+
+    @property
+    def handlers(self) -> tuple[Handler, ...]:
+        """Fetch, process, and dead if there is one."""
+        process, dead = self.flow.handlers
+        return tuple(one for one in (self.flow.fetch, process, dead) if one is not None)
 
     def check(self) -> bool:
         """Check that the dataflow is complete, and return whether any of its handlers is a plain function.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import get_running_loop
 from collections.abc import Collection
 from contextlib import suppress
@@ -33,6 +34,8 @@ from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
 from aioelasticjob.running.trace import Trace
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -155,14 +158,19 @@ class Runs:
             trace.handed_over(settlement.handed_over)
 
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
+        config = self._job.fitted(view.config)
+        if config is not view.config:
+            kind = "handlers cannot take the context that the registry's per gives them"
+            text = f"per = {config.per!r} is used, because the handlers here cannot take what the registry's per gives"
+            self._shared.limited_log.warning(log, config.job_name, kind, text)
         return Execution(
             self._job,
-            view.config,
+            config,
             claim,
             RunOffsets(self._state.offsets, claim, offsets),
             self._shared.executors,
             self._failed,
-            trace=self._stats.trace_of(claim, view.config),
+            trace=self._stats.trace_of(claim, config),
             report_attempt=self._stats.attempt_failed,
             retry_waits=self._retry_waits,
             is_proven=self._member.is_proven,

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
@@ -18,6 +18,7 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_refused_writes import refusing
+from tests.running.test_settings_changes import EVERY_TEN
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
 
 
@@ -195,3 +196,43 @@ def test_a_handler_whose_claim_is_answered_after_the_shutdown_timeout_does_not_b
         assert ended == ([(0, Outcome.CANCELLED)] if triggered else []), here.events
 
     simulate(scene)
+
+
+@pytest.mark.parametrize("kind", ["simple", "dataflow"])
+def test_handlers_of_another_release_than_the_registry_knows_are_given_the_context_that_they_take(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = list[tuple[int, ...]]()
+
+    async def old(_context: ItemContext) -> None: ...
+
+    async def new(context: InstanceContext) -> None:
+        seen.append(context.items)
+
+    async def fetch(_context: object) -> list[int]:
+        return [1]
+
+    async def process(context: InstanceContext, _record: int) -> None:
+        seen.append(context.items)
+
+    async def scene(here: SimulatedJobs) -> None:
+        first, second = (ElasticJob(here.address, clock=VirtualClock()) for _ in range(2))
+        settings: dict[str, Any] = {"cron": EVERY_TEN, "sharding_total_count": 2}
+        if kind == "simple":
+            first.add(old, name="job", **settings)
+            second.add(new, name="job", per="instance", **settings)
+        else:
+            first.dataflow("job", **settings)(fetch).process(ignore)
+            second.dataflow("job", per="instance", **settings)(fetch).process(process)
+        async with first.running():
+            await here.until(5)
+        async with second.running():
+            await here.until(21)
+
+    simulate(scene)
+    assert seen == [(0, 1), (0, 1)]
+    line = "job: per = 'instance' is used, because the handlers here cannot take what the registry's per gives"
+    assert line in [one.getMessage() for one in caplog.records]
+
+
+async def ignore(_context: ItemContext, _record: int) -> None: ...
