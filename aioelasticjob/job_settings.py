@@ -67,8 +67,8 @@ class DeclaredSettings(BaseModel):
     """A text for all items."""
     per: Annotated[Literal["item", "instance"], ITEMS, Label("One call per")] = "item"
     """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. A handler
-    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared. If handlers cannot
-    take what the registry's value gives them, the declared value is used."""
+    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared. If handlers
+    cannot take what the registry's value gives them, the declared value is used."""
     streaming: Annotated[bool, DATAFLOW] = Field(
         default=False,
         validation_alias=AliasChoices("streaming", "streamingProcess"),
