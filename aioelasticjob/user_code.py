@@ -25,7 +25,8 @@ class UserCode:
 
     An Exception is raised as it is.  A cancellation that is ours, KeyboardInterrupt, and a GeneratorExit that closes
     our coroutine pass.  Anything else is raised as a ``NotAnException``.  We cancel only through anyio's scopes, so a
-    cancellation is ours if a scope around this block has been cancelled.  What the call has left behind in our task is
+    cancellation is ours if a scope around this block has been cancelled.  An Exception that the call has made of it, as
+    drivers of databases do, is raised as the cancellation that it was.  What the call has left behind in our task is
     removed: cancel scopes that it has entered and not left, and its own requests to cancel the task.  ``with`` does the
     same where nothing can be awaited.  The block must not contain a ``yield``.
     """
@@ -82,6 +83,8 @@ class UserCode:
     def as_exception(self, error: BaseException) -> Exception:
         """Return the error of the call as an Exception, without removing anything; raise the error if it may pass."""
         if isinstance(error, Exception):
+            if self._is_cancelled() and (cancellation := cancellation_behind(error)) is not None:
+                raise cancellation
             return error
         for one in leaf_errors(error):
             if isinstance(one, KeyboardInterrupt):
@@ -121,6 +124,18 @@ class UserCode:
             found.append(scope)
             scope = scope._parent_scope
         return found if scope is self._scope else []
+
+
+def cancellation_behind(error: BaseException) -> CancelledError | None:
+    """Return the cancellation of which an error, or each error of a group, was made; None if of none."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [cancellation_behind(one) for one in error.exceptions]
+        return None if None in found else found[0]
+    behind, seen = error.__cause__ or error.__context__, set[int]()
+    while behind is not None and not isinstance(behind, CancelledError) and id(behind) not in seen:
+        seen.add(id(behind))  # users' code may have made a circle
+        behind = behind.__cause__ or behind.__context__
+    return behind if isinstance(behind, CancelledError) else None
 
 
 def _present_task() -> Task[Any] | None:

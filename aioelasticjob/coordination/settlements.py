@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Settlement:
-    """Items that are settlement back: at the end of their runs, or because these do not begin."""
+    """Items that are given back: at the end of their runs, or because these do not begin."""
 
     ended: Ended
     """The items of the present transaction."""

@@ -42,6 +42,8 @@ class HandlerScope:
 
     def __init__(self, unheeded: Callable[[], None] | None, after: float | None = None) -> None:
         self._unheeded, self._after = unheeded, after
+        self.cancel_called = False
+        """Whether ``cancel`` was called, or the time was over."""
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
         self._next: asyncio.Handle | None = None
@@ -52,11 +54,6 @@ class HandlerScope:
         """How often the code was seen to shield itself."""
         self._warned = self._over = False
 
-    @property
-    def cancel_called(self) -> bool:
-        """Whether the scope was cancelled."""
-        return self._asking.cancel_called
-
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the code inside the scope."""
         if self._over or self.cancel_called:
@@ -65,6 +62,7 @@ class HandlerScope:
             self._timer.cancel()
         if self._unheeded is not None:
             self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look, self._unheeded)
+        self.cancel_called = True
         self._asking.cancel(reason)
         self._turn()
 

@@ -127,10 +127,12 @@ class Choice:
         """
         if claim.fire.source not in SCHEDULED or not claim.fences:  # nobody else would run it, or it was not written
             return True
-        clock, is_ahead = self._state.clock, claim.fire.slot > self._state.clock.now
+        state, moment = self._state, claim.fire.slot
+        is_ahead = moment > state.clock.now
         if not (yield AwaitMoment(view, claim)):
             return False
-        return not (is_ahead and 0 < self._state.timetable.following() <= clock.now)
+        # the schedule may be there already, if another item of the claim was found running elsewhere
+        return not (is_ahead and state.timetable.passed(moment, state.clock.now) is not None)
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:
         """Tell the state why a claim did not get all items, and which runs were cut off before it."""

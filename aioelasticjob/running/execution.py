@@ -26,7 +26,7 @@ from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, RetryWaits
 from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.running.trace import Trace
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.user_code import UserCode, cancellation_behind
 
 
 @dataclass(slots=True)
@@ -220,21 +220,27 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
             with limit:
                 execution.enter(limit, context.claimed)
                 await (_call(execution, context) if attempts is None else attempts.run())
-    except Exception as error:  # some libraries make an error of their own of a cancellation
-        if not execution.job.blocking:
-            await checkpoint_if_cancelled()  # at the end of the application or of the session the run is cut off
+    except Exception as error:
         failure = error
-    if limit.cancel_called and not execution.to_stop.isdisjoint(context.claimed):
+    if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
-    if limit.cancel_called:  # also if the handler was in a thread and went on to its end
+    if is_cut:
         too_long = TimeoutError(f"the run took longer than {timeout:g} s")
         too_long.__cause__ = failure if failure is not None or attempts is None else attempts.failure
         failure = too_long
     if failure is None:
         return Outcome.COMPLETED
     _fail(execution, context if attempts is None else attempts.context, failure)
-    is_late = limit.cancel_called or isinstance(failure, AttemptTimedOut)
-    return Outcome.TIMED_OUT if is_late else Outcome.FAILED
+    return Outcome.TIMED_OUT if is_cut or isinstance(failure, AttemptTimedOut) else Outcome.FAILED
+
+
+def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
+    """Whether a scope has cancelled a handler, which may have gone on to its end in a thread, or made an error of that.
+
+    An error of this package says more, such as that a script cannot be killed.
+    """
+    is_own = failure is not None and (isinstance(failure, ElasticJobError) or cancellation_behind(failure) is None)
+    return limit.cancel_called and not is_own
 
 
 class _Attempts:
@@ -271,15 +277,19 @@ class _Attempts:
         """Call the handler once, within ``attempt_timeout``, and return its error."""
         execution, context, limit = self._execution, self.context, self._execution.config.attempt_timeout
         self._began = asyncio.get_running_loop().time()
+        failure: Exception | None = None
+        scope = execution.scope(context, limit)
         try:
             async with UserCode("the handler"):
-                with execution.scope(context, limit) as scope:
+                with scope:
                     await _call(execution, context)
         except Exception as error:
-            return error
-        if scope.cancel_called:  # also if the handler was in a thread and went on to its end
-            return AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s")
-        return None
+            failure = error
+        if _is_cut_short(scope, failure):
+            too_long = AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s")
+            too_long.__cause__ = failure
+            return too_long
+        return failure
 
     def _report(self, failure: Exception, pause: float | None) -> None:
         if self._execution.config.retry is not None:

@@ -22,7 +22,7 @@ from aioelasticjob.running.batches import Batch, BatchQueue, Call, Workers
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.stream_control import StreamControl
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.user_code import UserCode, cancellation_behind
 
 Batches: TypeAlias = AsyncGenerator[Sequence[object], None]
 Given: TypeAlias = dict[str, Any]
@@ -118,7 +118,8 @@ class Feed:
                 with self._calls.cut(self.queue.context) as self.queue.fetching_cut:
                     await self._fetch_all(workers, given)
         except Exception as error:
-            failure = error
+            is_cut = self.queue.fetching_cut.cancel_called and cancellation_behind(error) is not None
+            failure = None if is_cut else error
         try:
             await self._drain()
         except RegistryError as error:

@@ -300,9 +300,12 @@ class Life:
 
         async def attempt() -> None:
             await settlements.release_all(hand_over=hand_over)
-            await leave(member)
+            try:
+                await leave(member)
+            except Conflict as conflict:  # many times in a row, say because of nodes made by hand: go on after a pause
+                raise RegistryError(str(conflict)) from conflict
 
-        with suppress(SessionEnded, Conflict):  # a conflict: ``leave`` has tried it fifty times
+        with suppress(SessionEnded):
             await until_answered(member, LEAVE, attempt)
 
     def turn(self) -> float | Work:

@@ -267,6 +267,20 @@ def test_a_claim_whose_moment_passes_it_by_is_given_back_and_accounts_for_nothin
     assert here.case.reported() == []
 
 
+def test_a_claim_whose_moment_passes_it_by_is_given_back_also_if_another_item_was_found_running_elsewhere() -> None:
+    here = chosen(2)
+    here.case.now = 0.9
+
+    def pass_by(_: AwaitMoment) -> bool:
+        here.case.now = 2.1
+        return True
+
+    here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, frozenset({0})), elsewhere=frozenset({1}))
+    here.answers[AwaitMoment] = pass_by
+    here.run_next()
+    assert [type(command) for command in here.commands] == [ClaimItems, FollowReleases, AwaitMoment, GiveBack]
+
+
 def test_a_claim_is_run_though_the_registry_has_answered_it_after_the_next_moment() -> None:
     """Otherwise a slow registry would keep a frequent job from running at all."""
     here = chosen()

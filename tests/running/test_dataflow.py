@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob import Depends, InstanceContext, ItemContext, Outcome
 from aioelasticjob.errors import Fenced
+from aioelasticjob.testing import run
 from tests.running.dataflow_runs import SIZES, DataflowRun, SavedOffsets, Source, dataflow, ignore, run_dataflow, three
 
 
@@ -120,6 +121,76 @@ def test_the_first_fetch_of_a_run_that_is_to_end_is_cut_off_too(opening: float) 
     run_dataflow(execution, end)
     assert ended[1] - ended[0] <= 10
     assert execution.outcomes == {0: Outcome.COMPLETED}
+
+
+async def fails_when_cancelled(context: ItemContext) -> list[int]:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise ConnectionError("the query was cancelled")
+
+
+def cut_off(execution: DataflowRun, after: float) -> DataflowRun:
+    """Let a dataflow run, and cancel it after so many seconds, as the end of the session does."""
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execution.run)
+            await anyio.sleep(after)
+            tasks.cancel_scope.cancel()
+
+    run(main)
+    return execution
+
+
+def test_a_run_that_is_cut_off_has_not_failed_whatever_error_fetch_makes_of_that() -> None:
+    done = cut_off(DataflowRun(dataflow(), fails_when_cancelled, ignore), after=3)
+    assert (done.outcomes, done.errors) == ({}, [])
+
+
+def test_a_run_that_takes_too_long_is_timed_out_whatever_error_fetch_makes_of_that() -> None:
+    done = run_dataflow(DataflowRun(dataflow(timeout=3), fails_when_cancelled, ignore))
+    assert done.outcomes == {0: Outcome.TIMED_OUT}
+    assert [str(error) for error in done.errors] == ["the run took longer than 3 s"]
+
+
+def test_a_stream_whose_fetch_is_cut_off_at_its_end_is_left_open_whatever_error_fetch_makes_of_that() -> None:
+    execution = DataflowRun(dataflow(streaming=True), fails_when_cancelled, ignore)
+
+    async def end() -> None:
+        await anyio.sleep(1)
+        execution.stream_control.end.set()
+
+    run_dataflow(execution, end)
+    assert (execution.outcomes, execution.errors) == ({0: Outcome.COMPLETED}, [])
+    assert execution.stream_control.unfinished == {0}
+
+
+def test_records_of_a_run_that_is_cut_off_have_not_failed_whatever_error_process_makes_of_that() -> None:
+    """Otherwise ``dead`` would be shown records that another instance processes again."""
+    begun, shown = list[int](), list[int]()
+
+    async def process(context: ItemContext, record: int) -> None:
+        begun.append(record)
+        await fails_when_cancelled(context)
+
+    async def dead(context: ItemContext, record: int, error: Exception) -> None:
+        shown.append(record)
+
+    done = cut_off(DataflowRun(dataflow(concurrency=1), three, process, dead), after=3)
+    assert begun == [1]
+    assert (done.outcomes, done.errors, done.counted, shown) == ({}, [], (0, 0), [])
+
+
+def test_records_whose_dead_is_cut_off_have_not_failed_whatever_error_dead_makes_of_that() -> None:
+    async def process(context: ItemContext, record: int) -> bool:
+        return False
+
+    async def dead(context: ItemContext, record: int, error: Exception) -> None:
+        await fails_when_cancelled(context)
+
+    done = cut_off(DataflowRun(dataflow(concurrency=1), three, process, dead), after=3)
+    assert (done.outcomes, done.errors, done.counted) == ({}, [], (0, 0))
 
 
 def test_an_offset_that_a_task_saves_after_the_run_is_refused() -> None:

@@ -158,6 +158,46 @@ def test_a_run_that_takes_too_long_is_timed_out_whatever_error_its_handler_makes
     assert str(error.__cause__) == "the query was cancelled"
 
 
+async def _fails_when_cancelled(context: ItemContext) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise ConnectionError("the query was cancelled")
+
+
+def test_an_attempt_that_takes_too_long_is_timed_out_whatever_error_its_handler_makes_of_that() -> None:
+    reported: list[Exception] = []
+
+    async def main() -> dict[int, Outcome]:
+        config = JobConfig.build(job_name="job", attempt_timeout=3, retry=Retry(2, on=TimeoutError))
+        execution = execution_of(config, _fails_when_cancelled, 0)
+        execution.report_error = lambda context, error: reported.append(error)
+        await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {0: Outcome.TIMED_OUT}
+    (error,) = reported
+    assert str(error) == "attempt 2 took longer than 3 s"
+    assert str(error.__cause__) == "the query was cancelled"
+
+
+@pytest.mark.parametrize("on", [Exception, ValueError], ids=["tried again", "not tried again"])
+def test_an_attempt_whose_run_is_cancelled_is_not_reported_as_failed(on: type[Exception]) -> None:
+    reported: list[object] = []
+
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job", retry=Retry(2, on=on)), _fails_when_cancelled, 0)
+        execution.report_attempt = lambda execution, failed: reported.append(failed)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            await anyio.wait_all_tasks_blocked()
+            execution.stop({0})
+        return execution.outcomes
+
+    assert run(main) == {0: Outcome.STOPPED}
+    assert reported == []
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_kind: LoopKind, early: bool) -> None:
     begun, finish, ended = threading.Event(), threading.Event(), list[str]()

@@ -296,6 +296,31 @@ def test_a_caller_that_leaves_makes_room() -> None:
     assert [one[1] for one in here.said] == ["before", "before", "item", "item", "after"]
 
 
+@pytest.mark.parametrize("kind", [JobListener, OnceListener])
+def test_a_run_that_is_cut_off_in_before_has_not_failed_whatever_error_before_makes_of_that(
+    kind: type[JobListener] | type[OnceListener],
+) -> None:
+    begun: list[str] = []
+
+    async def connect(context: InstanceContext) -> None:
+        begun.append(context.instance)
+        if len(begun) == 1:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise ConnectionError("the query was cancelled")
+
+    async def scene(here: RecordedInstances) -> None:
+        one, other = await here.start_instances(2)
+        await here.until(62)
+        await (one if begun[0].startswith(one.host) else other).stop()
+        await here.until(80)
+
+    here = play(scene, listeners=[kind(before=connect)], shutdown_timeout=1)
+    assert len(set(begun)) == 2
+    assert [how for _, how, _ in here.ends()] == ["cancelled", "completed"]
+
+
 def test_a_trigger_of_all_is_one_run_and_after_waits_for_the_item_rescued() -> None:
     async def scene(here: RecordedInstances) -> None:
         here.work = lambda context: 0.0 if here.now < 10 else 5.0

@@ -23,6 +23,7 @@ from aioelasticjob import (
     JobListener,
     OnceListener,
     Outcome,
+    Retry,
     operations,
 )
 from aioelasticjob.coordination import strategies
@@ -440,13 +441,15 @@ async def leaves_a_cancelled_group_behind(context: ItemContext, record: object =
 BEHIND = [cancels_itself, leaves_a_scope_behind, leaves_a_cancelled_group_behind]
 
 
-@pytest.mark.parametrize("timeout", [None, 10])
+@pytest.mark.parametrize("limits", [{}, {"timeout": 10}, {"attempt_timeout": 10}, {"retry": Retry(2)}], ids=str)
 @pytest.mark.parametrize("bad", BEHIND)
-def test_what_a_handler_leaves_behind_in_our_task_ends_nothing(bad: Any, timeout: float | None) -> None:
+def test_what_a_handler_leaves_behind_in_our_task_ends_nothing(bad: Any, limits: dict[str, Any]) -> None:
     def declare(app: ElasticJob, settings: dict[str, Any], fail: Raise) -> None:
-        app.add(bad, **settings, timeout=timeout)
+        app.add(bad, **settings, **limits)
 
-    assert len(lived(declare, lambda: None)) == 4
+    ended = lived(declare, lambda: None)
+    assert len(ended) == 4
+    assert not {one.outcome for one in ended} & {Outcome.TIMED_OUT, Outcome.STOPPED}
 
 
 @pytest.mark.parametrize("bad", BEHIND)
