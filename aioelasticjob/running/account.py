@@ -47,11 +47,11 @@ class Account:
         """Moments up to this one are due for no item of this instance."""
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self._off_since = 0
-        """Since when this instance may run nothing, as it has noticed; 0 if it may."""
+        """When this instance has noticed that it may run nothing; 0 if it may run items."""
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self.has_future_records = self._closed = False
-        """Whether items of this instance had records from the future, or were switched off, at the last look."""
+        """Whether any items of this instance had records from the future, or were switched off, at the last look."""
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
         self._refuses = False
@@ -78,7 +78,8 @@ class Account:
     def owed_ahead(self, moment: int) -> frozenset[int]:
         """Return the items that this instance can claim ahead for a moment that has yet to come.
 
-        If a clock that was ahead had the moment run or reported, it is run late, and late runs are not claimed ahead.
+        An item whose moment was run or reported while a clock was ahead runs it late, and late runs are not claimed
+        ahead.
         """
         return frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
 
@@ -130,13 +131,15 @@ class Account:
         return not any(item.given_back or item.future is not None for item in self.items.values())
 
     def follow_small_step_back(self) -> None:
-        """Let the schedule follow a time that went back a little, so that its moments are run when they come.
+        """Let the schedule follow a time that went back a little, so that moments are run when they come.
 
-        If the time went back further, this is done once the time has come close.  Items that have waited until then
-        have missed the moments before the newest one, also if nobody has looked before that came.
+        If the time went back further, the schedule follows once the time has come close to the newest moment again.
+        Items that have waited until then have missed the moments before the newest one, also if nobody has looked
+        shortly before the newest one came.
 
         Moments that came while the time was ahead are passed over only for the items that are held now.  For items that
-        are gained later they are due when they come again.  Without ``misfire``, what was reported is not run then.
+        are gained later they are due when they come again.  Without ``misfire``, a moment that was reported is not run
+        when it comes again.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
             for item in map(self.items.__getitem__, self.held):
@@ -184,7 +187,7 @@ class Account:
                 self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
 
     def switches_changed(self, view: JobView) -> None:
-        """Note since when this instance may run nothing.  The nodes that switch its server off are not read."""
+        """Note since when this instance may run nothing: the dates of the nodes below its server are not read."""
         self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
 
     def collapse(self, view: JobView, *, run_late: bool) -> None:
@@ -208,7 +211,7 @@ class Account:
 
     def note_running_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
-        if fire.source in SCHEDULED:  # a run that an operator has triggered is deferred instead
+        if fire.source in SCHEDULED:  # a run that somebody has asked for is made later instead
             self._account(self._unclaimed(self.timetable.newest, items), Came.FOUND_RUNNING)
         for number in items:
             self.items[number].elsewhere = True
@@ -221,7 +224,7 @@ class Account:
             self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
     def reach(self, moment: int) -> None:
-        """Move on to a moment that was claimed ahead.
+        """Move the schedule on to the moment of a claim, which may have been sent before the moment.
 
         An item that was released after the claim had been decided is not part of the claim: it has missed the moments
         before this one.
@@ -238,7 +241,7 @@ class Account:
         account = self.items[item]
         account.elsewhere = False
         if account.seen is not None:
-            account.rescued = account.rescued and item in self._in_rescue()  # a rescue blocks it further
+            account.rescued = account.rescued and item in self._in_rescue()  # then it stays blocked
             # a moment that a stream has left open elsewhere is not missed: the stream goes on here
             if self.view.config.misfire or account.run_until != self.timetable.newest:
                 self._account([item], Came.ELSEWHERE)
@@ -248,8 +251,9 @@ class Account:
     ) -> None:
         """Apply the table's rule to the moments that came while items were in a state.
 
-        ``ended`` is when the schedule ended: later moments are not its own.  Nobody looks at it again, so moments that
-        had come count though the time was set back since, until that is certain.  ``why`` replaces the table's reason.
+        ``ended`` is when the schedule ended: later moments are not its own.  Nobody looks at that schedule again, so
+        moments that had come before the time was set back count, as long as that step may be a mistake.  ``why``
+        replaces the table's reason.
         """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
         fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)

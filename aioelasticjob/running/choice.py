@@ -1,7 +1,7 @@
 """Chooses what an instance runs next: an orphan first, then what an operator asked for, then what is due.
 
-Nothing here waits.  ``Choice.run_next`` yields commands.  The view stays the same for the whole run, and the claim
-checks that it still holds; the time and the state of the items are asked anew after each command.
+Nothing here waits.  ``Choice.run_next`` yields commands.  A run is decided on one view, and the claim checks that
+this view still holds.  The time and the state of the items are looked at anew after each command.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Choice:
         self._me, self._state, self._lead = me, state, lead
         self.triggers = Triggers(layout, me, state)
         self._declined: frozenset[int] = NONE
-        """The orphans of which this instance has said already that the clock skew keeps it from rescuing them."""
+        """The orphans that this instance does not rescue because of the clock skew, as it has reported already."""
 
     def run_next(self, view: JobView) -> Steps[ClaimResult | None]:
         """Run what comes first; return the result of its claim, or None if there is nothing to run now."""
@@ -62,7 +62,7 @@ class Choice:
         return taken
 
     def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return the fire that is due, and its items.  If the clock skew forbids it, those items give it up."""
+        """Return the fire that is due, and its items.  If the clock skew is too large, the items do not run for it."""
         state = self._state
         owed = state.owed() if view.assignment_stands else NONE
         if not owed:
@@ -75,9 +75,9 @@ class Choice:
         return Fire(state.timetable.newest, state.source(owed)), owed
 
     def _due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return the next fire and its items, if it is time to claim them, together with the process's other jobs.
+        """Return the next fire and its items, if its claim is to be prepared now.
 
-        If the view or the time changes before the moment comes, the claim is withdrawn and decided anew.
+        If the view or the time changes before the moment comes, the claim is withdrawn or given back, and decided anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
         if not 0 < upcoming - state.clock.now <= self._lead or state.intolerable_skew():
@@ -89,14 +89,14 @@ class Choice:
         return (Fire(upcoming, FireSource.CRON), items) if items else None
 
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
-        """Claim items, run and settle them; return the result of the claim."""
-        # this instance does not know whether an orphan has an offset, because another instance holds the item
+        """Claim items, and run and settle those that the claim has got; return the result of the claim."""
+        # the run that was cut off may have saved the orphan's offset, so it is always read
         is_rescue, entries = fire.source is FireSource.FAILOVER, self._state.items
         with_offset = items if is_rescue else entries.that_may_have_offsets(items)
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()
-        if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # one has changed meanwhile
+        if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # a record has changed
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
         self._note(fire, taken)
@@ -114,7 +114,7 @@ class Choice:
             yield GiveBack()
             return taken
         if fire.source is FireSource.CRON:
-            self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution
+            self._state.reach(fire.slot)  # otherwise it would seem to have come during its own run
         yield RunItems(view, claim, offsets)
         newest: JobView = yield NewestView()
         self._state.collapse(newest, run_late=newest.config.misfire)
@@ -123,21 +123,21 @@ class Choice:
     def _moment_comes(self, view: JobView, claim: Claim) -> Steps[bool]:
         """Wait until the moment of a claim has come; the result is False if the claim is to be given back.
 
-        It is given back if this process was held up so long that the next moment has come, too: then that one is run.
+        It is also given back if this process was held up until the next moment came: then that moment is run.
         """
-        if claim.fire.source not in SCHEDULED or not claim.fences:  # nobody else would run it, or it was not written
+        if claim.fire.source not in SCHEDULED or not claim.fences:  # nobody would run it, or it was not written
             return True
         state, moment = self._state, claim.fire.slot
         is_ahead = moment > state.clock.now
         if not (yield AwaitMoment(view, claim)):
             return False
-        # the schedule may be there already, if another item of the claim was found running elsewhere
+        # not ``upcoming``: ``_note`` has moved the schedule on if another item of the claim was not claimed
         return not (is_ahead and state.timetable.passed(moment, state.clock.now) is not None)
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:
         """Tell the state why a claim did not get all items, and which runs were cut off before it."""
         if taken.elsewhere or taken.obstructed:
-            self._state.reach(fire.slot)  # then this moment is reported as missed for those items
+            self._state.reach(fire.slot)  # so that this moment is reported as missed for those items
         if taken.cut_off:
             self._state.missed.report_lost_runs(taken.cut_off)
         if taken.obstructed:
@@ -146,7 +146,7 @@ class Choice:
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
         """Rescue one orphan, and return the result of its claim; None if none was claimed.
 
-        Each instance begins its search at another orphan, so that several rescuers do not compete for the same one.
+        Where an instance begins its search follows from its id, so several rescuers seldom compete for the same orphan.
         """
         if not (view.config.failover and self._me in view.active):
             return None
@@ -182,7 +182,7 @@ class Choice:
             if taken.claim is None and item.seen is not None and item.record != record:
                 return (yield from self._rescue_one(view, number))  # the record that was read first was out of date
             if taken.claim is not None and number in self._state.held:
-                yield AwaitRescueEnd(number)  # it shall run its next moment together with the others
+                yield AwaitRescueEnd(number)  # then its next moment is run together with the others
         if number not in self._state.held:
             item.forget()
         return taken

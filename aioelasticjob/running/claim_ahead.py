@@ -1,8 +1,8 @@
 """Sends claims shortly before their moment, so that the registry has answered when the moment comes.
 
-All claims of a process for one moment are sent together, as one request.  If anything changes before the moment comes
-(the view, the time, or the job leaves), a claim that has not been sent is withdrawn, and one that has been sent is
-given back without a run.  Then the job's scheduler computes anew which items are due.
+All claims of a process for one moment are sent at the same time, in as few requests as possible.  If the view or the
+time changes before the moment comes, or the job leaves, a claim that has not been sent is withdrawn, and one that has
+been sent is given back without a run.  Then the job's scheduler computes anew which items are due.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Starts:
     def at(self, slot: int, ahead: int) -> Future[bool]:
         """Return a future that becomes True at the moment ``slot``, which is ``ahead`` milliseconds away.
 
-        A job that takes its claim back sets its future to False before.
+        A job that takes its claim back sets its future to False before the moment comes.
         """
         loop = get_running_loop()
         if slot not in self._waiting:
@@ -65,16 +65,16 @@ class ClaimAhead:
     def send(
         self, claims: Claims, view: JobView, fire: Fire, items: frozenset[int], now: int, next_fire: int
     ) -> SentClaim:
-        """Have a claim sent shortly before its moment, unless it is taken back."""
+        """Have a claim sent ``EARLY`` milliseconds before its moment, unless it is withdrawn before."""
         at = get_running_loop().time() + (fire.slot - now - EARLY) / 1000
         sent = claims.send(view, fire, items, fire.slot, next_fire, at)
         self._answer = sent.transaction.answer
         return sent
 
     def wait(self, claim: Claim, ahead: int, *, is_outdated: bool) -> Awaited | bool:
-        """Wait ``ahead`` for the moment of a claim; the answer is False if the claim is not to be run.
+        """Wait for the moment of a claim, which is ``ahead`` milliseconds away; the answer is False if it is not run.
 
-        The wait is at most 80 ms: otherwise a clock set back by an hour would keep the items locked for an hour.
+        The wait is at most 80 ms: otherwise a clock that was set back by an hour would keep items locked for an hour.
         """
         self._answer, self._claim = None, claim
         if is_outdated or not ahead:
@@ -83,7 +83,7 @@ class ClaimAhead:
         return Awaited(self._start, self._moment_has_come)
 
     def take_back(self) -> None:
-        """Withdraw the claim if it has not been sent, and end the wait for its moment: the decision may be outdated."""
+        """Withdraw the claim if it was not sent yet, or end its wait for the moment: the decision may be outdated."""
         if self._answer is not None:
             self._member.session.withdraw(self._answer)
             self._answer = None
@@ -91,11 +91,11 @@ class ClaimAhead:
             self._start.set_result(False)
 
     def begun(self) -> None:
-        """Note that the run of the claim begins."""
+        """Note that no claim waits any more: its run begins, or it was given back."""
         self._claim = self._start = None
 
     async def give_back(self) -> None:
-        """Give the claim back that waits for its moment, if there is one.
+        """Give back the claim that waits for its moment, if there is one.
 
         Raises:
             SessionEnded: the session was lost, and with it the claim.

@@ -17,7 +17,7 @@ AHEAD = 3_000
 STEP = 2 * ASTRAY
 """Seconds by which the time must jump to count as set.  Changing over to the other clock causes smaller jumps."""
 LATE = 60.0
-"""The registry's clock is assumed to have been set at most so many seconds before this process notices it."""
+"""Within so many seconds this process is assumed to notice that the registry's clock was set."""
 STEADY = 10.0
 """Seconds to wait after a jump before acting on it: a clock that was set back by mistake is soon corrected."""
 JUMPS = 8
@@ -111,7 +111,7 @@ class ClockSkewMonitor:
 
     @property
     def unsteady(self) -> float:
-        """Return for how many more seconds it is too early to act on the last jump of the clock.
+        """For how many more seconds it is too early to act on the last jump of the clock.
 
         While the registry cannot be reached, nobody can see that a clock that was set back has been put right.
         """
@@ -136,12 +136,13 @@ class ClockSkewMonitor:
     def in_time(self, date: int, later: float = inf, *, inherited: bool = False, noticed: bool = False) -> int:
         """Return a date that the registry gave, corrected if its clock was ahead then.
 
-        A date that lies in the future was written before the clock was set last, so it is replaced by that time.  A
-        date that is ``inherited`` was there when this object was made: it may have lain in the future then, and not
-        any more.  The same holds for a date that was there when this process ``noticed`` that the clock was set.
-        ``later`` is a date that is known to be later, and limits the result.
+        A date that lies in the future was written before the clock was set last, so it is replaced by the time of that
+        setting (``since``).  A date that is ``inherited`` was there when this object was made: it may have
+        lain in the future then, and not any more.  The same holds for a date that was there when this process
+        ``noticed`` that the clock was set.  ``later`` is a date that is known to be later, and limits the result.
 
-        Until it is certain that the time was set back, only a date that lay in the future before that is corrected.
+        Until it is certain that the time was set back, a date is corrected only if it is later than the time as it was
+        before that step back.
         """
         in_doubt = self.may_be_set_back
         written_by = self.latest if in_doubt else self.since if inherited else self.set_to if noticed else self.now

@@ -1,7 +1,7 @@
 """The engine of dataflow jobs: it fetches batch after batch, processes the records, and saves the offset after them.
 
-Everything is bounded: at most ``concurrency`` calls of ``process`` run at a time, and for each item one batch is being
-processed and one has been fetched ahead.
+Everything is bounded: at most ``concurrency`` calls of ``process`` run at a time, and each queue has at most one batch
+that is being processed and one that was fetched ahead.  There is a queue for each item, or one for all items.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aioelasticjob.running.stream_control import StreamControl, is_to_end
 REPORT_INTERVAL = 1.0
 """Seconds between two counts of the processed records, and between two ``Flowed`` events."""
 FETCH_GRACE = 5.0
-"""Seconds that a call of ``fetch`` has at most when the run is to end, before it is cancelled."""
+"""When the run is to end, a call of ``fetch`` is cancelled after at most so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class _DataflowRun:
                         self._tasks.start_soon(self._watch)
                         self._tasks.start_soon(self._end_fetching)
                     self._flow_through()
-                    with CancelScope(shield=True):  # the HandlerScope cancels them: a cancelled group would never stop
+                    with CancelScope(shield=True):  # the group itself must not be cancelled: see execution.py
                         await self._over.wait()
                     self._tasks.cancel_scope.cancel()
             if self._limit.cancel_called:

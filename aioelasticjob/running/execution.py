@@ -1,6 +1,6 @@
 """One execution: the handlers of all claimed items run side by side, within the session's lease.
 
-Errors of handlers end here: they are reported, and noted as the outcome of their items.
+An error of a handler goes no further: it is reported, and it decides the outcome of the handler's items.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Execution:
     def _is_named(self) -> bool:
         """Whether the log names a handler that goes on after it was cancelled.
 
-        A thread cannot end.  A script ends within its ``grace``, or the log says that it cannot be killed.
+        A plain function is not named, because a thread cannot be interrupted.  A script is not named either: it ends
+        within its ``grace``, or the log says that it cannot be killed.
         """
         return not self.job.blocking and self.config.job_type != "SCRIPT"
 
@@ -85,8 +86,9 @@ class Execution:
     async def stop_unless_proven(self) -> None:
         """Return if the session of the claim is certain to live now; otherwise wait for the cancellation.
 
-        While a listener, another item or an earlier attempt was waited for, the machine may have slept, and the lease
-        may be over.  ``HandlerScope`` may hold the cancellation back for a second, and no handler begins meanwhile.
+        This execution may have waited for a listener, another item or an earlier attempt.  Meanwhile the machine may
+        have slept, so the lease may be over.  ``HandlerScope`` may hold the cancellation back for a second; this method
+        waits for it, so that no handler begins meanwhile.
         """
         if not self.is_proven():
             await sleep_forever()
@@ -118,13 +120,13 @@ class Execution:
                 self.limits[item].cancel("somebody has cancelled the run")
 
     def enter(self, limit: HandlerScope, items: Iterable[int]) -> None:
-        """Note that the handler of items runs in a scope."""
+        """Note the scope in which the handler of these items runs, and cancel it if their runs were cancelled."""
         self.limits.update(dict.fromkeys(items, limit))
         if not self.to_stop.isdisjoint(items):
             limit.cancel("somebody has cancelled the run")
 
     def note_stopped(self) -> None:
-        """Note the outcome of runs that somebody has cancelled, if they end without one because this instance leaves.
+        """Note the outcome of runs that somebody has cancelled and that have none, because this instance leaves.
 
         Otherwise these runs would be handed over, and another instance would begin them again.
         """
@@ -168,7 +170,8 @@ async def _run_engine(execution: Execution, engine: Engine) -> None:
 async def _run_items(execution: Execution) -> None:
     """Run the items side by side.
 
-    The execution's ``HandlerScope`` cancels them and not the task group: a cancelled group would cancel without end.
+    The execution's ``HandlerScope`` cancels their tasks.  The shield keeps the task group from being cancelled as well:
+    it would cancel the tasks again in every turn of the event loop.
     """
     waiting, over = set(execution.claim.items), Event()
     most = execution.config.items_at_once
@@ -235,9 +238,11 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
 
 
 def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
-    """Whether a scope has cancelled a handler, which may have gone on to its end in a thread, or made an error of that.
+    """Whether the cancellation by a scope is the reason why a call of a handler has ended.
 
-    An error of this package says more, such as that a script cannot be killed.
+    It is also the reason if a thread went on to its end, or if the handler has made an error of the cancellation.  It
+    is not if the handler raised another error, or one of this package: that says more, such as that a script cannot be
+    killed.
     """
     is_own = failure is not None and (isinstance(failure, ElasticJobError) or cancellation_behind(failure) is None)
     return limit.cancel_called and not is_own
@@ -311,7 +316,7 @@ async def _call(execution: Execution, context: Context) -> None:
                 await executors.call(execution.config.executor, job.handler, context, **given)
             else:
                 await job.handler(context, **given)
-    elif job.blocking:  # a thread cannot be interrupted: this instance keeps the item's lock until it has ended
+    elif job.blocking:  # a thread cannot be interrupted, so the item stays locked until the thread has ended
         await executors.call(execution.config.executor, job.handler, context)
     else:
         await job.handler(context)

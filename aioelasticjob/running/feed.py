@@ -111,7 +111,7 @@ class Feed:
         return outcome
 
     async def _flow(self, workers: Workers, given: Given) -> Exception | None:
-        """Fetch until there are no more records, wait until all are processed, and return the first error."""
+        """Fetch until there are no more records or the run is to end, process all, and return the first error."""
         failure: Exception | None = None
         try:
             async with UserCode("fetch"):
@@ -158,7 +158,7 @@ class Feed:
         return batch
 
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
-        """Pass the record of a failed call of ``process`` to ``dead``; return how many records the call had."""
+        """Pass the record (or list) of a failed call of ``process`` to ``dead``; return how many records it was."""
         queue, records = self.queue, 1 if self._calls.step is None else len(record)
         queue.failed += records
         if error is not None:

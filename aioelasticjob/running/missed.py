@@ -36,8 +36,8 @@ class MissedMoments:
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
         """Treat moments later than ``moment`` as not reported, for some items.
 
-        These are the items for which a moment later than ``beyond`` was reported, and those for which no moment later
-        than ``former`` was reported: what was reported of them belongs to another schedule.
+        These are the items for which a moment later than ``beyond`` was reported.  They are also those for which no
+        moment later than ``former`` was reported: what was reported of these belongs to another schedule.
         """
         for item in self._items.values():
             if item.reported > beyond or item.reported <= former:
@@ -53,11 +53,11 @@ class MissedMoments:
         late: bool = False,
         newest: Newest = Newest.MISSED,
     ) -> None:
-        """Report the moments up to ``until`` that have passed without a run, for each item those after its ``last``.
+        """Report the moments up to ``until`` that have passed without a run: for each item those after its ``last``.
 
         Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
-        again since.  For moments during an outage of the registry, or skipped by a jump of the clock, that is the
-        reason; for all others it is ``why``.  ``newest`` says what happens to the newest moment that has come.
+        again since.  If the moments came during an outage of the registry, or a jump of the clock skipped them, that is
+        the reason; otherwise it is ``why``.  ``newest`` says what happens to the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         oldest = min(after.values(), default=until)
@@ -85,10 +85,12 @@ class MissedMoments:
     ) -> None:
         """Report moments of a new schedule that came while this instance still followed the old one, ``followed``.
 
+        For each item, they are the moments after ``since`` and up to the newest one that was claimed, reported or
+        passed over.  A moment that was reported counts although it has yet to be run late, because nobody else reports
+        the moments before it.  A moment that a clock ahead has passed over hides none that have yet to come.
+
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
-        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.  The span also ends at a
-        moment that was reported and has yet to be run late: nobody else reports the moments before it.  Moments that a
-        clock ahead has passed over hide none that have yet to come.
+        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.
         """
         held, come = {number: self._items[number] for number in items}, self._clock.now + AHEAD
         ends = {n: max(item.record.slot, item.reported, min(item.floor, come)) for n, item in held.items()}
@@ -130,9 +132,9 @@ class MissedMoments:
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
         """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.
 
-        This is called when this instance gains an item and when it claims the item: at the first call the run may still
-        go on.  Between the two calls a record that claims a moment too far in the future may have been lowered.  The
-        report names the moment that the record had claimed.
+        This is called when this instance gains an item (the run may still go on then, so it is not reported), when it
+        claims the item, and when records are switched off.  Between two calls a record that claims a moment too far in
+        the future may have been lowered.  The report names the moment that the record had claimed.
         """
         together = dict[tuple[int, str], list[int]]()
         for item, record in cut_off.items():

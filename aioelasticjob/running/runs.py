@@ -85,7 +85,7 @@ class Runs:
         """The run whose handlers have ended, until its settlement begins."""
 
     def leave(self) -> None:
-        """Let the run under way end soon: no further attempt begins, and a stream fetches nothing more."""
+        """Let the run under way end soon: no further attempt begins, and a stream fetches no further batch."""
         self._retry_waits.leave()
         self.stop_fetching()
 
@@ -112,7 +112,7 @@ class Runs:
         execution = self._execution_of(view, claim, offsets)
         try:
             await self._handle(view, execution)
-            await checkpoint_if_cancelled()  # then the items are settled here: there may be no further turn
+            await checkpoint_if_cancelled()  # if so, settle the items here: no turn may follow
         except get_cancelled_exc_class():
             with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
                 self._unsettled = EndedRun.of(execution)
@@ -122,10 +122,10 @@ class Runs:
         return Awaited(None, partial(self._begin_settlement, ended))  # the handlers of other jobs begin first
 
     async def finish(self) -> None:
-        """Settle the run whose handlers have ended, if that has not begun.
+        """Settle the run whose handlers have ended, if its settlement has not begun.
 
         Raises:
-            SessionEnded: the session was lost before.
+            SessionEnded: the session was lost before the settlement was written.
         """
         ended, self._unsettled = self._unsettled, None
         if ended is not None and (settlement := self._settle(ended)) is not None:
@@ -187,7 +187,7 @@ class Runs:
             stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
             execution.stream_control = stream
             if self._retry_waits.leaves or (fire.source is FireSource.FAILOVER and view.assignment_stands):
-                stream.end.set()  # the rescue of an item whose holder is alive ends after one batch
+                stream.end.set()  # if the item has a holder, its rescue ends after one batch
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
@@ -195,7 +195,7 @@ class Runs:
             self._scope = scope
             session.bind(scope, self._member.incarnation)
             try:
-                if not (scope.cancel_called or self._cancelled):  # the claim may be answered after the lease's end
+                if not (scope.cancel_called or self._cancelled):  # the claim may be answered too late
                     me, listeners = self._member, self._job.listeners
                     await (with_listeners(execution, me, self._views) if listeners else execute(execution))
             finally:
@@ -204,7 +204,7 @@ class Runs:
                 self._stats.ended(execution, get_running_loop().time() - began)
 
     def _settle(self, ended: EndedRun) -> Settlement | None:
-        """Begin to settle the items of a run; None if its claim has written nothing."""
+        """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""
         claim, outcomes, unfinished = ended.claim, ended.outcomes, ended.unfinished
         state, view = self._state, self._views.value
         if claim.fire.source in SCHEDULED:

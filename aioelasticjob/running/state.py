@@ -57,8 +57,8 @@ class Came(Enum):
     UNHEARD = auto()
     """The schedule was already in force, but this instance did not know it yet."""
     UNRECORDED = auto()
-    """Records were switched off while another instance ran or rescued the item, so its end cannot be seen; or records
-    were switched on, and show nothing of earlier runs."""
+    """Records were switched off while another instance ran or rescued the item, so nobody sees the end of that run; or
+    records were switched on, and show nothing of earlier runs."""
     SET_BACK = auto()
     """The registry's clock had been ahead, and the item's record or the newest moment was one that had yet to come."""
 
@@ -112,11 +112,11 @@ TABLE = {
     Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
 }
 """What happens to moments, by the state in which they came.  Five cases do not depend on the state of one item, and are
-decided elsewhere; each has a history that would go wrong without it:
+decided elsewhere.  For each of them, here is what would go wrong without it:
 
-* There was an outage of the registry, or the clock was set ahead: that is the reason, whatever the state
-  (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the process had been
-  held up, and search in the wrong place.
+* Moments came during an outage of the registry, or the clock was set ahead: that is the reason, whatever the state of
+  the item (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the process
+  had been held up, and search in the wrong place.
 * No instance was up (``UnattendedMoments``): instances share marks of what was reported.  Otherwise two instances that
   come back after a night would both report it, for an item that moves from one to the other a second later.
 * The job keeps no records (``UnattendedMoments``): its leader reports what came while no instance was up, once for all
@@ -152,18 +152,18 @@ class Item(Entry):
     given: int = 0
     """The zxid with which the item was given to this instance; 0 if this instance does not hold the item.
 
-    It shows that the item has moved away and come back between two views.
+    If it differs between two views, the item has moved away and come back.
     """
     elsewhere: bool = False
     """Whether another instance still runs the item."""
     closed: bool = False
-    """Whether this instance holds the item and may not run it, since it, its server or the job is switched off."""
+    """Whether this instance holds the item and may not run it: the item, the server or the job is switched off."""
     rescued: bool = False
     """Whether this instance holds the item, and the item is being rescued or waits for a rescuer."""
     followed: int | None = None
     """The item's last moment when this instance began to follow the schedule in force; later moments belong to that."""
     late: int = 0
-    """The moment that came while another instance ran the item, and that is to be run late."""
+    """The moment that is to be run late: when it came, another instance ran the item, or the registry was away."""
     lost_run: int = 0
     """When the run began that was last reported as cut off."""
     future: FutureRecord | None = None
@@ -203,7 +203,7 @@ class Items(dict[int, Item]):
         return item
 
     def ran(self, items: Iterable[int], moment: int) -> None:
-        """Note that items were run for a moment.  Their records may be removed if the job gets fewer items."""
+        """Note that a moment was run or reported for items.  Their records do not stay if the job gets fewer items."""
         for number in items:
             self[number].reported = max(moment, self[number].reported)
 
@@ -225,4 +225,4 @@ class Past:
     newest_reported: int = 0
     """The newest moment that was run or reported here; 0 if there is none."""
     items: Items = field(default_factory=Items)
-    """The same for each item, but only of this session: in an earlier one another schedule may have been in force."""
+    """The same for each item, but of this session only: in an earlier one another schedule may have been in force."""
