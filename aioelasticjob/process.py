@@ -18,7 +18,7 @@ from anyio import CancelScope, Event, open_signal_receiver
 GC_THRESHOLD = 10_000
 """Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
 FORCED_EXIT_AFTER = 5.0
-"""After a second signal the process waits so many seconds for handlers that cannot be cancelled, and then exits."""
+"""Seconds that handlers have to end after a signal has cancelled everything; then the process exits by force."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """The signals that stop a process."""
@@ -31,8 +31,8 @@ _received = set[int]()
 def _release_signals() -> None:
     """Let signals end this process, which was forked from one that receives them in its event loop.
 
-    A fork inherits the descriptor through which Python wakes the loop.  So a SIGTERM for a child, such as each that
-    multiprocessing.Pool ends, did not end the child, and stopped the application of its parent.
+    A fork inherits the descriptor through which Python wakes the loop.  Without this function, a SIGTERM for a child
+    would not end the child, but stop the application of its parent.  multiprocessing.Pool ends its children so.
     """
     if _received:
         signal.set_wakeup_fd(-1)
@@ -48,7 +48,7 @@ if hasattr(os, "register_at_fork"):
 def freeze_garbage_collector() -> None:
     """Let the garbage collector pass over all present objects: this process needs most of them until it ends.
 
-    With a thousand jobs each full collection would otherwise stop the loop for 150 ms, every few seconds.
+    Otherwise, with a thousand jobs, each full collection would stop the loop for up to 150 ms, every few seconds.
     """
     gc.collect()
     gc.freeze()
@@ -58,7 +58,7 @@ def freeze_garbage_collector() -> None:
 async def await_signals(
     arrived: Event, asked: Event, everything: CancelScope, force: threading.Timer, *, task_status: Any
 ) -> None:
-    """Set ``asked`` on the first signal; on a second signal, or if nothing has begun yet, cancel everything."""
+    """Set ``asked`` on the first signal.  On a second one, or while jobs are still starting, cancel everything."""
     with open_signal_receiver(*SIGNALS) as signals, ExitStack() as stack:
         _received.update(SIGNALS)
         stack.callback(_received.clear)
@@ -78,7 +78,7 @@ async def await_signals(
 
 @contextmanager
 def forced_exit() -> Iterator[threading.Timer]:
-    """Yield a thread that exits the process after a while; it need not be started, and does nothing after the block."""
+    """Yield a timer that ends the process ``FORCED_EXIT_AFTER`` seconds after its start, unless the block has ended."""
 
     def end() -> None:
         text = "the process is ended by force: a handler still runs %g s after it was cancelled"

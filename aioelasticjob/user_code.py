@@ -3,8 +3,8 @@
 Not everything that Python code can raise is an ``Exception``: a panic of a Rust extension, gevent's Timeout,
 SystemExit, or a CancelledError that was not sent by us.  ``except Exception`` does not catch them, so each of them
 would end the process, and with failover on, one rescuing instance after the other.  The class in this module turns
-them into Exceptions.  Three pass as they are: our own cancellation, KeyboardInterrupt, and the GeneratorExit with which
-Python closes a task's coroutine.
+them into Exceptions.  Three pass: our own cancellation, KeyboardInterrupt, and the GeneratorExit with which Python
+closes a task's coroutine.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class UserCode:
 
     An Exception is raised as it is.  A cancellation that is ours, KeyboardInterrupt, and a GeneratorExit that closes
     our coroutine pass.  Anything else is raised as a ``NotAnException``.  We cancel only through anyio's scopes, so a
-    cancellation is ours if a scope around this block has been cancelled.  An Exception that the call has made of it, as
-    drivers of databases do, is raised as the cancellation that it was.  What the call has left behind in our task is
-    removed: cancel scopes that it has entered and not left, and its own requests to cancel the task.  ``with`` does the
-    same where nothing can be awaited.  The block must not contain a ``yield``.
+    cancellation is ours if a scope around this block has been cancelled.  If the call turns our cancellation into an
+    Exception, as drivers of databases do, the cancellation is raised in its place.  What the call has left behind in
+    our task is removed: cancel scopes that it has entered and not left, and its own requests to cancel the task.
+    ``with`` does the same where nothing can be awaited.  The block must not contain a ``yield``.
     """
 
     __slots__ = ("_requests", "_scope", "_task", "_what")
@@ -46,7 +46,7 @@ class UserCode:
         return task is not None and (task.cancelling() > self._requests or _scope_of(task) is not self._scope)
 
     async def failure(self, error: BaseException) -> Exception:
-        """Remove what the call has left behind; return its error as an Exception, or raise it if it may pass."""
+        """Remove what the call has left behind; return its error as an Exception, or raise what may pass."""
         await self.tidy()
         return self.as_exception(error)
 
@@ -81,7 +81,7 @@ class UserCode:
             raise judged from error
 
     def as_exception(self, error: BaseException) -> Exception:
-        """Return the error of the call as an Exception, without removing anything; raise the error if it may pass."""
+        """Return the error of the call as an Exception, or raise what may pass.  Nothing is removed."""
         if isinstance(error, Exception):
             if self._is_cancelled() and (cancellation := cancellation_behind(error)) is not None:
                 raise cancellation
@@ -127,13 +127,13 @@ class UserCode:
 
 
 def cancellation_behind(error: BaseException) -> CancelledError | None:
-    """Return the cancellation of which an error, or each error of a group, was made; None if of none."""
+    """Return the cancellation that an error, or each error of a group, was made of; None if there is none."""
     if isinstance(error, BaseExceptionGroup):
         found = [cancellation_behind(one) for one in error.exceptions]
         return None if None in found else found[0]
     behind, seen = error.__cause__ or error.__context__, set[int]()
     while behind is not None and not isinstance(behind, CancelledError) and id(behind) not in seen:
-        seen.add(id(behind))  # users' code may have made a circle
+        seen.add(id(behind))  # users' code may have made a chain without end
         behind = behind.__cause__ or behind.__context__
     return behind if isinstance(behind, CancelledError) else None
 

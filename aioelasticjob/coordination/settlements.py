@@ -1,6 +1,7 @@
 """The second transaction of a fire: the settlement ends the runs of a claim, and unlocks its items.
 
-A settlement writes the record of each item, with the version that the claim has written, and removes the item's lock.
+A settlement writes the record of each item, if its version is still the one that the claim has written, and removes
+the item's lock.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Settlement:
-    """Items that are given back: at the end of their runs, or because these do not begin."""
+    """Items whose claim ends: their runs have ended and are settled, or do not begin, so the items are given back."""
 
     ended: Ended
     """The items of the present transaction."""
@@ -42,7 +43,7 @@ class Settlement:
     fire: Fire | None
     at_once: int
     read_first: bool
-    """Whether items are read before their first transaction is sent."""
+    """Whether the items are read before a transaction is sent for them."""
     transaction: SentTransaction | None = None
     cut_off: frozenset[int] = frozenset()
     """The items of the present transaction that it marks as orphans."""
@@ -64,8 +65,9 @@ class Settlements:
         """Begin to end the runs of a claim; ``settled`` or ``finish`` gives the result.
 
         ``now`` is in milliseconds since the epoch.  With ``hand_over``, items whose run was cut off are marked as
-        orphans.  ``removed`` says that this instance's node is gone.  If the job was removed and made again, other
-        instances may hold the locks, and the versions of nodes have begun again at 0, so they are read first.
+        orphans.  ``removed`` says that this instance's node is gone.  Then the job may have been removed and made
+        again: other instances may hold the locks, and the versions of nodes have begun again at 0.  So the items are
+        read first.
         """
         ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
         return self._begin(ended, SETTLE, hand_over=hand_over, fire=claim.fire, read_first=removed)
@@ -84,8 +86,8 @@ class Settlements:
     async def finish(self, settlement: Settlement) -> bool:
         """Wait until the items of a settlement are settled; False if the session and its locks were lost.
 
-        If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
-        stay locked until they are settled.
+        If the registry refuses the settlement, for whatever reason, it is tried again as long as the session lives,
+        because the items stay locked until they are settled.
         """
         items, refused, before = {*settlement.ended, *settlement.rest}, 0, ""
         while settlement.ended or settlement.rest:
@@ -96,7 +98,7 @@ class Settlements:
                     settlement.ended = await self._still_mine(settlement.ended)
                     settlement.cut_off = settlement.cut_off.intersection(settlement.ended)
                 self._send_settlement(settlement)
-            if settlement.transaction is None:  # they are to be read first, or this instance holds their locks no more
+            if settlement.transaction is None:  # the items are read first, or their locks are lost
                 continue
             try:
                 self._note_settled(settlement, await result_of(self._member, settlement.transaction, wait=True))
@@ -106,8 +108,8 @@ class Settlements:
                 settlement.transaction = None
                 if isinstance(error, Conflict):
                     settlement.cut_off = _without_mark(self._member.layout, settlement.cut_off, error)
-                    settlement.gone.add(error.path)  # somebody has removed a request
-                if str(error) == before:  # another error is tried again at once, with what is read first
+                    settlement.gone.add(error.path)  # if it is a request's node, somebody has removed it
+                if str(error) == before:  # after a new error, the items are read and tried again at once
                     await self._member.session.back_off(refused)
                     refused += 1
                 before = str(error)
@@ -163,7 +165,7 @@ class Settlements:
     def _begin(
         self, ended: Ended, what: str, *, hand_over: bool = False, fire: Fire | None = None, read_first: bool = False
     ) -> Settlement:
-        """Begin to give items back, with these records."""
+        """Begin to write these records, and to remove the locks of their items."""
         at_once = items_per_transaction(
             [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
         )
@@ -228,6 +230,6 @@ def _settling(
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
-    """Leave out the items that are marked already, or all items if no mark can be made: the leader marks them later."""
+    """Return the items that can still be marked: those without a mark, or none.  The leader marks the others later."""
     refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
     return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
