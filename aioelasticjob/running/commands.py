@@ -1,6 +1,6 @@
 """The commands and reports of ``JobState`` and ``Choice``: values without I/O, performed in their order.
 
-A report has no answer.  A command has one: the driver sends it in, or throws in the error of the registry.
+A report has no answer.  The answer to a command is sent in, or the error of the registry is thrown in.
 """
 
 from __future__ import annotations
