@@ -123,7 +123,7 @@ async def _timed(me: Member, view: JobView, trees: Latest[Tree]) -> Timed:
     started = time.perf_counter()
     settled = await _caught_up(trees, zxid, view.layout, view.config)
     timed.mirrored = time.perf_counter() - started
-    if not settled.settled or len(settled.assignment) != view.config.sharding_total_count:
+    if not settled.assignment_stands or len(settled.assignment) != view.config.sharding_total_count:
         raise RuntimeError("the assignment was not written")
     return timed
 

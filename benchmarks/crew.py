@@ -66,7 +66,7 @@ class Crew:
         """Wait until all are there and hold items."""
         return await self.until(
             lambda view: (
-                view.settled
+                view.assignment_stands
                 and view.leader in view.instances
                 and len(view.instances) == SIZE
                 and len(view.assignment) == ITEMS

@@ -49,7 +49,7 @@ async def _round(processes: Crew, *, leader: bool) -> tuple[float, float]:
     process, asked = processes.process(victim), processes.clock.now()
     os.kill(process.pid, signal.SIGTERM)
     await processes.until(
-        lambda view: view.settled and victim not in view.assignment.values() and len(view.assignment) == ITEMS
+        lambda view: view.assignment_stands and victim not in view.assignment.values() and len(view.assignment) == ITEMS
     )
     assigned = processes.clock.now()
 

@@ -84,7 +84,7 @@ def _right(view: JobView, without: str) -> bool:
     enough = len(alive) == PROCESSES if not without else bool(alive) and without not in alive
     return (
         enough
-        and view.settled
+        and view.assignment_stands
         and view.leader in alive
         and set(view.assignment.values()) <= alive
         and sum(shares) == ITEMS
