@@ -352,7 +352,7 @@ def prune_blindly() -> AbstractContextManager[object]:
 @pytest.mark.parametrize(
     ("defect", "promises", "likely"),
     [
-        (lead_without_epoch, {"a deposed leader writes nothing"}, 28),
+        (lead_without_epoch, {"a deposed leader writes nothing"}, 567),
         (claim_on_hearsay, {"one run per slot", "claims are assigned"}, 1),
         (claim_without_lock, {"one runner"}, 4),
         (single_item_failover, {"every orphan is rescued"}, 10),
