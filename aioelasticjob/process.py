@@ -32,7 +32,7 @@ def _release_signals() -> None:
     """Let signals end this process, which was forked from one that receives them in its event loop.
 
     A fork inherits the descriptor through which Python wakes the loop.  Without this function, a SIGTERM for a child
-    would not end the child, but stop the application of its parent.  multiprocessing.Pool ends its children so.
+    would not end the child, but stop the application of its parent.  multiprocessing.Pool ends its children by SIGTERM.
     """
     if _received:
         signal.set_wakeup_fd(-1)

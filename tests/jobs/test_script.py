@@ -439,16 +439,21 @@ def test_a_script_that_writes_without_end_stops_nobody(
     assert run_async(real_loop_kind, main) == 20
 
 
+async def first_outcome(**settings: Any) -> Outcome:
+    """Run a script every second until its first run has ended, and return how."""
+    app = ElasticJob("embedded://")
+    app.script("slow", cron="* * * * * ?", sharding_quiet=0, **settings)
+    with app.events() as events, anyio.fail_after(90):
+        async with app.running():
+            async for event in events:
+                if isinstance(event, Ended):
+                    return event.outcome
+    raise AssertionError("it has not run")
+
+
 def test_a_run_that_takes_too_long_times_out(real_loop_kind: LoopKind) -> None:
     async def main() -> Outcome:
-        app = ElasticJob("embedded://")
-        app.script("slow", command="sleep 1000", pass_context=False, cron="* * * * * ?", timeout=0.05, sharding_quiet=0)
-        with app.events() as events, anyio.fail_after(90):
-            async with app.running():
-                async for event in events:
-                    if isinstance(event, Ended):
-                        return event.outcome
-        raise AssertionError("it has not run")
+        return await first_outcome(command="sleep 1000", pass_context=False, timeout=0.05)
 
     assert run_async(real_loop_kind, main) is Outcome.TIMED_OUT
 
@@ -460,16 +465,7 @@ def test_a_script_that_uses_its_grace_is_no_handler_that_swallows_its_cancellati
     caplog.set_level(logging.WARNING)
 
     async def main() -> Outcome:
-        app = ElasticJob("embedded://")
-        program = "trap '' TERM; while :; do sleep 0.05; done"
-        settings: dict[str, Any] = {**shell(program), "cron": "* * * * * ?", "timeout": 0.3, "grace": 0.4}
-        app.script("slow", **settings, sharding_quiet=0)
-        with app.events() as events, anyio.fail_after(90):
-            async with app.running():
-                async for event in events:
-                    if isinstance(event, Ended):
-                        return event.outcome
-        raise AssertionError("it has not run")
+        return await first_outcome(**shell("trap '' TERM; while :; do sleep 0.05; done"), timeout=0.3, grace=0.4)
 
     assert run_async(real_loop_kind, main) is Outcome.TIMED_OUT
     assert not [one for one in caplog.records if "after it was cancelled" in one.getMessage()]

@@ -93,17 +93,18 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
     assert ended == ["thread", "execution_of"]
 
 
+async def _fails_when_cancelled(context: ItemContext) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise ConnectionError("the query was cancelled")
+
+
 def test_a_run_that_is_cancelled_is_stopped_whatever_error_its_handler_makes_of_that() -> None:
     reported: list[Exception] = []
 
-    async def handler(context: ItemContext) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            raise ConnectionError("the query was cancelled")
-
     async def main() -> dict[int, Outcome]:
-        execution = execution_of(JobConfig.build(job_name="job"), handler, 0)
+        execution = execution_of(JobConfig.build(job_name="job"), _fails_when_cancelled, 0)
         execution.report_error = lambda context, error: reported.append(error)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(execute, execution)
@@ -118,14 +119,8 @@ def test_a_run_that_is_cancelled_is_stopped_whatever_error_its_handler_makes_of_
 def test_a_run_that_is_cut_off_has_not_failed_whatever_error_its_handler_makes_of_that() -> None:
     reported: list[Exception] = []
 
-    async def handler(context: ItemContext) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            raise ConnectionError("the query was cancelled")
-
     async def main() -> dict[int, Outcome]:
-        execution = execution_of(JobConfig.build(job_name="job", failover=True), handler, 0)
+        execution = execution_of(JobConfig.build(job_name="job", failover=True), _fails_when_cancelled, 0)
         execution.report_error = lambda context, error: reported.append(error)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(execute, execution)
@@ -140,14 +135,8 @@ def test_a_run_that_is_cut_off_has_not_failed_whatever_error_its_handler_makes_o
 def test_a_run_that_takes_too_long_is_timed_out_whatever_error_its_handler_makes_of_that() -> None:
     reported: list[Exception] = []
 
-    async def handler(context: ItemContext) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            raise ConnectionError("the query was cancelled")
-
     async def main() -> dict[int, Outcome]:
-        execution = execution_of(JobConfig.build(job_name="job", timeout=3), handler, 0)
+        execution = execution_of(JobConfig.build(job_name="job", timeout=3), _fails_when_cancelled, 0)
         execution.report_error = lambda context, error: reported.append(error)
         await execute(execution)
         return execution.outcomes
@@ -156,13 +145,6 @@ def test_a_run_that_takes_too_long_is_timed_out_whatever_error_its_handler_makes
     (error,) = reported
     assert str(error) == "the run took longer than 3 s"
     assert str(error.__cause__) == "the query was cancelled"
-
-
-async def _fails_when_cancelled(context: ItemContext) -> None:
-    try:
-        await anyio.sleep_forever()
-    finally:
-        raise ConnectionError("the query was cancelled")
 
 
 def test_an_attempt_that_takes_too_long_is_timed_out_whatever_error_its_handler_makes_of_that() -> None:
