@@ -14,18 +14,24 @@ from aioelasticjob.process import await_signals, forced_exit
 from tests.support.loops import LoopKind, run_async
 
 
-def fork_that_is_ended() -> int:
-    """Return how a fork of this process ends that is sent SIGTERM: minus the signal, or the code of its exit."""
+def fork_that_is_ended(number: int) -> int:
+    """Return how a fork of this process ends that is sent a signal: minus the signal, or the code of its exit."""
     child = os.fork()
     if not child:
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            os._exit(3)
         os._exit(7)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 3)])
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(real_loop_kind: LoopKind) -> None:
+def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(
+    real_loop_kind: LoopKind, number: int, code: int
+) -> None:
     async def main() -> list[int]:
         asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
         arrived.set()
@@ -36,7 +42,7 @@ def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(real_loop_kind
 
         async with anyio.create_task_group() as tasks:
             await tasks.start(stopping)
-            codes = [fork_that_is_ended(), await anyio.to_thread.run_sync(fork_that_is_ended)]
+            codes = [fork_that_is_ended(number), await anyio.to_thread.run_sync(fork_that_is_ended, number)]
             await anyio.wait_all_tasks_blocked()
             assert not asked.is_set()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -45,4 +51,4 @@ def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(real_loop_kind
             tasks.cancel_scope.cancel()
         return codes
 
-    assert run_async(real_loop_kind, main) == [-signal.SIGTERM] * 2
+    assert run_async(real_loop_kind, main) == [code] * 2

@@ -13,6 +13,7 @@ from aiozk import protocol
 from aiozk.protocol.acl import ACL
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, OnceListener
+from aioelasticjob.errors import Conflict
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
@@ -37,14 +38,14 @@ async def permit(here: SimulatedJobs, acl: ACL) -> None:
 
 
 @asynccontextmanager
-async def refusing(session: Session, code: int, which: Match) -> AsyncIterator[list[Sequence[Op]]]:
+async def refusing(session: Session, error: int | Conflict, which: Match) -> AsyncIterator[list[Sequence[Op]]]:
     """Refuse the transactions of a session that match, and yield those that were refused."""
     refused, commit = list[Sequence[Op]](), session.commit
 
     def picky(ops: Sequence[Op], **options: Any) -> asyncio.Future[Committed]:
         if which(ops):
             refused.append(ops)
-            raise failure(code, ops[0].path)
+            raise error if isinstance(error, Conflict) else failure(error, ops[0].path)
         return commit(ops, **options)
 
     session.commit = picky  # type: ignore[method-assign]
@@ -227,6 +228,36 @@ async def stopping(here: SimulatedJobs, app: ElasticJob, at: float, away: float)
 
         asyncio.get_running_loop().call_later(away, here.faults.heal)
     return began, here.now()
+
+
+@pytest.mark.parametrize(
+    "error", [-102, Conflict(0, "/job", "bad version")], ids=["not permitted", "conflicts that last"]
+)
+def test_an_instance_that_may_not_leave_says_so_and_leaves_when_it_may(error: int | Conflict) -> None:
+    """An operator has asked it to leave, and its process goes on with another job."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron=EVERY_TEN)
+        app.add(nothing, name="other", cron=EVERY_TEN)
+        async with app.running() as session:
+            await here.until(5)
+            (me,) = await here.names(LAYOUT.instances)
+
+            def leaves(ops: Sequence[Op]) -> bool:
+                return any(isinstance(op, Delete) and op.path == LAYOUT.instance(me) for op in ops)
+
+            async with refusing(session, error, leaves):
+                await here.write(Create(LAYOUT.shutdown(me)))
+                await here.until(12)
+                assert await here.names(LAYOUT.instances) == (me,)
+                assert "to leave" in {one.what for job in app.health.jobs for one in job.refused}
+            await here.until(60)
+            assert await here.names(LAYOUT.instances) == ()
+
+    simulate(scene)
+
+
+async def nothing(_context: ItemContext) -> None: ...
 
 
 def test_who_stops_while_the_registry_is_away_and_has_nothing_to_finish_is_gone_within_two_seconds() -> None:
