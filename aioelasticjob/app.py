@@ -30,7 +30,13 @@ from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.plural import counted
-from aioelasticjob.process import await_signals, forced_exit, freeze_garbage_collector, loop_factory
+from aioelasticjob.process import (
+    await_signals,
+    collect_garbage_seldom,
+    forced_exit,
+    freeze_garbage_collector,
+    loop_factory,
+)
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
@@ -213,8 +219,8 @@ class ElasticJob(Declarations, Asking):
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
 
         A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
-        When all jobs have joined, the garbage collector is told to pass over all objects of that moment
-        (``gc.freeze``).
+        Garbage collections are made rarer, and when all jobs have joined, the collector is told to pass over all
+        objects of that moment (``gc.freeze``).
 
         Raises:
             InvalidSetting: there is no job, an event loop runs already, this is no main thread, or as of ``running``.
@@ -247,6 +253,7 @@ class ElasticJob(Declarations, Asking):
         with unwrapped(), CancelScope() as everything:
             async with create_task_group() as tasks:
                 asked, arrived = Event(), Event()
+                collect_garbage_seldom()
                 await tasks.start(await_signals, arrived, asked, everything, force)
                 async with self.running():
                     freeze_garbage_collector()

@@ -21,7 +21,7 @@ from aioelasticjob.events import Began, Ended, Events, JobEvent, Started
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.writer import StoreCounts, recording
-from aioelasticjob.process import freeze_garbage_collector, loop_factory
+from aioelasticjob.process import collect_garbage_seldom, freeze_garbage_collector, loop_factory
 from benchmarks.report import Figure
 from benchmarks.servers import real_server
 
@@ -66,6 +66,7 @@ class _Bench:
             self._app.add(self._handler, name=f"job-{n}", cron="* * * * * ?")
 
     async def run(self, seconds: int, rounds: int) -> _Bench:
+        collect_garbage_seldom()
         async with self._app.running(), create_task_group() as tasks:
             freeze_garbage_collector()
             tasks.start_soon(self._tell, self._app._events)

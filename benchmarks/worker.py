@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import pause
-from aioelasticjob.process import freeze_garbage_collector
+from aioelasticjob.process import collect_garbage_seldom, freeze_garbage_collector
 from aioelasticjob.registry.session import Session
 from benchmarks.child import answer
 from benchmarks.gauges import LogLines, collections, logged, resident, threads
@@ -95,10 +95,12 @@ async def measure(load: Load) -> Measured:
 async def started(app: ElasticJob, *, spared: bool) -> AsyncIterator[Started]:
     """Run an application, and begin the block when every item of every job has a holder."""
     began, cpu = time.perf_counter(), time.process_time()
+    if spared:
+        collect_garbage_seldom()  # as app.run() does
     async with app.running() as session:
         joined_after = time.perf_counter() - began
         if spared:
-            freeze_garbage_collector()  # as app.run() does
+            freeze_garbage_collector()
         await assigned(session, {job.job_name: job.sharding_total_count for job in app.jobs})
         yield Started(session, joined_after, time.perf_counter() - began, time.process_time() - cpu)
 

@@ -58,7 +58,7 @@ class SentClaim:
     fire: Fire
     now: int
     next_fire: int
-    rest: list[int]
+    rest: tuple[int, ...]
     """The items of later transactions."""
     at_once: int
     before: dict[int, Record] = field(init=False)
@@ -86,7 +86,7 @@ class Claims:
 
         ``claimed`` or ``finish`` gives its result.  ``now`` and ``next_fire`` are milliseconds since the epoch.
         """
-        rest, texts = sorted(items), [fire.parameter]
+        rest, texts = tuple(sorted(items)), [fire.parameter]
         for entry in map(self._cache.items.__getitem__, rest):
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)

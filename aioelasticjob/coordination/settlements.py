@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination import records
@@ -20,7 +20,7 @@ from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.request_runs import settling
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim, Fire, Outcome, VersionedRecord
+from aioelasticjob.model import NONE, Claim, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 
 SETTLE = "to settle items"
@@ -45,11 +45,11 @@ class Settlement:
     read_first: bool
     """Whether the items are read before a transaction is sent for them."""
     transaction: SentTransaction | None = None
-    cut_off: frozenset[int] = frozenset()
+    cut_off: frozenset[int] = NONE
     """The items of the present transaction that it marks as orphans."""
-    handed_over: frozenset[int] = frozenset()
+    handed_over: frozenset[int] = NONE
     """The items that were marked as orphans."""
-    gone: set[str] = field(default_factory=set)
+    gone: frozenset[str] = frozenset()
     """The nodes of requests that somebody has removed."""
 
 
@@ -108,7 +108,7 @@ class Settlements:
                 settlement.transaction = None
                 if isinstance(error, Conflict):
                     settlement.cut_off = _without_mark(self._member.layout, settlement.cut_off, error)
-                    settlement.gone.add(error.path)  # if it is a request's node, somebody has removed it
+                    settlement.gone |= {error.path}  # if it is a request's node, somebody has removed it
                 if str(error) == before:  # after a new error, the items are read and tried again at once
                     await self._member.session.back_off(refused)
                     refused += 1
@@ -176,11 +176,11 @@ class Settlements:
     def _begin_part(self, settlement: Settlement) -> None:
         """Choose the items of the next transaction, and send it unless they are to be read first."""
         if len(settlement.rest) <= settlement.at_once:
-            settlement.ended, settlement.rest = settlement.rest, {}
+            settlement.ended, settlement.rest = settlement.rest, settlement.ended  # which is empty
         else:
             settlement.ended = {item: settlement.rest.pop(item) for item in list(settlement.rest)[: settlement.at_once]}
-        unfinished = settlement.ended.items() if settlement.hand_over else ()
-        settlement.cut_off = frozenset([item for item, seen in unfinished if not seen.record.completed])
+        unfinished = [item for item, seen in settlement.ended.items() if not seen.record.completed]
+        settlement.cut_off = frozenset(unfinished) if settlement.hand_over else NONE
         if not settlement.read_first:
             self._send_settlement(settlement)
 
@@ -197,7 +197,8 @@ class Settlements:
         """Note the records that a settlement has written."""
         for (item, seen), version in zip(settlement.ended.items(), committed.versions[::2], strict=False):
             self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
-        settlement.handed_over |= settlement.cut_off
+        if settlement.cut_off:
+            settlement.handed_over |= settlement.cut_off
         settlement.ended, settlement.transaction = {}, None
 
     def _unlock(self, items: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
+from math import inf
 from typing import Literal, Self, TypeAlias
 
 from aioelasticjob.cron.crontab import ALIASES, read_crontab
@@ -48,6 +49,8 @@ class Cron:
     _search: Search = field(compare=False, repr=False)
     _zone: tzinfo = field(compare=False, repr=False)
     _rule: Rule = field(compare=False, repr=False)
+    _found: list[tuple[int, int | None]] = field(compare=False, repr=False)
+    """The newest answer of ``millisecond_after``, and its question: all jobs with the same schedule ask the same."""
 
     @classmethod
     def parse(cls, expression: str, time_zone: str = "UTC", dst: DaylightSaving = "cron") -> Self:
@@ -62,7 +65,7 @@ class Cron:
         except FieldError as error:
             raise InvalidSetting("cron", shortened(expression), shortened(str(error), 600)) from None
         rule: Rule = "quartz" if dst == "quartz" else "roving" if fields.roving else "fixed"
-        return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule)
+        return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule, [(0, 0)])
 
     def next_after(self, after: datetime) -> datetime | None:
         """Return the first fire time strictly after an aware instant, None if there is no further one."""
@@ -71,6 +74,18 @@ class Cron:
             return None
         since = max(after, _EARLIEST).astimezone(UTC).replace(microsecond=0) + _SECOND
         return next_fire(self._rule, self._search, since.astimezone(self._zone), self._zone)
+
+    def millisecond_after(self, after: int) -> int | None:
+        """Return the first fire time strictly after an instant; None if there is no further one.
+
+        Both are in milliseconds since the epoch.
+        """
+        since, found = self._found[0]
+        if not since <= after < (inf if found is None else found):
+            following = self.next_after(datetime.fromtimestamp(after / 1000, UTC))
+            found = None if following is None else round(following.timestamp() * 1000)
+            self._found[0] = after, found
+        return found
 
     def previous_before(self, before: datetime) -> datetime | None:
         """Return the last fire time strictly before an aware instant, None if there was none since 1970."""

@@ -57,12 +57,12 @@ class Choice:
         taken = (yield from self._rescue(view)) if view.orphans else None
         if taken is None and self.triggers.are_open(view):
             taken = yield from self.triggers.answer(view, self._run)
-        if taken is None and (due := self._due(view) or self._due_soon(view)):
-            taken = yield from self._run(view, *due)
+        if taken is None and (run := self._due(view) or self._due_soon(view)):
+            taken = yield from run
         return taken
 
-    def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return the fire that is due, and its items.  If the clock skew is too large, the items do not run for it."""
+    def _due(self, view: JobView) -> Steps[ClaimResult] | None:
+        """Return the run of the items that are due.  If the clock skew is too large, they are not run."""
         state = self._state
         owed = state.owed() if view.assignment_stands else NONE
         if not owed:
@@ -72,10 +72,10 @@ class Choice:
             state.refuse(skew)
             return None
         state.accept()
-        return Fire(state.timetable.newest, state.source(owed)), owed
+        return self._run(view, Fire(state.timetable.newest, state.source(owed)), owed)
 
-    def _due_soon(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return the next fire and its items, if its claim is to be prepared now.
+    def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
+        """Return the run of the next moment, if its claim is to be prepared now.
 
         If the view or the time changes before the moment comes, the claim is withdrawn or given back, and decided anew.
         """
@@ -86,7 +86,7 @@ class Choice:
         if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
             return None
         items = state.owed_ahead(upcoming) - view.disabled_items
-        return (Fire(upcoming, FireSource.CRON), items) if items else None
+        return self._run(view, Fire(upcoming, FireSource.CRON), items) if items else None
 
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Claim items, and run and settle those that the claim has got; return the result of the claim."""
@@ -107,9 +107,9 @@ class Choice:
             yield from self.triggers.claimed(fire, taken)
         if (claim := taken.claim) is None:
             return taken
-        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # their offsets may have changed
-            others = {item: offset for item, offset in offsets.items() if item not in renewed}
-            offsets = others | (yield ReadOffsets(renewed, claimed=True))
+        if (taken.renewed or taken.cut_off) and (renewed := taken.renewed.union(taken.cut_off) & claim.items.keys()):
+            # their offsets may have changed
+            offsets = _without(offsets, renewed) | (yield ReadOffsets(renewed, claimed=True))
         if not (yield from self._moment_comes(view, claim)):
             yield GiveBack()
             return taken
@@ -186,6 +186,10 @@ class Choice:
         if number not in self._state.held:
             item.forget()
         return taken
+
+
+def _without(offsets: dict[int, str], items: frozenset[int]) -> dict[int, str]:
+    return {item: offset for item, offset in offsets.items() if item not in items}
 
 
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:

@@ -29,25 +29,20 @@ class Starts:
     """Lets all jobs of a process that wait for the same moment begin together: they share one timer."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, list[Future[bool]]] = {}
+        self._waiting: dict[int, list[Awaited]] = {}
 
-    def at(self, slot: int, ahead: int) -> Future[bool]:
-        """Return a future that becomes True at the moment ``slot``, which is ``ahead`` milliseconds away.
-
-        A job that takes its claim back sets its future to False before the moment comes.
-        """
-        loop = get_running_loop()
+    def at(self, slot: int, ahead: int, start: Awaited) -> Awaited:
+        """Have a start come at the moment ``slot``, which is ``ahead`` milliseconds away, unless it comes before."""
         if slot not in self._waiting:
-            self._waiting[slot] = []
+            self._waiting[slot], loop = [], get_running_loop()
             loop.call_at(loop.time() + ahead / 1000, self._open, slot)
-        start: Future[bool] = loop.create_future()
         self._waiting[slot].append(start)
         return start
 
     def _open(self, slot: int) -> None:
         for start in self._waiting.pop(slot):
-            if not start.done():
-                start.set_result(True)
+            if not start.is_there:
+                start.come()
 
 
 class ClaimAhead:
@@ -60,7 +55,10 @@ class ClaimAhead:
         self._answer: Future[Committed] | None = None
         """The answer to the claim that may still be withdrawn."""
         self._claim: Claim | None = None
-        self._start: Future[bool] | None = None
+        self._start: Awaited | None = None
+        """The wait of the claim for its moment."""
+        self._taken_back = False
+        """Whether the wait has ended because the decision may be outdated."""
 
     def send(
         self, claims: Claims, view: JobView, fire: Fire, items: frozenset[int], now: int, next_fire: int
@@ -76,19 +74,20 @@ class ClaimAhead:
 
         The wait is at most 80 ms: otherwise a clock that was set back by an hour would keep items locked for an hour.
         """
-        self._answer, self._claim = None, claim
+        self._answer, self._claim, self._taken_back = None, claim, False
         if is_outdated or not ahead:
             return not is_outdated
-        self._start = self._starts.at(claim.fire.slot, min(ahead, EARLY))
-        return Awaited(self._start, self._moment_has_come)
+        self._start = self._starts.at(claim.fire.slot, min(ahead, EARLY), Awaited(self._is_to_be_run))
+        return self._start
 
     def take_back(self) -> None:
         """Withdraw the claim if it was not sent yet, or end its wait for the moment: the decision may be outdated."""
         if self._answer is not None:
             self._member.session.withdraw(self._answer)
             self._answer = None
-        if self._start is not None and not self._start.done():
-            self._start.set_result(False)
+        if self._start is not None and not self._start.is_there:
+            self._taken_back = True
+            self._start.come()
 
     def begun(self) -> None:
         """Note that no claim waits any more: its run begins, or it was given back."""
@@ -105,6 +104,5 @@ class ClaimAhead:
         if is_lost:
             raise SessionEnded("the session was lost before the items of a claim were given back")
 
-    def _moment_has_come(self) -> bool:
-        assert self._start is not None
-        return self._start.result() and self._member.is_proven()
+    def _is_to_be_run(self) -> bool:
+        return not self._taken_back and self._member.is_proven()

@@ -28,16 +28,32 @@ Pass: TypeAlias = Steps[float | None]
 class Awaited:
     """The answer to a command is still to come, and no task waits for it."""
 
-    future: Future[Any] | None
-    """None: the answer is there when the other jobs that can go on now have had their turns."""
     conclude: Callable[[], object]
-    """Returns the answer, or what is to be awaited next, when the future is done."""
-    is_asked_for: bool = False
-    """Whether a turn was asked for."""
+    """Returns the answer, or what is to be awaited next, when the answer is there."""
+    future: Future[Any] | None = None
+    """The answer is there when it is done; None if whoever waits for the answer calls ``come``."""
+    is_there: bool = False
+    activity: Activity | None = None
+    """Gets a turn when the answer is there."""
 
-    def is_there(self) -> bool:
-        """Whether the answer is there."""
-        return self.is_asked_for if self.future is None else self.future.done()
+    def come(self) -> None:
+        """Note that the answer is there."""
+        self.is_there = True
+        if self.activity is not None:
+            self.activity.go_on()
+
+    def __call__(self, future: Future[Any]) -> None:
+        """Note that the future is done; this object is its callback."""
+        if not future.cancelled():
+            future.exception()  # it was looked at, so asyncio need not warn of it
+        self.come()
+
+
+@dataclass(slots=True)
+class NextTurn:
+    """The next step is made when the other jobs that can go on now have had their turns."""
+
+    step: Callable[[], object]
 
 
 @dataclass(slots=True)
@@ -65,7 +81,10 @@ class CommandLoop(ABC):
 
     @abstractmethod
     def _perform(self, command: Command) -> object:
-        """Perform a command, and return its answer, or how it is to be awaited: ``Awaited`` or ``InTask``."""
+        """Perform a command, and return its answer, or how it is to be awaited.
+
+        That is an ``Awaited``, a ``NextTurn`` or an ``InTask``.
+        """
 
     @abstractmethod
     def _refused(self, error: RegistryError) -> float:
@@ -74,7 +93,7 @@ class CommandLoop(ABC):
     def turn(self) -> float | Work:
         """Make steps until the job has to wait; return the seconds until the next turn, or work for a task."""
         awaited = self._awaited
-        if awaited is not None and not awaited.is_there():
+        if awaited is not None and not awaited.is_there:
             self._again = True
             return inf
         self._awaited = None
@@ -108,12 +127,12 @@ class CommandLoop(ABC):
             if isinstance(answer, InTask):
                 return answer
             if isinstance(answer, Awaited):
-                if not answer.is_there():
-                    self._awaited, answer.is_asked_for = answer, True
-                    self.activity.go_on_after(answer.future)
-                    return inf
-                step = answer.conclude
-                continue
+                self._await(answer)
+                return inf
+            if isinstance(answer, NextTurn):
+                self._await(coming := Awaited(answer.step))
+                coming.come()
+                return inf
             if is_first:
                 self._state.now()
                 is_first = False
@@ -122,6 +141,11 @@ class CommandLoop(ABC):
                 again, self._again = self._again, False
                 return 0.0 if again else command
             step = partial(self._perform, command)
+
+    def _await(self, answer: Awaited) -> None:
+        self._awaited, answer.activity = answer, self.activity
+        if answer.future is not None:
+            answer.future.add_done_callback(answer, context=self.activity.context)
 
     def _next(self, answer: object, error: RegistryError | None) -> Command | float:
         """Send an answer in, and return the next command, or the seconds until the next pass."""

@@ -48,7 +48,7 @@ class Execution:
     """The outcome of each item.  An item whose run was cut off has none."""
     is_proven: Callable[[], bool] = lambda: True
     """Returns whether the session of the claim is certain to live now.  If it is not, the execution is cancelled."""
-    handling: Callable[[], AbstractContextManager[None]] = nullcontext
+    handling: AbstractContextManager[object] = field(default_factory=nullcontext)
     """Surrounds users' code: a job that leaves gives its handlers more time than it gives the registry."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
@@ -144,7 +144,7 @@ async def execute(execution: Execution) -> None:
     config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
     await execution.stop_unless_proven()
     try:
-        with execution.handling():
+        with execution.handling:
             if execution.job.engine is not None:
                 await _run_engine(execution, execution.job.engine)
             elif config.per == "instance":

@@ -257,7 +257,7 @@ class JobScheduler(CommandLoop):
             sent = self._ahead.send(self._claims, view, fire, items, now, state.timetable.following())
         else:
             return ClaimResult()
-        return Awaited(sent.transaction.answer, partial(self._claimed, sent))
+        return Awaited(partial(self._claimed, sent), sent.transaction.answer)
 
     def _claimed(self, sent: SentClaim) -> object:
         """Return the result of a claim that was answered."""

@@ -80,7 +80,7 @@ async def _after(execution: Execution, context: InstanceContext, listener: Liste
 
 
 async def _call(execution: Execution, listener: ListenerFunction, context: InstanceContext) -> None:
-    with execution.handling():
+    with execution.handling:
         async with UserCode("the listener"):
             await listener(context)
 
@@ -143,7 +143,7 @@ class _OncePerCluster:
     async def _wait(self) -> None:
         """Wait for the instance that calls ``before``: at most its time limits, plus the session timeout if it dies."""
         longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
-        with move_on_after(longest) as limit, self.execution.handling():
+        with move_on_after(longest) as limit, self.execution.handling:
             await self.marks.wait_for_caller(self.run)
         if limit.cancelled_caught and (caller := await self.marks.caller(self.run)):
             raise TimeoutError(

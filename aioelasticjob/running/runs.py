@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from anyio import get_cancelled_exc_class, move_on_after
-from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunOffsets
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
+from aioelasticjob.event_loop import checkpoint_if_cancelled
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
-from aioelasticjob.running.command_loop import Awaited, InTask
+from aioelasticjob.running.command_loop import Awaited, InTask, NextTurn
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.listeners import with_listeners
@@ -105,8 +105,8 @@ class Runs:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
-        """Run the handlers of claimed items; return how their settlement is to be awaited."""
+    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> NextTurn:
+        """Run the handlers of claimed items; return when their settlement is to begin."""
         if claim.fences and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
         execution = self._execution_of(view, claim, offsets)
@@ -118,8 +118,8 @@ class Runs:
                 self._unsettled = EndedRun.of(execution)
                 await self.finish()
             raise
-        ended = self._unsettled = EndedRun.of(execution)
-        return Awaited(None, partial(self._begin_settlement, ended))  # the handlers of other jobs begin first
+        self._unsettled = EndedRun.of(execution)
+        return NextTurn(self._begin_settlement)  # the handlers of other jobs begin first
 
     async def finish(self) -> None:
         """Settle the run whose handlers have ended, if its settlement has not begun.
@@ -131,14 +131,14 @@ class Runs:
         if ended is not None and (settlement := self._settle(ended)) is not None:
             await self._finish_settlement(ended.trace, settlement)
 
-    def _begin_settlement(self, ended: EndedRun) -> Awaited | InTask | None:
-        """Begin to settle the items of a run; return how that is to be awaited."""
-        self._unsettled = None
-        if (settlement := self._settle(ended)) is None:
+    def _begin_settlement(self) -> Awaited | InTask | None:
+        """Begin to settle the run whose handlers have ended; return how that is to be awaited."""
+        ended, self._unsettled = self._unsettled, None
+        if ended is None or (settlement := self._settle(ended)) is None:
             return None
         if settlement.transaction is None:
             return InTask(partial(self._finish_settlement, ended.trace, settlement))
-        return Awaited(settlement.transaction.answer, partial(self._settled, ended.trace, settlement))
+        return Awaited(partial(self._settled, ended.trace, settlement), settlement.transaction.answer)
 
     def _settled(self, trace: Trace | None, settlement: Settlement) -> InTask | None:
         """Note that a settlement was answered; return what is left to do if it was not accepted whole."""
@@ -174,7 +174,7 @@ class Runs:
             report_attempt=self._stats.attempt_failed,
             retry_waits=self._retry_waits,
             is_proven=self._member.is_proven,
-            handling=self._stopping.handling,
+            handling=self._stopping,
             limited_log=self._shared.limited_log,
         )
 

@@ -26,7 +26,6 @@ class Timetable:
 
     def __init__(self, cron: Cron | None, now: int) -> None:
         self._cron = cron
-        self._known: tuple[int, int | None] = (0, None)  # a moment and the next one
         self.newest = 0
         """The newest moment that is due; 0 if there was none."""
         self.upcoming: int | None = None
@@ -68,7 +67,4 @@ class Timetable:
 
     def _after(self, milliseconds: int) -> int | None:
         assert self._cron is not None
-        if self._known[0] != milliseconds:
-            following = self._cron.next_after(moment(milliseconds / 1000))
-            self._known = milliseconds, None if following is None else round(following.timestamp() * 1000)
-        return self._known[1]
+        return self._cron.millisecond_after(milliseconds)

@@ -8,14 +8,14 @@ for it.
 
 from __future__ import annotations
 
-from asyncio import Event, Future, Task, TimerHandle, current_task, get_running_loop, sleep, wait
+from asyncio import Event, Task, TimerHandle, current_task, get_running_loop, sleep, wait
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from anyio import Semaphore
 from anyio.abc import TaskGroup
@@ -246,10 +246,12 @@ def _runs_in_task() -> bool:
 class Activity:
     """The turns of a part of a job.  If it is woken while its work is under way, it gets a further turn after it."""
 
-    __slots__ = ("_again", "_due", "_part", "_queued", "_scheduler", "_tasks", "_under_way", "is_urgent")
+    __slots__ = ("_again", "_due", "_part", "_queued", "_scheduler", "_tasks", "_under_way", "context", "is_urgent")
 
     def __init__(self, tasks: TaskScope, part: Part, *, is_urgent: bool = True) -> None:
         self._scheduler, self._tasks, self._part, self.is_urgent = tasks.scheduler, tasks, part, is_urgent
+        self.context: Final = tasks.scheduler.context
+        """The context of the callbacks that ask for turns."""
         self._under_way = self._again = False
         self._due = self._queued = inf
 
@@ -260,16 +262,8 @@ class Activity:
         else:
             self._scheduler.wake(self)
 
-    def go_on_after(self, future: Future[Any] | None) -> None:
-        """Ask for a turn when a future is done.  If it is None, ask for one after all others that can go on now."""
-        if future is None:
-            self._scheduler.go_on(self)
-        else:
-            future.add_done_callback(self._go_on, context=self._scheduler.context)
-
-    def _go_on(self, future: Future[Any]) -> None:
-        if not future.cancelled():
-            future.exception()  # it was looked at, so asyncio need not warn of it
+    def go_on(self) -> None:
+        """Ask for a turn because an answer is there, after all others whose answers are there."""
         self._scheduler.go_on(self)
 
     def time_has_come(self, when: float) -> None:

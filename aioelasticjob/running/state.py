@@ -12,6 +12,7 @@ from math import inf
 
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.records import is_cut_off, open_moment
+from aioelasticjob.model import NONE
 
 
 class Newest(Enum):
@@ -209,7 +210,8 @@ class Items(dict[int, Item]):
 
     def that_may_have_offsets(self, items: Iterable[int]) -> frozenset[int]:
         """Return those of these items that may have an offset."""
-        return frozenset([number for number in items if self[number].may_have_offset])
+        found = [number for number in items if self[number].may_have_offset]
+        return frozenset(found) if found else NONE
 
     def join_again(self) -> None:
         """Forget everything except which moments were run or reported here."""

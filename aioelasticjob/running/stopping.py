@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from anyio import CancelScope
 
@@ -25,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Stopping:
-    """The state of a job that leaves, in one session."""
+    """The state of a job that leaves, in one session.  Handlers run in a ``with`` block of it."""
 
     def __init__(self, member: Member, limited_log: LimitedLog) -> None:
         self._member, self._log = member, limited_log
@@ -39,15 +37,12 @@ class Stopping:
         self._since = 0.0
         """Since when no handler has run, by the loop's clock; not earlier than the call of ``stopped``."""
 
-    @contextmanager
-    def handling(self) -> Iterator[None]:
-        """Note that handlers run inside the block."""
+    def __enter__(self) -> None:
         self._handling.set(True)
-        try:
-            yield
-        finally:
-            self._since = get_running_loop().time()
-            self._handling.set(False)
+
+    def __exit__(self, *_: object) -> None:
+        self._since = get_running_loop().time()
+        self._handling.set(False)
 
     def end(self) -> None:
         """Note that the job has left or its session is over."""
