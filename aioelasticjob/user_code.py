@@ -33,9 +33,9 @@ class UserCode:
 
     __slots__ = ("_requests", "_scope", "_task", "_what")
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, task: Task[Any] | None = None) -> None:
         self._what = what
-        self._task = task = _present_task()
+        self._task = task = task or _present_task()
         self._requests = 0 if task is None else task.cancelling()
         self._scope = None if task is None else _scope_of(task)
 

@@ -29,13 +29,15 @@ class Starts:
     """Lets all jobs of a process that wait for the same moment begin together: they share one timer."""
 
     def __init__(self) -> None:
+        self.loop = get_running_loop()
+        """The loop in which the jobs run."""
         self._waiting: dict[int, list[Awaited]] = {}
 
     def at(self, slot: int, ahead: int, start: Awaited) -> Awaited:
         """Have a start come at the moment ``slot``, which is ``ahead`` milliseconds away, unless it comes before."""
         if slot not in self._waiting:
-            self._waiting[slot], loop = [], get_running_loop()
-            loop.call_at(loop.time() + ahead / 1000, self._open, slot)
+            self._waiting[slot] = []
+            self.loop.call_at(self.loop.time() + ahead / 1000, self._open, slot)
         self._waiting[slot].append(start)
         return start
 
@@ -64,7 +66,7 @@ class ClaimAhead:
         self, claims: Claims, view: JobView, fire: Fire, items: frozenset[int], now: int, next_fire: int
     ) -> SentClaim:
         """Have a claim sent ``EARLY`` milliseconds before its moment, unless it is withdrawn before."""
-        at = get_running_loop().time() + (fire.slot - now - EARLY) / 1000
+        at = self._starts.loop.time() + (fire.slot - now - EARLY) / 1000
         sent = claims.send(view, fire, items, fire.slot, next_fire, at)
         self._answer = sent.transaction.answer
         return sent

@@ -99,9 +99,9 @@ class Execution:
         if self.trace is not None:
             self.trace.attempts.update(dict.fromkeys(context.claimed, context.attempt))
 
-    def scope(self, context: Context, seconds: float | None) -> HandlerScope:
+    def scope(self, context: Context, task: asyncio.Task[object], seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
-        return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds)
+        return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds, task)
 
     def scope_of_all(self, seconds: float | None = None) -> HandlerScope:
         """Return a scope for all handlers, which names those that go on."""
@@ -217,9 +217,9 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     execution.under_way[task] = context
     attempts = _Attempts(execution, context, task) if execution.tries_again else None
     failure: Exception | None = None
-    limit = execution.scope(context, timeout)
+    limit = execution.scope(context, task, timeout)
     try:
-        async with UserCode("the handler"):
+        async with UserCode("the handler", task):
             with limit:
                 execution.enter(limit, context.claimed)
                 await (_call(execution, context) if attempts is None else attempts.run())
@@ -283,9 +283,9 @@ class _Attempts:
         execution, context, limit = self._execution, self.context, self._execution.config.attempt_timeout
         self._began = asyncio.get_running_loop().time()
         failure: Exception | None = None
-        scope = execution.scope(context, limit)
+        scope = execution.scope(context, self._task, limit)
         try:
-            async with UserCode("the handler"):
+            async with UserCode("the handler", self._task):
                 with scope:
                     await _call(execution, context)
         except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -86,7 +85,7 @@ class JobScheduler(CommandLoop):
         self._job, self._member, self._shared = job, member, shared
         self.views = views
         """The view of the job."""
-        self._tasks, self._life = tasks, life
+        self._tasks, self._life, self._loop = tasks, life, tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
         state = StateDriver(member, views.value, shared.clock, self._stats, past)
         super().__init__(state, Activity(tasks, self, is_urgent=False))
@@ -183,7 +182,7 @@ class JobScheduler(CommandLoop):
         if self.left:
             self._life.session_over()
             return inf
-        if (pause := self._resume_at - get_running_loop().time()) > 0:
+        if (pause := self._resume_at - self._loop.time()) > 0:
             return pause
         view = self.views.value
         if view.tree.outdated:
@@ -210,7 +209,7 @@ class JobScheduler(CommandLoop):
         self._member.refusals.refused(READ_DUE, error)
         pause = session.pause_after(self._failures)
         self._failures += 1
-        self._resume_at = get_running_loop().time() + pause
+        self._resume_at = self._loop.time() + pause
         return pause
 
     def _perform(self, command: Command) -> object:

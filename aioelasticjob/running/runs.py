@@ -77,7 +77,7 @@ class Runs:
     ) -> None:
         self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
         self._settlements, self._stats, self._stopping = settlements, stats, stopping
-        self._retry_waits = RetryWaits(views)
+        self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
         self._scope: HandlerScope | None = None
         self._cancelled = False
         """Whether no handler may begin any more."""
@@ -180,7 +180,7 @@ class Runs:
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live."""
-        session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
+        session, fire, began = self._member.session, execution.claim.fire, self._loop.time()
         run_lease.set(session.run_lease(self._member.incarnation))
         run_limited_log.set(self._shared.limited_log)
         if execution.job.engine is not None:
@@ -201,7 +201,7 @@ class Runs:
             finally:
                 self._scope = None
                 session.unbind(scope)
-                self._stats.ended(execution, get_running_loop().time() - began)
+                self._stats.ended(execution, self._loop.time() - began)
 
     def _settle(self, ended: EndedRun) -> Settlement | None:
         """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""

@@ -64,6 +64,8 @@ class Scheduler:
     def __init__(self, tasks: TaskGroup, joining: Semaphore) -> None:
         self.tasks = tasks
         """The task group in which ``run`` is called, and in which tasks are started while it is not."""
+        self.loop = get_running_loop()
+        """The loop in which all is done.  Asking Python for it takes a call of the system before CPython 3.12."""
         self._joining = joining
         """Each job holds it while it joins.  While jobs wait for it, fewer turns are given, so they join sooner."""
         self._answered: dict[Activity, None] = {}
@@ -115,7 +117,7 @@ class Scheduler:
         each task, which takes four times as long as the task itself, and a task is started for every fire.
         """
         if self._runs:
-            task = get_running_loop().create_task(work(scope))
+            task = self.loop.create_task(work(scope))
             if not task.done():  # where users have tasks begin eagerly, it may have ended
                 self._runs[-1][scope] = task
         else:
@@ -161,11 +163,11 @@ class Scheduler:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and earliest < inf:
-            self._timer = get_running_loop().call_at(earliest, self._time_has_come)
+            self._timer = self.loop.call_at(earliest, self._time_has_come)
         self._timer_at = earliest
 
     def _time_has_come(self) -> None:
-        self._timer, until = None, max(self._timer_at, get_running_loop().time())
+        self._timer, until = None, max(self._timer_at, self.loop.time())
         while self._heap and self._heap[0][0] <= until:
             when, _, activity = heappop(self._heap)
             activity.time_has_come(when)
@@ -313,7 +315,7 @@ class Activity:
                 self.wake()
 
     def _rest(self, seconds: float) -> None:
-        self._due = get_running_loop().time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)
+        self._due = self._scheduler.loop.time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)
         self._queue()
 
     def _queue(self) -> None:

@@ -26,7 +26,7 @@ class Stopping:
     """The state of a job that leaves, in one session.  Handlers run in a ``with`` block of it."""
 
     def __init__(self, member: Member, limited_log: LimitedLog) -> None:
-        self._member, self._log = member, limited_log
+        self._member, self._log, self._loop = member, limited_log, get_running_loop()
         self.done = False
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
@@ -41,7 +41,7 @@ class Stopping:
         self._handling.set(True)
 
     def __exit__(self, *_: object) -> None:
-        self._since = get_running_loop().time()
+        self._since = self._loop.time()
         self._handling.set(False)
 
     def end(self) -> None:
@@ -51,7 +51,7 @@ class Stopping:
 
     async def stopped(self) -> None:
         """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended."""
-        self._since = get_running_loop().time()
+        self._since = self._loop.time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
             if not await self._changes_within(WARN_AFTER):
