@@ -93,7 +93,7 @@ class JobScheduler(CommandLoop):
         self._settlements = settlements = Settlements(member, self._state.cache)
         self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self.stopping = Stopping(member, shared.limited_log)
+        self.stopping = Stopping(member, shared.limited_log, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
         self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping)
         self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)

@@ -18,6 +18,7 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.stopping import Departures
 
 JOINING_AT_ONCE = 32
 """How many jobs of one process register at the same time.
@@ -75,6 +76,7 @@ class ProcessContext:
     switches: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))
     """The nodes that say which servers are switched off in all jobs."""
     starts: Starts = field(default_factory=Starts)
+    departures: Departures = field(default_factory=Departures)
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """The requests that the registry refuses, by job."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
+from dataclasses import dataclass
 
-from anyio import CancelScope
+from anyio import move_on_after
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
@@ -22,10 +23,18 @@ WARN_AFTER = 0.3
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Departures:
+    """The jobs of one process that leave.  A thousand of them need more than a second, one after another."""
+
+    newest: float = 0.0
+    """When a job has left last, by the loop's clock."""
+
+
 class Stopping:
     """The state of a job that leaves, in one session.  Handlers run in a ``with`` block of it."""
 
-    def __init__(self, member: Member, limited_log: LimitedLog) -> None:
+    def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
         self._member, self._log, self._loop = member, limited_log, get_running_loop()
         self.done = False
         """Whether the job has left or its session is over."""
@@ -33,6 +42,7 @@ class Stopping:
         """The claim that is being settled."""
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
+        self._departures = departures
         self._handling = Latest(False)
         self._since = 0.0
         """Since when no handler has run, by the loop's clock; not earlier than the call of ``stopped``."""
@@ -46,11 +56,14 @@ class Stopping:
 
     def end(self) -> None:
         """Note that the job has left or its session is over."""
-        self.done = True
+        self.done, self._departures.newest = True, self._loop.time()
         self._handling.set(False)
 
     async def stopped(self) -> None:
-        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended."""
+        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds.
+
+        They begin when its handlers have ended, and again when another job of the process has left meanwhile.
+        """
         self._since = self._loop.time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
@@ -63,9 +76,12 @@ class Stopping:
 
     async def _changes_within(self, seconds: float) -> bool:
         """Wait until the job has left or a handler has begun; False if neither happens in time."""
-        with CancelScope(deadline=self._since + seconds) as limit:
-            await self._handling.until(lambda handling: handling or self.done)
-        return not limit.cancelled_caught
+        while (rest := max(self._since, self._departures.newest) + seconds - self._loop.time()) > 0:
+            with move_on_after(rest) as limit:
+                await self._handling.until(lambda handling: handling or self.done)
+            if not limit.cancelled_caught:
+                return True
+        return False
 
     def _warn(self, waits: str) -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.layout import Layout
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.operations import JobStatus, NotPossible
+from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Create, Delete
-from aioelasticjob.testing import Process, VirtualClock, VirtualCluster
+from aioelasticjob.running.stopping import Departures, Stopping
+from aioelasticjob.testing import Process, VirtualClock, VirtualCluster, run
 from aioelasticjob.testing.loop import START
 from tests.running.test_settings_changes import EVERY_TEN, JobProcesses, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
@@ -264,3 +270,29 @@ def test_a_job_that_leaves_while_the_registry_is_away_leaves_nothing_behind_thou
 
 
 async def _nothing(context: ItemContext) -> None: ...
+
+
+def test_a_job_is_not_said_to_be_refused_while_other_jobs_of_its_process_leave(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    status = SimpleNamespace(value=SimpleNamespace(state=SessionState.CONNECTED))
+    member = cast(Any, SimpleNamespace(layout=LAYOUT, session=SimpleNamespace(status=status)))
+
+    async def scene() -> None:
+        departures, limited_log = Departures(), LimitedLog()
+        loop = asyncio.get_running_loop()
+        last, *others = [Stopping(member, limited_log, departures) for _ in range(21)]
+        began = loop.time()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(last.stopped)
+            for other in others:
+                await asyncio.sleep(0.25)
+                other.end()
+            assert caplog.messages == []
+        assert loop.time() - began == pytest.approx(20 * 0.25 + 2)
+        assert [text.partition(", and ")[2] for text in caplog.messages] == [
+            "waits up to 2 s to unregister: the registry has not accepted it",
+            "waits no longer to unregister: the registry has not accepted it",
+        ]
+
+    run(scene)
