@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
-from math import inf
 from typing import Literal, Self, TypeAlias
 
 from aioelasticjob.cron.crontab import ALIASES, read_crontab
@@ -49,8 +48,8 @@ class Cron:
     _search: Search = field(compare=False, repr=False)
     _zone: tzinfo = field(compare=False, repr=False)
     _rule: Rule = field(compare=False, repr=False)
-    _found: list[tuple[int, int | None]] = field(compare=False, repr=False)
-    """The newest answer of ``millisecond_after``, and its question: all jobs with the same schedule ask the same."""
+    _found: list[tuple[int | None, int | None]] = field(compare=False, repr=False)
+    """The last question of ``millisecond_after``, and its answer: all jobs with the same schedule ask the same."""
 
     @classmethod
     def parse(cls, expression: str, time_zone: str = "UTC", dst: DaylightSaving = "cron") -> Self:
@@ -65,7 +64,7 @@ class Cron:
         except FieldError as error:
             raise InvalidSetting("cron", shortened(expression), shortened(str(error), 600)) from None
         rule: Rule = "quartz" if dst == "quartz" else "roving" if fields.roving else "fixed"
-        return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule, [(0, 0)])
+        return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule, [(None, None)])
 
     def next_after(self, after: datetime) -> datetime | None:
         """Return the first fire time strictly after an aware instant, None if there is no further one."""
@@ -80,8 +79,8 @@ class Cron:
 
         Both are in milliseconds since the epoch.
         """
-        since, found = self._found[0]
-        if not since <= after < (inf if found is None else found):
+        asked, found = self._found[0]
+        if asked != after:  # an earlier question may have another answer, also without a fire between the two
             following = self.next_after(datetime.fromtimestamp(after / 1000, UTC))
             found = None if following is None else round(following.timestamp() * 1000)
             self._found[0] = after, found

@@ -1,8 +1,8 @@
 """Goes through the steps of a job: it has each command performed, and sends the answer in.
 
-A pass is a generator of commands.  It is resumed in turns of the scheduler, so no task waits between two steps.  An
-answer of the registry, or the moment of a claim, is a future that asks for the next turn.  Only work in which a task
-has to wait, such as a run of handlers, gets a task, and the steps that follow it are made there.
+A pass is a generator of commands.  It is resumed in turns of the scheduler, so no task waits between two steps.  When
+the registry answers, or the moment of a claim comes, the next turn is asked for.  Only work in which a task has to
+wait, such as a run of handlers, gets a task, and the steps that follow it are made there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Awaited:
     conclude: Callable[[], object]
     """Returns the answer, or what is to be awaited next, when the answer is there."""
     future: Future[Any] | None = None
-    """The answer is there when it is done; None if whoever waits for the answer calls ``come``."""
+    """Has this object as its callback; None if whoever gives the answer calls ``come``."""
     is_there: bool = False
     activity: Activity | None = None
     """Gets a turn when the answer is there."""

@@ -106,7 +106,7 @@ class Runs:
             self._scope.cancel()
 
     async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> NextTurn:
-        """Run the handlers of claimed items; return when their settlement is to begin."""
+        """Run the handlers of claimed items; return the step that begins their settlement."""
         if claim.fences and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
         execution = self._execution_of(view, claim, offsets)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from asyncio import get_running_loop
 from dataclasses import dataclass
+from math import inf
 
-from anyio import move_on_after
+from anyio import CancelScope
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
@@ -25,14 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Departures:
-    """The jobs of one process that leave.  A thousand of them need more than a second, one after another."""
+    """The jobs of one process that leave, one after another: a thousand of them need more than a second."""
 
-    newest: float = 0.0
-    """When a job has left last, by the loop's clock."""
+    newest: float = -inf
+    """When a job of the process, or its session, has ended last, by the loop's clock."""
 
 
 class Stopping:
-    """The state of a job that leaves, in one session.  Handlers run in a ``with`` block of it."""
+    """The state of a job that leaves, in one session.  As a context, it notes that handlers run inside the block."""
 
     def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
         self._member, self._log, self._loop = member, limited_log, get_running_loop()
@@ -60,28 +61,30 @@ class Stopping:
         self._handling.set(False)
 
     async def stopped(self) -> None:
-        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds.
+        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended.
 
-        They begin when its handlers have ended, and again when another job of the process has left meanwhile.
+        Nothing is logged as long as other jobs of the process leave: then this one only waits for its turn.
         """
         self._since = self._loop.time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
-            if not await self._changes_within(WARN_AFTER):
-                self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
-                if not await self._changes_within(SETTLE_TIMEOUT):
-                    self._warn("and waits no longer")
-                    self.settle_timeout = 0.0
-                    return
+            if await self._changes_before(self._warn_at) or self._loop.time() < self._warn_at:
+                continue
+            self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
+            if not await self._changes_before(self._since + SETTLE_TIMEOUT):
+                self._warn("and waits no longer")
+                self.settle_timeout = 0.0
+                return
 
-    async def _changes_within(self, seconds: float) -> bool:
+    @property
+    def _warn_at(self) -> float:
+        return min(self._since + SETTLE_TIMEOUT, max(self._since, self._departures.newest) + WARN_AFTER)
+
+    async def _changes_before(self, deadline: float) -> bool:
         """Wait until the job has left or a handler has begun; False if neither happens in time."""
-        while (rest := max(self._since, self._departures.newest) + seconds - self._loop.time()) > 0:
-            with move_on_after(rest) as limit:
-                await self._handling.until(lambda handling: handling or self.done)
-            if not limit.cancelled_caught:
-                return True
-        return False
+        with CancelScope(deadline=deadline) as limit:
+            await self._handling.until(lambda handling: handling or self.done)
+        return not limit.cancelled_caught
 
     def _warn(self, waits: str) -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
