@@ -193,7 +193,7 @@ def test_every_second_around_a_turn_agrees_with_the_oracle(
 @pytest.mark.parametrize("dst", ["cron", "quartz"])
 @pytest.mark.parametrize("expression", ["0 30 1 * * ?", "0 */7 * * * ?", "0 0 0 * * ?"])
 @pytest.mark.parametrize(
-    "zone, repeated", [("America/New_York", "2026-11-01T04:30"), ("Europe/Dublin", "2026-10-25T00:00")]
+    ("zone", "repeated"), [("America/New_York", "2026-11-01T04:30"), ("Europe/Dublin", "2026-10-25T00:00")]
 )
 def test_what_was_asked_before_does_not_change_an_answer(
     zone: str, repeated: str, expression: str, dst: DaylightSaving
