@@ -103,7 +103,7 @@ def dataflow(**settings: Any) -> JobConfig:
 
 
 def run_dataflow(execution: DataflowRun, *beside: Callable[[], Coroutine[Any, Any, None]]) -> DataflowRun:
-    """Fly it in virtual time, with others beside it."""
+    """Run it in virtual time, with others beside it."""
 
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
