@@ -127,7 +127,8 @@ class JobState(Account):
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
-        missed = (self.blocked() - self.view.disabled_items) | self._due()
+        # an item that was switched on meanwhile has missed moments since; nothing shows since when
+        missed = (self.blocked() - (self.view.disabled_items & view.disabled_items)) | self._due()
         ended = min(written, succession.ended)
         table.advance(ended)
         self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
@@ -161,7 +162,7 @@ class JobState(Account):
         record, and report what was due.
         """
         self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
-        kept_from = (self.blocked() & self.held) - self.view.disabled_items
+        kept_from = (self.blocked() & self.held) - (self.view.disabled_items & view.disabled_items)
         if not view.config.monitor_execution:
             self._account(kept_from, Came.UNRECORDED)
             items = {number: self.items[number] for number in self.held - view.rescues.keys()}
