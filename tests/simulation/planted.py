@@ -204,7 +204,7 @@ COVERED = (
         "one run per slot",
         (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
-        seeds=2,
+        seeds=9,
     ),
     Covered(
         omissions.mark_unversioned,
