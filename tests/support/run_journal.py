@@ -126,7 +126,8 @@ def _nothing_lost(of_item: list[JournalRun], misfires: list[Line], fates: Worker
         before, after = one.first, following.first
         missing = after.slot - before.slot - 1
         if before.instance != after.instance:
-            rescued = before.source == "FAILOVER"  # the rescuer stands in for a holder that was killed or stopped
+            # a rescuer stands in for a holder that was killed or stopped
+            rescued = before.source == "FAILOVER" and (fates.killed or fates.stopped)
             left_alone = before.pid in fates.killed or before.pid in fates.stopped or rescued
             assert left_alone or missing < HANDED_OVER, f"{missing} slots lost in handing over: {one}, {following}"
         elif missing > 0:
