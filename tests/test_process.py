@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from typing import Any
@@ -10,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from aioelasticjob.process import await_signals, forced_exit
+from aioelasticjob.process import GC_THRESHOLD, await_signals, collect_garbage_seldom, forced_exit
 from tests.support.loops import LoopKind, run_async
 
 
@@ -52,3 +53,14 @@ def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(
         return codes
 
     assert run_async(real_loop_kind, main) == [code] * 2
+
+
+@pytest.mark.parametrize(("before", "after"), [(700, GC_THRESHOLD), (0, 0), (2 * GC_THRESHOLD, 2 * GC_THRESHOLD)])
+def test_collections_become_rarer_unless_they_are_rarer_already_or_switched_off(before: int, after: int) -> None:
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(before, *usual[1:])
+        collect_garbage_seldom()
+        assert gc.get_threshold() == (after, *usual[1:])
+    finally:
+        gc.set_threshold(*usual)

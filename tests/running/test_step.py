@@ -262,6 +262,25 @@ def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before
     assert case.reported(1) == ([(2, 4, TABLE[Came.REPLACED].why)] if is_switched_on else [])
 
 
+def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before_records_were_switched_off() -> None:
+    case = Case.of(items=2, failover=True)
+    case.records[1] = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
+    for path in (LAYOUT.orphans, LAYOUT.item(1).orphan, LAYOUT.item(1).disabled):
+        case.put(path)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    case.drop(LAYOUT.item(1).disabled)
+    case.now = 4.2
+    case.settle(state, frozenset([0]))
+    case.configure(failover=False, monitor_execution=False)
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    assert (2, 4, TABLE[Came.UNRECORDED].why) in case.reported(1)
+
+
 @pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.1"), LAYOUT.item(0).disabled])
 def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_the_rest_is_excused(flag: str) -> None:
     case = Case.of(misfire=False)
