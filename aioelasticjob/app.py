@@ -219,8 +219,8 @@ class ElasticJob(Declarations, Asking):
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
 
         A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
-        Garbage collections are made rarer, and when all jobs have joined, the collector is told to pass over all
-        objects of that moment (``gc.freeze``).
+        Garbage collections become rarer, and when all jobs have joined, all objects of that moment are excluded from
+        them (``gc.freeze``).
 
         Raises:
             InvalidSetting: there is no job, an event loop runs already, this is no main thread, or as of ``running``.

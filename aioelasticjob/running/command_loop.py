@@ -31,7 +31,7 @@ class Awaited:
     conclude: Callable[[], object]
     """Returns the answer, or what is to be awaited next, when the answer is there."""
     future: Future[Any] | None = None
-    """Has this object as its callback; None if whoever gives the answer calls ``come``."""
+    """When it is done, it calls this object.  If it is None, the part that has the answer calls ``come``."""
     is_there: bool = False
     activity: Activity | None = None
     """Gets a turn when the answer is there."""
