@@ -326,17 +326,15 @@ def servers_disabled_often() -> AbstractContextManager[object]:
         path = world.layout.server_disabled(process.ip)
         world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
 
-    often: dict[Event, int] = {bare_events.switch_server: 120, bare_events.start: 40}
+    often: dict[Event, int] = {bare_events.switch_server: 480, bare_events.start: 80}
     return _happening(bare_events.switch_server, disable, often)
 
 
-def operators_at_rest() -> AbstractContextManager[object]:
-    """Let operators do nothing: only connections, sessions and processes fail, and so more often."""
-    acts = (
-        *(bare_events.switch_server, bare_events.switch_item, bare_events.reconfigure, bare_events.trigger),
-        *(bare_events.ask, bare_events.stop, bare_events.dismiss, bare_events.meddle),
-    )
-    return _happening(bare_events.crash, bare_events.crash, dict.fromkeys(acts, 0))
+def only_failures() -> AbstractContextManager[object]:
+    """Let operators do nothing and no process leave or fall asleep; sessions end far more often."""
+    failures = (bare_events.cut, bare_events.miss_deadline, bare_events.crash, bare_events.start)
+    rest = dict.fromkeys((one for one in bare_events._EVENTS if one not in failures), 0)
+    return _happening(bare_events.crash, bare_events.crash, rest | {bare_events.expire: 30})
 
 
 def _happening(event: Event, instead: Event, often: Mapping[Event, int]) -> AbstractContextManager[object]:
