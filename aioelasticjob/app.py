@@ -207,7 +207,7 @@ class ElasticJob(Declarations, Asking):
             raise InvalidSetting("running", True, "this application runs already")
         for job in tuple(self._jobs.values()):
             if job.engine is not None:
-                self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check())
+                self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check(job.config.executor))
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
         threads, processes, limited_log = CapacityLimiter(self._threads), Processes(self._processes), LimitedLog()

@@ -153,7 +153,8 @@ class DeclaredSettings(BaseModel):
     executor: str = "thread"
     """Where a plain function runs: `"thread"`; `"process"`, [which can be cancelled](../how-to/blocking.md); or
     [one of your own](../how-to/blocking.md#in-an-executor-of-your-own). An `async def` always runs in the event
-    loop, and cannot have `"process"`."""
+    loop, and cannot have `"process"`. If handlers cannot be sent to the processes that the registry's value wants, the
+    declared value is used."""
     shutdown_timeout: Annotated[Seconds, SAFETY] = 30
     """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Interval = 60

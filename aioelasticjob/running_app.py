@@ -16,6 +16,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
@@ -23,7 +24,7 @@ from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.plural import counted, listed_items
 from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
-from aioelasticjob.running.executors import Executors, pickled
+from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import Health, Phase
 from aioelasticjob.running.job import Host
 from aioelasticjob.running.process import run_jobs

@@ -14,6 +14,7 @@ from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import RequestedValues, check_context, requested_by
+from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.model import Claim
@@ -35,11 +36,11 @@ class Engine(Protocol):
         """All functions that are given a context."""
         ...
 
-    def check(self) -> bool:
+    def check(self, executor: str) -> bool:
         """Check that all handlers have been declared, and return whether any of them is a plain function.
 
         Raises:
-            InvalidSetting: a handler is missing, or cannot be sent to the process in which it is to run.
+            InvalidSetting: a handler is missing, or the executor is ``process`` and a handler cannot be sent to one.
         """
         ...
 
@@ -94,17 +95,31 @@ class Job:
         return cls(config, handler, blocking, checked(listeners), needs)
 
     def fitted(self, config: JobConfig) -> JobConfig:
-        """Return the configuration in force, with the declared ``per`` if the handlers cannot take the other context.
+        """Return the configuration in force, with the declared ``per`` or ``executor`` if the handlers need it.
 
-        So a release whose handlers take another context can run beside the one before it.
+        So a release whose handlers take another context can run beside the one before it, and the runs of handlers
+        that cannot be pickled do not fail if somebody sets ``executor`` to ``process``.
         """
-        if config.per != self.config.per:
-            try:
-                for handler in (self.handler,) if self.engine is None else self.engine.handlers:
-                    check_per(config, "handler", handler)
-            except InvalidSetting:
-                return config.model_copy(update={"per": self.config.per})
-        return config
+        kept = dict[str, str]()
+        for setting, check in (("per", self._check_contexts), ("executor", self._check_executor)):
+            declared = getattr(self.config, setting)
+            if getattr(config, setting) != declared:
+                try:
+                    check(config)
+                except InvalidSetting:
+                    kept[setting] = declared
+        return config.model_copy(update=kept) if kept else config
+
+    def _check_contexts(self, config: JobConfig) -> None:
+        for handler in (self.handler,) if self.engine is None else self.engine.handlers:
+            check_per(config, "handler", handler)
+
+    def _check_executor(self, config: JobConfig) -> None:
+        if self.engine is not None:
+            self.engine.check(config.executor)
+        elif config.executor == "process":
+            _check_sendable(self.handler, self.blocking)
+            pickled(self.handler)
 
 
 def check_per(config: JobConfig, role: str, handler: Handler) -> None:

@@ -5,11 +5,12 @@ Packages add them by entry points ``aioelasticjob.executors``.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.plugins import load
@@ -47,6 +48,19 @@ def find(name: str) -> MakeExecutor:
     if not callable(found):
         raise InvalidSetting("executor", name, f"its entry point leads to a {type(found).__name__}, not to a function")
     return cast(MakeExecutor, found)
+
+
+def pickled(function: Callable[..., Any], *arguments: Any, **named: Any) -> bytes:
+    """Return a function call as the bytes that are sent to a process.
+
+    Raises:
+        InvalidSetting: the function or an argument cannot be sent.
+    """
+    try:
+        return pickle.dumps((function, arguments, named))
+    except Exception as error:
+        name = getattr(function, "__qualname__", None) or repr(function)
+        raise InvalidSetting("executor", "process", f"{name} or what it is given cannot be pickled: {error}") from None
 
 
 @cache

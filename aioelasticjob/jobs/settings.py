@@ -76,7 +76,8 @@ class CommonSettings(TypedDict, total=False):
     `None` is no limit."""
     executor: str
     """Where a plain function runs: `"thread"`; `"process"`, which can be cancelled; or one of your own. An `async def`
-    always runs in the event loop, and cannot have `"process"`."""
+    always runs in the event loop, and cannot have `"process"`. If handlers cannot be sent to the processes that the
+    registry's value wants, the declared value is used."""
     shutdown_timeout: Duration
     """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Duration

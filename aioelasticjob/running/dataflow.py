@@ -17,13 +17,13 @@ from anyio.abc import TaskGroup
 from aioelasticjob.jobs.base import Handler, instance_context, item_context
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.dataflow import Dataflow
+from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed
 from aioelasticjob.running.batches import BatchQueue, Position, Workers
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.executors import pickled
 from aioelasticjob.running.feed import Feed, HandlerCalls
 from aioelasticjob.running.stream_control import StreamControl, is_to_end
 
@@ -45,16 +45,16 @@ class DataflowEngine:
         process, dead = self.flow.handlers
         return tuple(one for one in (self.flow.fetch, process, dead) if one is not None)
 
-    def check(self) -> bool:
+    def check(self, executor: str) -> bool:
         """Check that the dataflow is complete, and return whether any of its handlers is a plain function.
 
         Raises:
-            InvalidSetting: it has no ``process``, or a handler is to run in processes and cannot be pickled.
+            InvalidSetting: it has no ``process``, or the executor is ``process`` and a handler cannot be pickled.
         """
         process, dead = self.flow.handlers
         fetch = None if self.flow.generates else self.flow.sendable
         plain = [one for one in (fetch, process, dead) if one is not None and not is_async(one)]
-        if self.flow.config.executor == "process":
+        if executor == "process":
             for handler in plain:
                 pickled(handler)
         return bool(plain)

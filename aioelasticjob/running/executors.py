@@ -7,7 +7,6 @@ import inspect
 import logging
 import multiprocessing
 import os
-import pickle
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -23,7 +22,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Overrides
-from aioelasticjob.jobs.executors import find
+from aioelasticjob.jobs.executors import find, pickled
 from aioelasticjob.observers.tracing import Spans
 from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
 
@@ -256,20 +255,6 @@ def _in_thread(function: Function, *arguments: Any, **named: Any) -> Any:
         return function(*arguments, **named)
     except GeneratorExit as error:
         raise NotAnException("the function", error, is_cancelled=False) from error
-
-
-def pickled(function: Function, *arguments: Any, **named: Any) -> bytes:
-    """Return a function call as the bytes that are sent to a process.
-
-    Raises:
-        InvalidSetting: the function or an argument cannot be sent.
-    """
-    try:
-        return pickle.dumps((function, arguments, named))
-    except Exception as error:
-        raise InvalidSetting(
-            "executor", "process", f"{_name(function)} or what it is given cannot be pickled: {error}"
-        ) from None
 
 
 def processors() -> int:

@@ -37,6 +37,12 @@ from aioelasticjob.running.trace import Trace
 
 log = logging.getLogger(__name__)
 
+DECLARED_VALUE_KEPT = {
+    "per": "cannot take what the registry's per gives",
+    "executor": "are async, or cannot be sent to the processes that the registry's executor wants",
+}
+"""Settings whose declared value is used if the handlers cannot have the registry's, and why they cannot."""
+
 
 @dataclass(slots=True)
 class EndedRun:
@@ -160,9 +166,10 @@ class Runs:
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
         config = self._job.fitted(view.config)
         if config is not view.config:
-            kind = "handlers cannot take the context that the registry's per gives them"
-            text = f"per = {config.per!r} is used, because the handlers here cannot take what the registry's per gives"
-            self._shared.limited_log.warning(log, config.job_name, kind, text)
+            for setting, why in DECLARED_VALUE_KEPT.items():
+                if (kept := getattr(config, setting)) != getattr(view.config, setting):
+                    text = f"{setting} = {kept!r} is used, because the handlers here {why}"
+                    self._shared.limited_log.warning(log, config.job_name, f"handlers {why}", text)
         return Execution(
             self._job,
             config,

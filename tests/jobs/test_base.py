@@ -11,7 +11,9 @@ from aioelasticjob import ElasticJob, InstanceContext, ItemContext
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.base import Job, item_context
+from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
+from aioelasticjob.running.dataflow import DataflowEngine
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 CONFIG = JobConfig.build(job_name="job", sharding_item_parameters={0: "Beijing"})
@@ -100,3 +102,18 @@ def test_what_is_no_list_of_listeners_is_refused_by_name(listeners: Any) -> None
         ElasticJob("embedded:///x").add(handler, cron="* * * * * ?", listeners=listeners)
     with pytest.raises(InvalidSetting, match="a list of JobListener and OnceListener"):
         ElasticJob("embedded:///x").dataflow("flow", cron="* * * * * ?", listeners=listeners)(handler)
+
+
+@pytest.mark.parametrize("handler", [good, lambda context: None, functools.partial(lambda context: None)])
+def test_the_declared_executor_is_kept_if_the_handler_cannot_be_sent_to_a_process(handler: Any) -> None:
+    changed = CONFIG.model_copy(update={"executor": "process", "timeout": 5})
+    assert Job.declare(CONFIG, handler).fitted(changed) == changed.model_copy(update={"executor": "thread"})
+    assert Job.declare(CONFIG, plain).fitted(changed) is changed
+
+
+def test_the_declared_executor_is_kept_if_a_function_of_a_dataflow_cannot_be_sent_to_a_process() -> None:
+    for process, executor in ((lambda context, record: None, "thread"), (divmod, "process")):
+        flow = Dataflow(CONFIG, good)
+        flow.process(process)
+        job = Job(CONFIG, good, True, engine=DataflowEngine(flow))
+        assert job.fitted(CONFIG.model_copy(update={"executor": "process"})).executor == executor

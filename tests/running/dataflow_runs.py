@@ -74,7 +74,7 @@ class DataflowRun:
         if self.dead is not None:
             flow.dead(self.dead)
         engine = DataflowEngine(flow)
-        self._job = Job(self.config, self.fetch, engine.check(), engine=engine)
+        self._job = Job(self.config, self.fetch, engine.check(self.config.executor), engine=engine)
 
     async def run(self) -> None:
         seen = {item: VersionedRecord(Record(), 0) for item in self.items}

@@ -84,10 +84,16 @@ def test_a_fetch_runs_in_a_process_though_its_name_means_the_dataflow_since_it_w
     assert (rate.succeeded, rate.failed) == (2, 0)  # one process, not ours, has done all of it: it was kept
 
 
-def test_what_cannot_be_sent_to_a_process_is_refused_before_anything_runs() -> None:
+@pytest.mark.parametrize("declared", [True, False])
+def test_what_cannot_be_sent_to_a_process_is_refused_before_anything_runs(
+    declared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = ElasticJob("embedded://")
-    flow = app.dataflow("flow", executor="process")(own_pid)
+    flow = app.dataflow("flow", executor="process" if declared else "thread")(own_pid)
     flow.process(lambda context, record: None)
+    if not declared:
+        monkeypatch.setenv("AIOELASTICJOB_JOBS__FLOW__EXECUTOR", "process")
+        app.configure()
 
     async def main() -> None:
         async with app.running():

@@ -236,3 +236,27 @@ def test_handlers_of_another_release_than_the_registry_knows_are_given_the_conte
 
 
 async def ignore(_context: ItemContext, _record: int) -> None: ...
+
+
+def test_an_executor_that_the_handlers_cannot_have_is_not_used_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        first, second = (ElasticJob(here.address, clock=VirtualClock()) for _ in range(2))
+        first.add(plain, name="job", cron=EVERY_TEN, executor="process")
+        second.add(coroutine, name="job", cron=EVERY_TEN)
+        async with first.running():
+            await here.until(5)
+        async with second.running():
+            await here.until(21)
+
+    simulate(scene)
+    line = (
+        "job: executor = 'thread' is used, because the handlers here are async, "
+        "or cannot be sent to the processes that the registry's executor wants"
+    )
+    assert [one.getMessage() for one in caplog.records].count(line) == 1
+
+
+def plain(_context: ItemContext) -> None: ...
+async def coroutine(_context: ItemContext) -> None: ...
