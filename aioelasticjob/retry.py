@@ -77,7 +77,7 @@ class Retry:
         known = [one.name for one in fields(cls) if one.compare]
         if not isinstance(given, Mapping):
             expected = f"must be a Retry, or a mapping with any of {', '.join(known)}"
-            raise InvalidSetting("retry", given, f"{expected}, such as {{attempts: 5, backoff: 2s}}")
+            raise InvalidSetting("retry", given, f'{expected}, such as {{"attempts": 5, "backoff": "2s"}}')
         for name, value in given.items():
             if name not in known:
                 raise InvalidSetting(f"retry.{name}", value, f"there is no such setting; known are {', '.join(known)}")

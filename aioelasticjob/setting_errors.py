@@ -15,7 +15,10 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("schedule", "trigger", "crontab"), "write cron='0 0 2 * * ?', or '0 2 * * *'"),
     **dict.fromkeys(("misfire_grace_time", "coalesce"), "see misfire and catch_up"),
     **dict.fromkeys(("timezone", "tz"), "write time_zone='Europe/Berlin'"),
-    **dict.fromkeys(("max_retries", "max_tries", "retries", "attempts"), "write retry=Retry(attempts=3)"),
+    **dict.fromkeys(
+        ("max_retries", "max_tries", "retries", "attempts"),
+        'write retry=Retry(attempts=3), and outside of code retry={"attempts": 3}',
+    ),
 }
 """What to write in place of settings that other schedulers have."""
 

@@ -162,6 +162,45 @@ def test_a_mistyped_variable_is_a_mistake(variable: str, near: str, monkeypatch:
     assert [str(one) for one in found] == [said]
 
 
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        (
+            "BACKUP__RETRY__ATTEMPTS",
+            ': sets nothing: write AIOELASTICJOB_JOBS__BACKUP__RETRY, with all parts of retry as JSON: {"attempts": …}',
+        ),
+        (
+            "PING__HEADERS__AUTHORIZATION",
+            ": sets nothing: write AIOELASTICJOB_JOBS__PING__HEADERS, with all parts of headers as JSON: "
+            '{"authorization": …}',
+        ),
+        (
+            "BACKUP__ATTEMPTS",
+            ": jobs.backup.attempts = '{attempts: 5}': there is no such setting; write retry=Retry(attempts=3), "
+            'and outside of code retry={"attempts": 3}',
+        ),
+        (
+            "BACKUP__RETRY",
+            ": jobs.backup.retry = '{attempts: 5}': must be a Retry, or a mapping with any of attempts, backoff, on, "
+            'longest, such as {"attempts": 5, "backoff": "2s"}',
+        ),
+    ],
+)
+def test_a_variable_for_a_part_of_a_setting_is_refused_with_what_to_write(
+    variable: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"AIOELASTICJOB_JOBS__{variable}", "{attempts: 5}")
+    assert [str(one) for one in examine()[1]] == [f"AIOELASTICJOB_JOBS__{variable}{says}"]
+
+
+def test_a_job_may_be_called_like_a_part_of_a_setting(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_JOBS__BACKUP__RETRY__CRON", "@daily")
+    monkeypatch.setenv("AIOELASTICJOB_JOBS__CLEAN__LABELS__CRN", "@daily")
+    settings, found = examine(write("jobs: {clean__labels: {}}"))
+    assert set(settings.jobs) == {"clean__labels", "backup__retry"}
+    assert [one.setting for one in found] == ["jobs.clean__labels.crn"]
+
+
 @pytest.mark.parametrize("variable", ["CONTEXT", "ITEM", "PROFILE", "PROFILES", "HOME_OF_OURS"])
 def test_a_variable_that_others_read_is_no_mistake(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"AIOELASTICJOB_{variable}", "5")

@@ -175,10 +175,10 @@ class SettingsCheck:
             self._note(tuple(setting.split(".")), one.value, one.expected)
 
     def _take_variables(self, jobs: dict[str, dict[str, object]]) -> None:
-        for variable in of_jobs(self.environment, jobs):
-            if not variable.setting:
-                name = variable.name
-                self._found[(name,)] = Mistake(name, None, "", None, f"write {PREFIX}JOBS__JOB__SETTING")
+        names, known = set(jobs), dict(_spellings(kinds.names()))
+        for variable in of_jobs(self.environment, names):
+            if advice := variable.advice(names, known):
+                self._found[(variable.name,)] = Mistake(variable.name, None, "", None, advice)
                 continue
             self._variables[("jobs", variable.job, variable.setting)] = variable.name
             jobs.setdefault(variable.job, {})[variable.setting] = variable.value

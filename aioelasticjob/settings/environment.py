@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -35,6 +35,16 @@ class Variable:
     """The job's name, spelt as in the file if the file has the job."""
     setting: str
     value: object
+
+    def advice(self, names: Container[str], settings: Container[str]) -> str:
+        """Return what to write in its place if it names no setting of a job, or a part of one; else nothing."""
+        if not self.setting:
+            return f"write {_OF_A_JOB}JOB__SETTING"
+        outer, _, whole = self.job.rpartition("__")
+        if not outer or self.job in names or self.setting in settings or whole not in settings:
+            return ""
+        example = f'{{"{self.setting}": …}}'
+        return f"sets nothing: write {self.name.rpartition('__')[0]}, with all parts of {whole} as JSON: {example}"
 
 
 def spelt(name: str) -> str:
