@@ -38,7 +38,7 @@ from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_until_known
 from aioelasticjob.running.state import Past
-from aioelasticjob.running.stopping import SETTLE_TIMEOUT
+from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Stopping
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +243,7 @@ class Life:
         """Stop claiming, and leave once no handler runs."""
         if self.job_scheduler is not None and not self.job_scheduler.left:
             self.job_scheduler.leave()
-            self.tasks.start_soon(_announce_leaving, self.member)
+            self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
     async def retire(self) -> None:
         """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
@@ -253,8 +253,7 @@ class Life:
         self.leave()
         cancel = get_running_loop().call_later(job_scheduler.shutdown_timeout, job_scheduler.cancel)
         try:
-            with move_on_after(job_scheduler.shutdown_timeout + SETTLE_TIMEOUT):
-                await job_scheduler.stopping.stopped()
+            await job_scheduler.stopping.stopped(job_scheduler.shutdown_timeout + SETTLE_TIMEOUT)
         finally:
             cancel.cancel()
 
@@ -353,10 +352,11 @@ async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
             shared.comparing.set(False)
 
 
-async def _announce_leaving(member: Member) -> None:
+async def _announce_leaving(member: Member, stopping: Stopping) -> None:
     """Announce that this instance leaves, so that idle items move to others while its running handlers end."""
     try:
         await announce_leaving(member)
+        stopping.accepted()
     except RegistryError as error:  # then others get the items only after this instance has gone
         job = member.layout.job
         log.debug("%s: this instance could not announce that it leaves: %s", job, error, extra={"job": job})
@@ -367,8 +367,10 @@ async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView
         if job_scheduler.left:  # publish the counts since the last tick, which only this instance has
             now = clock.now() - (member.session.clock_skew or 0.0)
             await job_scheduler.run_counts.publish(member, view, now)
+            job_scheduler.stopping.accepted()
             await note_accounted(member, view, now)
         await leave(member)
+        job_scheduler.stopping.accepted()
     except RegistryError as error:  # then the session's end removes the instance
         job = member.layout.job
         log.debug("%s: this instance could not unregister: %s", job, error, extra={"job": job})

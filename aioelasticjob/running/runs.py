@@ -160,6 +160,7 @@ class Runs:
 
     def _note_settled(self, trace: Trace | None, settlement: Settlement) -> None:
         self._stopping.settling = None
+        self._stopping.accepted()
         if settlement.handed_over and trace is not None:
             trace.handed_over(settlement.handed_over)
 

@@ -7,7 +7,7 @@ from asyncio import get_running_loop
 from dataclasses import dataclass
 from math import inf
 
-from anyio import CancelScope
+from anyio import CancelScope, move_on_after
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
@@ -17,7 +17,7 @@ from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.session import SessionState
 
 SETTLE_TIMEOUT = 2.0
-"""Seconds that settling and leaving may take at most, after the handlers have ended."""
+"""Seconds without an accepted write after which the process waits no longer for a job whose handlers have ended."""
 WARN_AFTER = 0.3
 """Seconds of ``SETTLE_TIMEOUT`` after which the log says what the process waits for."""
 
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Departures:
-    """The jobs of one process that leave, one after another: a thousand of them need more than a second."""
+    """The writes of the jobs of one process that leave: those of thousands, or on a slow registry, take some time."""
 
     newest: float = -inf
-    """When a job of the process, or its session, has ended last, by the loop's clock."""
+    """When the registry has accepted such a write last, by the loop's clock."""
 
 
 class Stopping:
@@ -45,6 +45,8 @@ class Stopping:
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._departures = departures
         self._handling = Latest(False)
+        self._leaves = False
+        """Whether the process waits for the job to leave."""
         self._since = 0.0
         """Since when no handler has run, by the loop's clock; not earlier than the call of ``stopped``."""
 
@@ -57,28 +59,46 @@ class Stopping:
 
     def end(self) -> None:
         """Note that the job has left or its session is over."""
-        self.done, self._departures.newest = True, self._loop.time()
+        self.done = True
         self._handling.set(False)
 
-    async def stopped(self) -> None:
-        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended.
+    def accepted(self) -> None:
+        """Note that the registry has accepted a write of the job; it counts if the job leaves."""
+        if self._leaves:
+            self._departures.newest = self._loop.time()
 
-        Nothing is logged as long as other jobs of the process leave: then this one only waits for its turn.
+    async def stopped(self, seconds: float) -> None:
+        """Wait until the job has left, at most so many seconds.
+
+        After its handlers have ended, this waits no longer if the registry accepts nothing for ``SETTLE_TIMEOUT``
+        seconds.  Nothing is logged while it accepts writes of jobs that leave: then this one only waits for its turn.
         """
-        self._since = self._loop.time()
+        self._leaves, self._since = True, self._loop.time()
+        with move_on_after(seconds) as limit:
+            await self._wait_while_accepted()
+        if limit.cancelled_caught and not self._handling.value:
+            self._give_up(f"the registry is slow: it has not accepted everything in {seconds:g} s")
+
+    async def _wait_while_accepted(self) -> None:
+        patience = WARN_AFTER
         while not self.done:
             await self._handling.until(lambda handling: not handling)
-            if await self._changes_before(self._warn_at) or self._loop.time() < self._warn_at:
+            if await self._changes_before(self._progress + patience) or self._loop.time() < self._progress + patience:
                 continue
-            self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
-            if not await self._changes_before(self._since + SETTLE_TIMEOUT):
-                self._warn("and waits no longer")
-                self.settle_timeout = 0.0
+            if patience == SETTLE_TIMEOUT:
+                self._give_up()
                 return
+            self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
+            patience = SETTLE_TIMEOUT
+
+    def _give_up(self, why: str = "") -> None:
+        self._warn("and waits no longer", why)
+        self.settle_timeout = 0.0
 
     @property
-    def _warn_at(self) -> float:
-        return min(self._since + SETTLE_TIMEOUT, max(self._since, self._departures.newest) + WARN_AFTER)
+    def _progress(self) -> float:
+        """Since when the process has waited in vain."""
+        return max(self._since, self._departures.newest)
 
     async def _changes_before(self, deadline: float) -> bool:
         """Wait until the job has left or a handler has begun; False if neither happens in time."""
@@ -86,11 +106,12 @@ class Stopping:
             await self._handling.until(lambda handling: handling or self.done)
         return not limit.cancelled_caught
 
-    def _warn(self, waits: str) -> None:
+    def _warn(self, waits: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
         claim = self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
-        why = "the registry has not accepted it" if connected else "there is no connection to the registry"
+        if not (why and connected):
+            why = "the registry has not accepted it" if connected else "there is no connection to the registry"
         what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
         job, kind = self._member.layout.job, f"an instance stops, {waits} for its last writes, because {why}"
         self._log.warning(log, job, kind, f"this instance stops, {waits} {what}: {why}", most=1)

@@ -12,10 +12,11 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.coordination.records import decode
 from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.operations import JobStatus, NotPossible
-from aioelasticjob.registry.session import SessionState
+from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.running.stopping import Departures, Stopping
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster, run
@@ -272,30 +273,83 @@ def test_a_job_that_leaves_while_the_registry_is_away_leaves_nothing_behind_thou
 async def _nothing(context: ItemContext) -> None: ...
 
 
-@pytest.mark.parametrize("leaving_for", [1.0, 5.0])
-def test_a_job_is_not_said_to_be_refused_while_other_jobs_of_its_process_leave(
-    leaving_for: float, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("accepting_for", [1.0, 5.0])
+def test_a_job_is_not_said_to_be_refused_while_writes_of_other_jobs_that_leave_are_accepted(
+    accepting_for: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    status = SimpleNamespace(value=SimpleNamespace(state=SessionState.CONNECTED))
-    member = cast(Any, SimpleNamespace(layout=LAYOUT, session=SimpleNamespace(status=status)))
-    said = list[tuple[float, str]]()
-
-    async def scene() -> None:
-        departures, limited_log, loop = Departures(), LimitedLog(), asyncio.get_running_loop()
-        last, began = Stopping(member, limited_log, departures), loop.time()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(last.stopped)
-            while loop.time() - began < 6:
-                await asyncio.sleep(0.25)
-                for text in caplog.messages[len(said) :]:
-                    said.append((loop.time() - began, text.partition(", and ")[2]))
-                if loop.time() - began <= leaving_for:
-                    Stopping(member, limited_log, departures).end()
-        assert last.settle_timeout == 0
-
-    run(scene)
+    said, settle_timeout = _said_while_others_leave(accepting_for, 30, caplog)
     assert [text for _, text in said] == [
         "waits up to 2 s to unregister: the registry has not accepted it",
         "waits no longer to unregister: the registry has not accepted it",
     ]
-    assert [at for at, _ in said] == pytest.approx([1.3 if leaving_for == 1 else 2.0, 2.0], abs=0.26)
+    assert [at for at, _ in said] == pytest.approx([accepting_for + 0.3, accepting_for + 2], abs=0.3)
+    assert settle_timeout == 0
+
+
+def test_a_process_does_not_wait_longer_than_its_handlers_could_take_for_a_registry_that_is_slow(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said, settle_timeout = _said_while_others_leave(9, 4, caplog)
+    assert said == [
+        (
+            pytest.approx(4, abs=0.3),
+            "waits no longer to unregister: the registry is slow: it has not accepted everything in 4 s",
+        )
+    ]
+    assert settle_timeout == 0
+
+
+def _said_while_others_leave(
+    accepting_for: float, seconds: float, caplog: pytest.LogCaptureFixture
+) -> tuple[list[tuple[float, str]], float]:
+    """Let a job wait for its last write while those of others are accepted; return the lines and its time to settle."""
+    status = SimpleNamespace(value=SimpleNamespace(state=SessionState.CONNECTED))
+    member = cast(Any, SimpleNamespace(layout=LAYOUT, session=SimpleNamespace(status=status)))
+    said = list[tuple[float, str]]()
+
+    async def scene() -> float:
+        departures, limited_log, loop = Departures(), LimitedLog(), asyncio.get_running_loop()
+        last, other = (Stopping(member, limited_log, departures) for _ in range(2))
+        began = loop.time()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(last.stopped, seconds)
+            tasks.start_soon(other.stopped, seconds)
+            while loop.time() - began < 8:
+                await asyncio.sleep(0.25)
+                for text in caplog.messages[len(said) :]:
+                    said.append((loop.time() - began, text.partition(", and ")[2]))
+                if loop.time() - began <= accepting_for:
+                    other.accepted()
+            other.end()
+        return last.settle_timeout
+
+    return said, run(scene)
+
+
+def test_items_are_settled_at_a_stop_if_a_slow_registry_accepts_one_write_after_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit, turn = Session.commit, 0.0
+
+    def slowly(session: Session, ops: Any, *, incarnation: int, until: float | None = None) -> Any:
+        nonlocal turn
+        turn = max(turn, asyncio.get_running_loop().time()) + 0.25
+        return commit(session, ops, incarnation=incarnation, until=turn)
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=10, cron=EVERY_MINUTE)
+        for number in range(1, 12):
+            app.add(handler, name=f"job-{number}", cron=EVERY_MINUTE)
+        async with app.running():
+            await here.until(65)
+            monkeypatch.setattr(Session, "commit", slowly)
+        for layout in (LAYOUT, *(Layout(f"job-{number}") for number in range(1, 12))):
+            record = decode((await here.observer.get(layout.item(0).execution)).data)
+            assert record is not None
+            assert record.outcome == "completed"
+
+    async def handler(context: ItemContext) -> None:
+        await anyio.sleep(10)
+
+    simulate(scene)
+    assert [text for text in caplog.messages if "no longer" in text or "to settle" in text] == []
