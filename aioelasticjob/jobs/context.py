@@ -135,6 +135,8 @@ class ItemContext(Context):
     async def save_offset(self, value: str) -> None:
         """Save the item's checkpoint: where the next run begins, also after a crash.
 
+        A plain function in a thread calls ``anyio.from_thread.run(context.save_offset, value)``.
+
         Raises:
             Fenced: this run was cut off and another may be under way; nothing was saved.
             InvalidSetting: the value is no text, or too large.
@@ -177,6 +179,8 @@ class InstanceContext(Context):
 
     async def save_offset(self, item: int, value: str) -> None:
         """Save the checkpoint of one of the items.
+
+        A plain function in a thread calls ``anyio.from_thread.run(context.save_offset, item, value)``.
 
         Raises:
             Fenced: this run was cut off and another may be under way; nothing was saved.
