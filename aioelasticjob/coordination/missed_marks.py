@@ -32,11 +32,7 @@ class AccountedMoment(NamedTuple):
     moment: int
     """The moment in milliseconds since the epoch; 0 if none is known."""
     version: int
-    """The version of the node; ``UNREAD`` if the node has to be read first."""
-
-
-UNREAD = -1
-NOBODY_YET = AccountedMoment(0, UNREAD)
+    """The version of the node."""
 
 
 async def mark_missed_moments(
@@ -79,9 +75,11 @@ async def mark_missed_moments(
 
 
 async def note_accounted(
-    member: Member, view: JobView, now: float, known: AccountedMoment = NOBODY_YET
-) -> AccountedMoment:
+    member: Member, view: JobView, now: float, known: AccountedMoment | None = None
+) -> AccountedMoment | None:
     """Write the newest moment up to ``now`` (seconds) if it is later than the ``known`` one; return the newest known.
+
+    None is returned if the node has to be read before the next attempt.
 
     A later moment that another instance has written is kept, unless it is so far in the future that a clock must have
     been ahead.
@@ -95,9 +93,8 @@ async def note_accounted(
         return known
     came = schedule.previous_before(moment(now + 0.001))
     newest = 0 if came is None else round(came.timestamp() * 1000)
-    if known.version == UNREAD:
-        known = await read_accounted(member) or known
-    if known.version == UNREAD or known.moment - MAX_FUTURE <= newest <= known.moment:
+    known = known or await read_accounted(member)
+    if known is None or known.moment - MAX_FUTURE <= newest <= known.moment:
         return known  # also if somebody has removed the node: then there is nothing to write to
     operations: list[Op] = [
         Check(member.layout.instance(member.id)),
@@ -108,7 +105,7 @@ async def note_accounted(
     except (Suspended, SessionEnded):
         raise
     except RegistryError:  # another instance has written, or the registry refuses it; the next tick tries again
-        return AccountedMoment(known.moment, UNREAD)
+        return None
     return AccountedMoment(newest, committed.versions[1])
 
 

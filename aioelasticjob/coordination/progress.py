@@ -11,7 +11,7 @@ from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.model import Claim
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
 
@@ -137,13 +137,6 @@ class RunCounts:
     succeeded: int = 0
     failed: int = 0
     _published: bool = False
-
-    def count(self, outcome: Outcome) -> None:
-        """Count one run."""
-        if outcome is Outcome.COMPLETED:
-            self.succeeded += 1
-        elif outcome not in (Outcome.CANCELLED, Outcome.STOPPED):
-            self.failed += 1
 
     async def publish(self, member: Member, view: JobView, now: float) -> None:
         """Write the counts to the server's node, and reset them.  ``now`` is in seconds since the epoch.

@@ -85,23 +85,19 @@ def mark(record: Record, fence: int = 0) -> bytes:
     return json.dumps(fields | {"fence": fence} if fence else fields).encode()
 
 
-def read_mark(data: bytes) -> tuple[int, str] | None:
-    """Return the moment and the instance that an orphan's mark names; None if it names none."""
+def read_mark(data: bytes) -> tuple[int, str, int] | None:
+    """Return the moment, the instance and the fence that an orphan's mark names; None if it names no run.
+
+    The fence is 0 unless an instance has handed the run over.
+    """
     try:
         fields = json.loads(data)
-        found = whole_number(fields["slot"]), fields["instance"]
+        slot, instance, fence = whole_number(fields["slot"]), fields["instance"], fields.get("fence", 0)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return found if isinstance(found[1], str) and unencodable_text(found[1]) is None else None
-
-
-def read_fence(data: bytes) -> int:
-    """Return the fence of the run that was handed over, from an orphan's mark; 0 if it has none."""
-    try:
-        found = json.loads(data)["fence"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return 0
-    return found if type(found) is int else 0
+    if not isinstance(instance, str) or unencodable_text(instance) is not None:
+        return None
+    return slot, instance, fence if type(fence) is int else 0
 
 
 def as_json(record: Record) -> dict[str, object]:

@@ -168,9 +168,9 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
     return operations
 
 
-def settling(layout: Layout, fire: Fire | None, ended: Mapping[int, VersionedRecord]) -> list[Set]:
+def settling(layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord]) -> list[Set]:
     """Return the operations with which a settlement notes how the runs for a request have ended."""
-    if fire is None or (requested := fire.requested) is None:
+    if (requested := fire.requested) is None:
         return []
     operations = list[Set]()
     for item, seen in ended.items():

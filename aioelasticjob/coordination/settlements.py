@@ -187,10 +187,12 @@ class Settlements:
     def _send_settlement(self, settlement: Settlement) -> None:
         """Send the present transaction, if any item is left in it."""
         if settlement.ended:
-            layout, gone = self._member.layout, settlement.gone
+            layout = self._member.layout
             rescued = [item for item in settlement.ended if self._cache.items[item].rescuing]
-            noted = [one for one in settling(layout, settlement.fire, settlement.ended) if one.path not in gone]
-            operations = [*_settling(layout, settlement.ended, rescued, settlement.cut_off), *noted]
+            operations = _settling(layout, settlement.ended, rescued, settlement.cut_off)
+            if settlement.fire is not None and settlement.fire.requested is not None:
+                noted = settling(layout, settlement.fire, settlement.ended)
+                operations += [one for one in noted if one.path not in settlement.gone]
             settlement.transaction = send(self._member, operations, settlement.what)
 
     def _note_settled(self, settlement: Settlement, committed: Committed) -> None:

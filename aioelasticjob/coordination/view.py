@@ -195,16 +195,15 @@ class JobView:
         return _numbers(self.tree.children(self.layout.orphans))
 
     @cached_property
-    def orphaned(self) -> Mapping[int, tuple[int, str]]:
-        """For each orphan, the moment of the run that was cut off and its instance, if its mark names them."""
+    def orphaned(self) -> Mapping[int, tuple[int, str, int]]:
+        """For each orphan, the moment and the instance of the run, and its fence if it was handed over."""
         nodes = ((item, self.tree.get(self.layout.item(item).orphan)) for item in self.orphans)
         marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
         return {item: mark for item, mark in marks.items() if mark is not None}
 
     def fence_handed_over(self, item: int) -> int:
         """Return the fence of the run of an orphan whose instance has handed it over; 0 if there is none."""
-        node = self.tree.get(self.layout.item(item).orphan)
-        return 0 if node is None else records.read_fence(node.data)
+        return self.orphaned[item][2] if item in self.orphaned else 0
 
     @cached_property
     def rescues(self) -> Mapping[int, str]:

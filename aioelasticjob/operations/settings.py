@@ -15,7 +15,7 @@ from aioelasticjob import error_handlers
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.declaration import shown
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import wanted_assignment
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting

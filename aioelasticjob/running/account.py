@@ -15,8 +15,7 @@ from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import BUSY, TABLE, Came, Newest, Past
+from aioelasticjob.running.state import BUSY, TABLE, Came, Newest, Passed, Past, Timetable
 from aioelasticjob.running.unattended import Succession, switched_off_at
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment

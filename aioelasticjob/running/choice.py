@@ -23,8 +23,7 @@ from aioelasticjob.running.commands import (
     FollowReleases,
     GiveBack,
     NewestView,
-    NoteAccepted,
-    NoteRefused,
+    NoteAnswer,
     ReadItems,
     ReadOffsets,
     ReadRequested,
@@ -55,7 +54,7 @@ class Choice:
     def run_next(self, view: JobView) -> Steps[ClaimResult | None]:
         """Run what comes first; return the result of its claim, or None if there is nothing to run now."""
         taken = (yield from self._rescue(view)) if view.orphans else None
-        if taken is None and self.triggers.are_open(view):
+        if taken is None and (self.triggers.deferred or view.requested or self._me in view.triggered):
             taken = yield from self.triggers.answer(view, self._run)
         if taken is None and (run := self._due(view) or self._due_soon(view)):
             taken = yield from run
@@ -160,13 +159,13 @@ class Choice:
         for item in waiting[first:] + waiting[:first]:
             try:
                 taken = yield from self._rescue_one(view, item)
-                self._state.reports.append(NoteAccepted(RESCUE))
+                self._state.reports.append(NoteAnswer(RESCUE))
                 if taken is not None and taken.claim is not None:
                     return taken
             except (Suspended, SessionEnded):
                 raise
             except RegistryError as error:  # go on with the other orphans
-                self._state.reports.append(NoteRefused(RESCUE, error))
+                self._state.reports.append(NoteAnswer(RESCUE, error))
         return None  # go on with triggers and due items at once
 
     def _rescue_one(self, view: JobView, number: int) -> Steps[ClaimResult | None]:

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import Claim, Fire
 from aioelasticjob.registry.transaction import Committed
-from aioelasticjob.running.command_loop import Awaited
+from aioelasticjob.running.driver import Awaited
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
 """Milliseconds before a moment at which its claim is prepared.  Each job has one of them, to spread the work."""

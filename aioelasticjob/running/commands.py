@@ -12,8 +12,7 @@ from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ElasticJobError, RegistryError
 from aioelasticjob.model import Claim, Fire, Record
-from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.state import Newest
+from aioelasticjob.running.state import Newest, Passed
 from aioelasticjob.values import value
 
 
@@ -60,18 +59,11 @@ class SayNothingToRun:
 
 
 @value
-class NoteAccepted:
-    """Note that the registry has accepted requests with this purpose."""
+class NoteAnswer:
+    """Note that the registry has accepted requests with this purpose, or has refused one."""
 
     purpose: str
-
-
-@value
-class NoteRefused:
-    """Note that the registry has refused a request with this purpose."""
-
-    purpose: str
-    error: RegistryError
+    error: RegistryError | None = None
 
 
 @value
@@ -234,7 +226,7 @@ class AwaitRescueEnd:
     item: int
 
 
-AnyReport: TypeAlias = Report | SayLowered | SayRefused | SayNothingToRun | NoteAccepted | NoteRefused
+AnyReport: TypeAlias = Report | SayLowered | SayRefused | SayNothingToRun | NoteAnswer
 NodeCommand: TypeAlias = (
     ReadItems | MarkMissed | ReadAccounted | WriteAccounted | ReadOffsets | ReadRequested | RemoveTrigger
 )

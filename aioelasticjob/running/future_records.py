@@ -19,8 +19,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.clock_skew import AHEAD, ASTRAY
 from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import SET_BACK, FutureRecord, Item, Items
+from aioelasticjob.running.state import SET_BACK, FutureRecord, Item, Items, Passed, Timetable
 from aioelasticjob.running.unattended import made_at
 
 

@@ -81,16 +81,6 @@ class LocalJob:
         up()
         self.gone.set(True)
 
-    def session_changed(self, status: SessionStatus) -> None:
-        """Pass a change of the session's state to the present life."""
-        if self.life is not None:
-            self.life.session_changed(status)
-
-    def switches_changed(self) -> None:
-        """Look again at which servers are switched off in all jobs."""
-        if self.life is not None:
-            self.life.nodes_changed()
-
     async def leave(self) -> None:
         """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
         self._leaving.set(True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Protocol
 
 from anyio import CancelScope, move_on_after
 
 from aioelasticjob.coordination.claims import ClaimResult, Claims, SentClaim
-from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
+from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, CoordinatedJob
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.request_runs import next_due
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
@@ -23,7 +23,6 @@ from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.claim_ahead import ClaimAhead
-from aioelasticjob.running.command_loop import Awaited, CommandLoop, InTask, Pass
 from aioelasticjob.running.commands import (
     AwaitMoment,
     AwaitRescueEnd,
@@ -36,16 +35,15 @@ from aioelasticjob.running.commands import (
     RemoveOrphanMark,
     RunItems,
 )
-from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.driver import Awaited, CommandLoop, InTask, Pass, StateDriver
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.item_releases import ItemReleases
 from aioelasticjob.running.listeners import join_run
 from aioelasticjob.running.missed_reports import EXPIRED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.runs import Runs
-from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.scheduler import Activity, TaskScope
-from aioelasticjob.running.state import Past
+from aioelasticjob.running.state import Passed, Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 
@@ -57,13 +55,6 @@ UNCERTAIN = 1.0
 """Seconds until another attempt if there is a connection, but it is not certain that the session lives."""
 VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
-
-
-class SessionLife(Protocol):
-    """The life of a job in one session, as far as it can end."""
-
-    def session_over(self) -> None:
-        """Note that the session is over, or that the job has left."""
 
 
 class JobScheduler(CommandLoop):
@@ -79,7 +70,7 @@ class JobScheduler(CommandLoop):
         views: Latest[JobView],
         shared: ProcessContext,
         tasks: TaskScope,
-        life: SessionLife,
+        life: CoordinatedJob,
         past: Past,
     ) -> None:
         self._job, self._member, self._shared = job, member, shared
@@ -313,4 +304,6 @@ class JobScheduler(CommandLoop):
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.clock.now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(MAX_WAIT, delay / 1000, self._state.steady_in, self._choice.triggers.next_due(view))
+        planned = next_due(view, self._state.held, self._state.clock.now) if view.requested else None
+        until_planned = inf if planned is None else max(0.0, (planned - self._state.clock.now) / 1000)
+        return min(MAX_WAIT, delay / 1000, self._state.steady_in, until_planned)

@@ -10,8 +10,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report
-from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest
+from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest, Passed, Timetable
 
 NOT_RECORDED = "the run was cut off, and the job keeps no records"
 SKIPPED = "the clock was set ahead and skipped this time"
@@ -146,7 +145,7 @@ class MissedMoments:
 
     def report_removed_orphans(self, before: JobView, view: JobView) -> None:
         """Report runs that nobody will rescue, because the leader has removed their items."""
-        for item, (slot, cut_off) in before.orphaned.items():
+        for item, (slot, cut_off, _) in before.orphaned.items():
             if item >= view.config.sharding_total_count and item not in view.orphaned:
                 why = "the run was cut off, and the item was removed because the item count was lowered"
                 self.put([item], Passed(slot, slot), why, cut_off)

@@ -15,8 +15,7 @@ from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.running.commands import Report, SayLowered
-from aioelasticjob.running.schedule import STEPS, Passed
-from aioelasticjob.running.state import ORDINARY_IN_STREAMS, Newest
+from aioelasticjob.running.state import ORDINARY_IN_STREAMS, STEPS, Newest, Passed
 
 EXPIRED = "it was asked for, and could not be begun before the request expired"
 

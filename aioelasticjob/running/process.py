@@ -100,7 +100,8 @@ async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Sc
 
 def _look_at_switches(jobs: Sequence[LocalJob]) -> None:
     for job in jobs:
-        job.switches_changed()
+        if job.life is not None:
+            job.life.nodes_changed()
 
 
 async def follow_switches(
@@ -152,7 +153,8 @@ async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:
     """Pass every change of the session's state to all jobs."""
     async for status in session.status:
         for job in jobs:
-            job.session_changed(status)
+            if job.life is not None:
+                job.life.session_changed(status)
 
 
 async def _cancel_runs(shared: ProcessContext) -> None:

@@ -22,14 +22,13 @@ from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
-from aioelasticjob.running.command_loop import Awaited, InTask, NextTurn
-from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.driver import Awaited, InTask, StateDriver
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.retry_waits import RetryWaits
-from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.state import Passed
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
@@ -111,7 +110,7 @@ class Runs:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> NextTurn:
+    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
         """Run the handlers of claimed items; return the step that begins their settlement."""
         if claim.fences and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
@@ -125,7 +124,7 @@ class Runs:
                 await self.finish()
             raise
         self._unsettled = EndedRun.of(execution)
-        return NextTurn(self._begin_settlement)  # the handlers of other jobs begin first
+        return Awaited(self._begin_settlement, is_there=True)  # the handlers of other jobs begin first
 
     async def finish(self) -> None:
         """Settle the run whose handlers have ended, if its settlement has not begun.

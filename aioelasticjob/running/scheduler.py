@@ -15,7 +15,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from anyio import Semaphore
 from anyio.abc import TaskGroup
@@ -248,12 +248,12 @@ def _runs_in_task() -> bool:
 class Activity:
     """The turns of a part of a job.  If it is woken while its work is under way, it gets a further turn after it."""
 
-    __slots__ = ("_again", "_due", "_part", "_queued", "_scheduler", "_tasks", "_under_way", "context", "is_urgent")
+    __slots__ = ("_again", "_due", "_part", "_queued", "_tasks", "_under_way", "is_urgent", "scheduler")
 
     def __init__(self, tasks: TaskScope, part: Part, *, is_urgent: bool = True) -> None:
-        self._scheduler, self._tasks, self._part, self.is_urgent = tasks.scheduler, tasks, part, is_urgent
-        self.context: Final = tasks.scheduler.context
-        """The context of the callbacks that ask for turns."""
+        self.scheduler, self.is_urgent = tasks.scheduler, is_urgent
+        self._tasks: TaskScope | None = tasks
+        self._part: Part | None = part
         self._under_way = self._again = False
         self._due = self._queued = inf
 
@@ -262,11 +262,7 @@ class Activity:
         if self._under_way:
             self._again = True
         else:
-            self._scheduler.wake(self)
-
-    def go_on(self) -> None:
-        """Ask for a turn because an answer is there, after all others whose answers are there."""
-        self._scheduler.go_on(self)
+            self.scheduler.wake(self)
 
     def time_has_come(self, when: float) -> None:
         """Ask for a turn if the activity's time has come.  It may have asked for a later time meanwhile."""
@@ -279,29 +275,28 @@ class Activity:
 
     def take_turn(self) -> None:
         """Call the turn; start a task for the work that it returns, or wait for the time that it returns."""
-        if self._tasks.over:
+        tasks, part = self._tasks, self._part
+        if tasks is None or part is None or tasks.over:
             return
         if self._under_way:  # it was woken during the turn that has started the present work
             self._again = True
             return
         self._due = inf
         try:
-            found = self._part.turn()
+            found = part.turn()
         except Exception as error:
-            self._tasks.owner.fail(error)
+            tasks.owner.fail(error)
             return
         if isinstance(found, float):
             if found < inf:
                 self._rest(found)
         else:
             self._under_way, self._again = True, False
-            self._tasks.start_soon(self._finish, found)
+            tasks.start_soon(self._finish, found)
 
     def end(self) -> None:
         """Take no more turns, and drop the requested time, so that the heap does not keep the job in memory."""
-        ended = _Ended()
-        self._tasks, self._part = TaskScope(self._scheduler, ended), ended
-        self._tasks.cancel()
+        self._tasks = self._part = None
 
     async def _finish(self, work: Work) -> None:
         try:
@@ -315,20 +310,10 @@ class Activity:
                 self.wake()
 
     def _rest(self, seconds: float) -> None:
-        self._due = self._scheduler.loop.time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)
+        self._due = self.scheduler.loop.time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)
         self._queue()
 
     def _queue(self) -> None:
         if self._due < self._queued:
             self._queued = self._due
-            self._scheduler.wake_at(self._due, self)
-
-
-class _Ended:
-    """Stands in for a part of a job that has ended."""
-
-    def turn(self) -> float:
-        return inf
-
-    def fail(self, error: Exception) -> None:
-        """Nobody is left who could act on an error."""
+            self.scheduler.wake_at(self._due, self)

@@ -81,7 +81,8 @@ class ExecutionStats:
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
             if execution.job.engine is None:  # an engine counts records instead
-                self.run_counts.count(outcome)
+                self.run_counts.succeeded += outcome is Outcome.COMPLETED
+                self.run_counts.failed += outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
             self._counts.runs[outcome] += 1
         if execution.trace is not None:
             execution.trace.close(execution.outcomes, seconds)

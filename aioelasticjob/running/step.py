@@ -17,8 +17,7 @@ from aioelasticjob.running.account import Account
 from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
-from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import ENDED, GONE, Came, Past
+from aioelasticjob.running.state import ENDED, GONE, Came, Past, Timetable
 from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 

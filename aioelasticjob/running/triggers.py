@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from math import inf
 from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.records import too_large
-from aioelasticjob.coordination.request_runs import RequestedRun, next_due, next_run
+from aioelasticjob.coordination.request_runs import RequestedRun, next_run
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import NONE, Fire, FireSource
 from aioelasticjob.running.commands import JoinRun, RemoveTrigger, SayNothingToRun, Steps
-from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.state import Passed
 from aioelasticjob.running.step import JobState
 
 OBSTRUCTED_FOR = 60.0
@@ -39,10 +38,6 @@ class Triggers:
         self._requested = RequestedRuns(me, state)
         self._asked: frozenset[int] = NONE
         """All items that the present fire is meant for, whether or not they can be claimed now."""
-
-    def are_open(self, view: JobView) -> bool:
-        """Whether there is a trigger, a request or a deferred item."""
-        return bool(self.deferred or view.requested) or self._me in view.triggered
 
     def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:
         """Run the items of a trigger or of a request; None if there is none that can be answered now."""
@@ -79,10 +74,6 @@ class Triggers:
         for item in got | taken.obstructed:
             self.deferred.pop(item, None)
         self._put_off(self._asked - got - taken.obstructed, fire)
-
-    def next_due(self, view: JobView) -> float:
-        """Return the seconds until a planned request is due; infinity if there is none."""
-        return self._requested.next_due(view)
 
     def give_up(self) -> None:
         """Report the deferred items as missed, because this instance leaves or its session is over."""
@@ -163,14 +154,6 @@ class RequestedRuns:
         """Until when an item is not tried again, by the clock that nobody sets."""
         self._schedule_is_next = False
         """Whether the last run was a backfill's, so that scheduled moments go before the next one."""
-
-    def next_due(self, view: JobView) -> float:
-        """Return the seconds until a planned request is due; infinity if there is none."""
-        if not view.requested:
-            return inf
-        now = self._state.clock.now
-        moment = next_due(view, self._state.held, now)
-        return inf if moment is None else max(0.0, (moment - now) / 1000)
 
     def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:
         """Run items for one request; None if there is none that can be answered now."""

@@ -16,8 +16,7 @@ from aioelasticjob.layout import server_switch
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.running.commands import MarkMissed, NodeSteps, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import BUSY, ENDED, Item, Items
+from aioelasticjob.running.state import BUSY, ENDED, Item, Items, Timetable
 
 NO_INSTANCE_UP = "no instance was up"
 ROUNDED = 0.001

@@ -8,8 +8,6 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.missed_marks import (
-    NOBODY_YET,
-    UNREAD,
     AccountedMoment,
     advance_accounted,
     mark_missed_moments,
@@ -197,22 +195,22 @@ def test_who_was_overtaken_reads_anew_before_writing() -> None:
     here = unmonitored()
     view, old = here.view(), AccountedMoment(MINUTE, 0)
     here.write(Set(LAYOUT.execution, b"120000", -1))
-    assert done(note_accounted(here.member, view, 180.0, old)) == (MINUTE, UNREAD)
+    assert done(note_accounted(here.member, view, 180.0, old)) is None
     assert written(here) == b"120000"
-    assert done(note_accounted(here.member, view, 180.0, AccountedMoment(MINUTE, UNREAD))) == (3 * MINUTE, 2)
+    assert done(note_accounted(here.member, view, 180.0)) == (3 * MINUTE, 2)
 
 
 @pytest.mark.parametrize("settings", [{"monitor_execution": True}, {"cron": None}])
 def test_nothing_is_written_for_a_job_with_records_or_without_a_schedule(settings: dict[str, object]) -> None:
     here = unmonitored(**settings)
-    assert done(note_accounted(here.member, here.view(), 119.9)) == NOBODY_YET
+    assert done(note_accounted(here.member, here.view(), 119.9)) is None
     assert written(here) == b""
 
 
 def test_who_is_registered_no_more_writes_nothing() -> None:
     here = unmonitored()
     here.write(Delete(LAYOUT.instance(ME)))
-    assert done(note_accounted(here.member, here.view(), 119.9)).moment == 0
+    assert done(note_accounted(here.member, here.view(), 119.9)) is None
     assert written(here) == b""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import wanted_assignment
 from aioelasticjob.errors import NodeMissing
 from aioelasticjob.events import Misfired
 from aioelasticjob.layout import Layout

@@ -16,8 +16,7 @@ import pytest
 
 from aioelasticjob.model import Fire, Record
 from aioelasticjob.running.commands import MarkMissed, ReadItems
-from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import TABLE, Came
+from aioelasticjob.running.state import TABLE, Came, Timetable
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.running.test_account_clocks import ClockLife

@@ -27,7 +27,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.running.account import SOON
 from aioelasticjob.running.clock_skew import AHEAD, STEADY, STEP
 from aioelasticjob.running.commands import Report, SayLowered
-from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import Timetable
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat
 

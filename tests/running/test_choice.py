@@ -22,8 +22,7 @@ from aioelasticjob.running.commands import (
     GiveBack,
     JoinRun,
     NewestView,
-    NoteAccepted,
-    NoteRefused,
+    NoteAnswer,
     ReadItems,
     ReadOffsets,
     ReadRequested,
@@ -366,8 +365,7 @@ def test_if_the_registry_refuses_one_rescue_the_next_orphan_is_rescued() -> None
     taken = here.run_next()
     assert taken is not None
     assert [items for _, _, items in here.claimed] == [first, [1 - first[0]]]
-    assert here.said(NoteRefused) == [NoteRefused(RESCUE, error)]
-    assert here.said(NoteAccepted) == [NoteAccepted(RESCUE)]
+    assert here.said(NoteAnswer) == [NoteAnswer(RESCUE, error), NoteAnswer(RESCUE)]
 
 
 def test_the_mark_of_an_orphan_whose_run_has_ended_is_removed() -> None:

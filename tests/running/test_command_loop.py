@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from aioelasticjob.errors import Conflict, RegistryError, Suspended
-from aioelasticjob.running.command_loop import Awaited, CommandLoop, InTask, NextTurn, Pass
+from aioelasticjob.running.driver import Awaited, CommandLoop, InTask, Pass
 from aioelasticjob.running.scheduler import Work
 from aioelasticjob.testing import run
 
@@ -31,6 +31,12 @@ class Looped:
     asked: int = 0
     """How often a turn was asked for because an answer is there."""
 
+    reports = ("one",)
+
+    @property
+    def scheduler(self) -> Any:
+        return self
+
     def __post_init__(self) -> None:
         self.loop = ScriptedLoop(self)
 
@@ -41,7 +47,7 @@ class Looped:
     def say_all(self) -> None:
         """There is nothing to report."""
 
-    def go_on(self) -> None:
+    def go_on(self, _activity: object) -> None:
         self.asked += 1
 
     def work(self) -> Work:
@@ -145,7 +151,7 @@ def test_an_error_of_the_registry_is_looked_at_also_if_nobody_waits_for_the_answ
 
 def test_a_step_may_wait_until_other_jobs_have_had_their_turns() -> None:
     did = list[object]()
-    here = Looped(noting(did, NextTurn(lambda: "later")), did)
+    here = Looped(noting(did, Awaited(lambda: "later", is_there=True)), did)
     assert here.loop.turn() == inf
     assert here.asked == 1
     assert here.loop.turn() == 3.0
@@ -184,7 +190,11 @@ def test_what_the_registry_refuses_is_thrown_in(where: str) -> None:
         async def work() -> object:
             raise REFUSED
 
-        commands = {"performing": REFUSED, "concluding": NextTurn(future.result), "in a task": InTask(work)}
+        commands = {
+            "performing": REFUSED,
+            "concluding": Awaited(future.result, is_there=True),
+            "in a task": InTask(work),
+        }
         here = Looped(noting(did, commands[where], "after"), did)
         found = here.loop.turn()
         if where == "concluding":

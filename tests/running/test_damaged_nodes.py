@@ -15,7 +15,7 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, OnceListener
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.diagnostics import diagnose
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.codec import MULTI

@@ -15,8 +15,7 @@ from aioelasticjob.registry.transaction import Set
 from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import AnyReport, Report
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import GONE, Items
+from aioelasticjob.running.state import GONE, Items, Timetable
 from aioelasticjob.testing import Process
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 

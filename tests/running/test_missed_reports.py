@@ -15,8 +15,7 @@ from aioelasticjob.events import Began, Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.missed_reports import _consequence, _items, _moments
-from aioelasticjob.running.schedule import STEPS, Passed
-from aioelasticjob.running.state import Newest
+from aioelasticjob.running.state import STEPS, Newest, Passed
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.error_handlers.failures import delivered_by
 

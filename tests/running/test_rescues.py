@@ -25,9 +25,8 @@ from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running.choice import Choice
-from aioelasticjob.running.command_loop import CommandLoop, InTask, Pass
 from aioelasticjob.running.commands import ClaimItems, Command, NodeCommand
-from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.driver import CommandLoop, InTask, Pass, StateDriver
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated

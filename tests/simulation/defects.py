@@ -16,8 +16,7 @@ from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.coordination.rules import RuleInput, failover
-from aioelasticjob.coordination.rules.sharding import require_assignment
+from aioelasticjob.coordination.rules import RuleInput, require_assignment
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
@@ -288,7 +287,7 @@ def rescue_the_cancelled() -> Iterator[None]:
         return GIVEN_UP if record.rescues >= view.config.max_rescues else ""
 
     with (
-        mock.patch.object(failover, "ended_as", ended_as),
+        mock.patch.object(rules, "ended_as", ended_as),
         mock.patch.object(choice, "ended_as", ended_as),
     ):
         yield

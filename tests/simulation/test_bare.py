@@ -23,9 +23,7 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.rules.failover import mark_orphans
-from aioelasticjob.coordination.rules.rule_input import InterruptedRun, RuleInput
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, mark_orphans, wanted_assignment
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, Suspended

@@ -7,7 +7,7 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
 from aioelasticjob.coordination.requests import encode_cancellation
-from aioelasticjob.coordination.rules.failover import end_runs
+from aioelasticjob.coordination.rules import end_runs
 from aioelasticjob.errors import Conflict
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from aioelasticjob.coordination.effects import RemoveMarks, RestoreNodes
-from aioelasticjob.coordination.rules import RuleInput, decide
-from aioelasticjob.coordination.rules.housekeeping import remove_servers, restore_nodes
+from aioelasticjob.coordination.rules import RuleInput, decide, remove_servers, restore_nodes
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.coordination.rules.world import LAYOUT, is_right, leads, world
 

@@ -8,8 +8,7 @@ import pytest
 
 from aioelasticjob.coordination.effects import ForgetRequest, UpdateRequest
 from aioelasticjob.coordination.requests import Request, encode, encode_progress
-from aioelasticjob.coordination.rules import RuleInput, decide
-from aioelasticjob.coordination.rules.requests import LOST_AFTER, NAMED_FOR, UNNAMED_FOR
+from aioelasticjob.coordination.rules import LOST_AFTER, NAMED_FOR, UNNAMED_FOR, RuleInput, decide
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.rules.world import LAYOUT, World, world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.coordination.rules.schedule import MAX_FORMER_SCHEDULES
+from aioelasticjob.coordination.rules import MAX_FORMER_SCHEDULES
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.registry.transaction import Delete, Set
 from tests.coordination.rules.world import LAYOUT, World, world

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination import strategies
 from aioelasticjob.coordination.effects import Assign, SayStrategyFailed, to_transactions
-from aioelasticjob.coordination.rules import RuleInput, decide
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.rules.world import LAYOUT, happen, is_right, world

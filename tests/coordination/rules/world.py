@@ -12,8 +12,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
 from aioelasticjob.coordination.requests import Request, encode
-from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide, wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import waiting_items
 from aioelasticjob.coordination.requests import Request, decode_progress
-from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
-from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide, wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import ItemPaths, Layout
@@ -314,7 +313,7 @@ def _fence(running: Node | None, orphan: Node | None, record: Node | None) -> in
     """Return the fence of an item's run: its lock has it, or the mark of who handed it over, or else its record."""
     if running is not None:
         return running.stat.czxid
-    handed_over = 0 if orphan is None else records.read_fence(orphan.data)
+    handed_over = 0 if orphan is None else (records.read_mark(orphan.data) or (0, "", 0))[2]
     return handed_over or (0 if record is None else record.stat.mzxid)
 
 

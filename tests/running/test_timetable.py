@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelasticjob.cron import Cron
-from aioelasticjob.running.schedule import STEPS, Passed, Timetable
+from aioelasticjob.running.state import STEPS, Passed, Timetable
 
 SECOND = 1000
 START = 1_767_225_600 * SECOND

@@ -1,0 +1,370 @@
+"""The rules: pure functions that compute, from a view, the effects that one instance writes.
+
+They elect a leader, note the schedule, mark orphans and end runs, assign items, remove nodes that nothing needs, and
+end requests.  The effects of earlier rules in ``RULES`` are written first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from aioelasticjob.coordination.effects import (
+    Assign,
+    BecomeLeader,
+    ClearRecords,
+    Effect,
+    EndRun,
+    ForgetRequest,
+    MarkOrphan,
+    NoteSchedule,
+    RefreshServer,
+    RemoveItems,
+    RemoveMarks,
+    RemoveServer,
+    RequireAssignment,
+    RestoreNodes,
+    SayStrategyFailed,
+    StepDown,
+    UpdateRequest,
+)
+from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
+from aioelasticjob.coordination.requests import EXPIRED, Request, changed
+from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
+from aioelasticjob.coordination.view import JobView, scheduling
+from aioelasticjob.layout import child
+from aioelasticjob.model import Record
+
+MAX_FORMER_SCHEDULES = 8
+"""How many former schedules are kept: their last moments may still have to be reported as missed."""
+REFRESHES_PER_RETENTION = 4
+"""How often in ``server_retention`` the node of a server in use is touched."""
+_GRACE = 1 + 1 / REFRESHES_PER_RETENTION
+"""A factor of ``server_retention``: nodes are kept longer, because the node of a server in use may be older as well."""
+NAMED_FOR = 7 * 24 * 3600
+"""Seconds for which the id of a request is remembered after its end, if who has asked has given the id."""
+UNNAMED_FOR = 3600
+"""Seconds for which other requests are shown after their end."""
+LOST_AFTER = 24 * 3600
+"""Seconds after the last news of a request at which runs without an outcome count as lost."""
+LOST = "unknown"
+"""The outcome of a run that nobody has settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedRun:
+    """The run of an item that was begun, is not completed, and goes on nowhere."""
+
+    record: Record
+    version: int
+    """The version of the record's node."""
+    fence: int
+    """The transaction that has written the record: the claim.  If the run was handed over, the orphan's mark has it."""
+
+
+@dataclass(frozen=True)
+class RuleInput:
+    """A view, the instance that decides, and facts that are not in the view."""
+
+    view: JobView
+    me: str
+    quiet: bool = True
+    """Whether the instances have not changed for ``sharding_quiet``."""
+    tick: bool = False
+    """Whether this is a tick, on which some rules tidy up."""
+    time: float = 0.0
+    """The time of the registry's clock, in seconds since the epoch."""
+    records: Mapping[str, int] = field(default_factory=dict)
+    """Records and marks to be removed because the job is not monitored any more: versions by path."""
+    cut_off: Mapping[int, InterruptedRun] = field(default_factory=dict)
+    """The runs that were cut off, by item, as far as they were looked up."""
+    host: str = ""
+    """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
+
+    @cached_property
+    def present(self) -> bool:
+        """Whether this instance is registered."""
+        return self.me in self.view.instances
+
+    @cached_property
+    def is_named_leader(self) -> bool:
+        """Whether the registry names this instance as the leader."""
+        return self.view.leader == self.me and self.present
+
+    @cached_property
+    def leading(self) -> bool:
+        """Whether this instance leads: the registry names it, and it knows all features that the job requires."""
+        return self.is_named_leader and self.me not in self.view.lacking
+
+
+def elect(now: RuleInput) -> Iterator[BecomeLeader]:
+    """An instance that stays becomes the leader if there is none.  The transaction lets only one of several succeed."""
+    view = now.view
+    vacant = view.leader not in view.instances or (view.epoch is None and now.leading)
+    if vacant and now.me in view.staying and not view.obstructed(view.layout.host):
+        yield BecomeLeader(now.me)
+
+
+def step_down(now: RuleInput) -> Iterator[StepDown]:
+    """A leader that may not lead any more steps down, if another instance can lead or it lacks a required feature."""
+    if now.is_named_leader and now.me not in now.view.staying and (now.view.staying or not now.leading):
+        yield StepDown()
+
+
+def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
+    """The leader notes a new schedule, with the time at which the configuration was written.
+
+    The note contains the schedule itself, so it does not matter who has written the configuration, or with which tool.
+    The note also contains the former schedules, oldest first.
+    """
+    view = now.view
+    config = view.tree.get(view.layout.config)
+    if now.leading and config is not None and view.fault is None and not view.schedule_is_noted:
+        former = view.noted_schedules[-MAX_FORMER_SCHEDULES:]
+        noted = {**scheduling(view.config), "since": round(config.stat.mtime * 1000), "former": former}
+        yield NoteSchedule(json.dumps(noted).encode(), config.stat.version)
+
+
+def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
+    """The leader marks every item whose run was cut off as an orphan, unless it ends the run itself.
+
+    A run was cut off if it was begun, is not completed and runs nowhere.
+    """
+    view = now.view
+    if not (now.leading and view.config.failover):
+        return
+    for item, run in sorted(now.cut_off.items()):
+        marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
+        # otherwise ``unmark_orphans`` would undo it for ever
+        wanted = item in view.items and item < view.config.sharding_total_count
+        if wanted and not any(mark in view.tree for mark in marks) and not ended_as(view, item, run.record, run.fence):
+            yield MarkOrphan(item, run.version, run.record)
+
+
+def end_runs(now: RuleInput) -> Iterator[EndRun]:
+    """The leader settles a run that was cut off and is not to be rescued.
+
+    It gives a run up after ``max_rescues`` rescues in a row were cut off, because the run's handler may be why: without
+    a limit, a handler that ends its process would end one instance after the other.  It ends a run as stopped if
+    somebody had cancelled it: who cancels a thread that hangs, and kills its process because it goes on, does not want
+    another instance to begin the run again.  If an instance has handed the run over, its mark is removed as well,
+    because rescuers ignore the mark of such a run.
+    """
+    view = now.view
+    if not (now.leading and view.config.failover):
+        return
+    for item, run in sorted(now.cut_off.items()):
+        paths = view.layout.item(item)
+        if paths.failover not in view.tree and (outcome := ended_as(view, item, run.record, run.fence)):
+            marked = paths.orphan in view.tree and not view.obstructed(paths.orphan)
+            yield EndRun(item, run.version, run.record, round(now.time * 1000), marked, outcome)
+
+
+def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
+    """The leader removes marks of orphans that nobody may rescue, because failover is off or the item is gone."""
+    view = now.view
+    if not now.leading:
+        return
+    count = view.config.sharding_total_count if view.config.failover else 0
+    stale = [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count]
+    if removable := tuple(path for path in stale if not view.obstructed(path)):
+        yield RemoveMarks(removable)
+
+
+def wanted_assignment(view: JobView) -> Mapping[int, str]:
+    """Return the assignment that the job's strategy computes.  There must be an eligible instance."""
+    return _computed(view)[0]
+
+
+def require_assignment(now: RuleInput) -> Iterator[RequireAssignment | SayStrategyFailed]:
+    """The leader requires an assignment if the present one differs from the strategy's."""
+    view = now.view
+    if now.leading and view.necessary is None and view.eligible:
+        wanted, failure = _computed(view)
+        if failure:
+            yield SayStrategyFailed(failure)
+        if wanted != view.assignment:
+            yield RequireAssignment()
+
+
+def assign_items(now: RuleInput) -> Iterator[Assign | SayStrategyFailed]:
+    """The leader writes the assignment that is required, once the instances have not changed for ``sharding_quiet``."""
+    view = now.view
+    if now.leading and now.quiet and view.eligible and (view.necessary is not None or view.processing):
+        wanted, failure = _computed(view)
+        if failure:
+            yield SayStrategyFailed(failure)
+        yield Assign(wanted)
+
+
+def _computed(view: JobView) -> tuple[Mapping[int, str], str]:
+    given = AssignmentInput(view.layout.job, view.eligible, view.config.sharding_total_count, view.assignment)
+    return assignment_of(view.config.sharding_strategy, given)
+
+
+def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
+    """Every instance makes missing parent nodes and its server's node again: without them no leader can be elected."""
+    view, layout = now.view, now.view.layout
+    if not now.present:
+        return
+    mine = view.instances[now.me]
+    missing = dict.fromkeys(view.missing_parents, b"")
+    if (server := layout.server(mine.ip)) not in view.tree:
+        missing[server] = now.host.encode()
+    if missing:
+        yield RestoreNodes(now.me, missing)
+
+
+def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
+    """The leader removes items beyond the count, once no instance holds them.  Disabled items are kept."""
+    view = now.view
+    if not now.leading or not view.assignment_stands:
+        return
+    surplus = [item for item in view.items - view.assignment.keys() if item >= view.config.sharding_total_count]
+    if removable := frozenset(item for item in surplus if _is_removable(view, item)):
+        yield RemoveItems(removable)
+
+
+def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
+    """On a tick the leader removes requests to instances that no longer exist."""
+    if not (now.tick and now.leading):
+        return
+    view, layout, alive = now.view, now.view.layout, now.view.instances
+    stale = [layout.shutdown(name) for name in view.tree.children(layout.shutdowns) if name not in alive]
+    stale += [layout.trigger(name) for name in view.tree.children(layout.triggers) if name not in alive]
+    if removable := tuple(path for path in stale if not view.obstructed(path)):
+        yield RemoveMarks(removable)
+
+
+def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
+    """On a tick an instance touches its server's node, whose age says how long no instance has been on the server."""
+    if not (now.tick and now.present and now.view.config.server_retention):
+        return
+    ip = now.view.instances[now.me].ip
+    node = now.view.tree.get(now.view.layout.server(ip))
+    if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / REFRESHES_PER_RETENTION:
+        yield RefreshServer(ip, node.stat.version)
+
+
+def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
+    """On a tick the leader removes servers that had no instance for ``server_retention`` and are not switched off."""
+    if not (now.tick and now.leading):
+        return
+    view, layout = now.view, now.view.layout
+    used = {one.ip for one in view.instances.values()}
+    for ip in view.tree.children(layout.servers):
+        node = view.tree.get(layout.server(ip))
+        counts = {layout.success_count(ip), layout.failure_count(ip)}
+        below = {child(layout.server(ip), name) for name in view.tree.children(layout.server(ip))}
+        plain = below <= counts and not any(map(view.obstructed, below))
+        if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
+            yield RemoveServer(ip, node.stat.version)
+
+
+def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
+    """The leader removes the records of a job that is not monitored any more, once no item runs."""
+    if now.leading and now.records and not now.view.config.monitor_execution:
+        yield ClearRecords(now.records)
+
+
+def _is_removable(view: JobView, item: int) -> bool:
+    paths = view.layout.item(item)
+    below = {child(paths.sharding, name) for name in view.tree.children(paths.sharding)}
+    return below <= {paths.instance, paths.failover} and not any(map(view.obstructed, below))
+
+
+def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
+    """The leader stops requests that have expired, and closes those of which nothing runs or will run any more."""
+    if not now.leading:
+        return
+    view, time = now.view, round(now.time * 1000)
+    for request in view.requests:
+        path = view.layout.request(request.id)
+        if request.closed:
+            if view.tree.children(path):
+                yield _update(view, request)
+        elif request.is_open and 0 < request.expires <= time and next(waiting_items(view, request), None) is not None:
+            yield _update(view, request, stopped=EXPIRED)
+        elif _is_over(view, request, now.time):
+            yield _closing(view, request, time)
+
+
+def forget_requests(now: RuleInput) -> Iterator[ForgetRequest]:
+    """On a tick the leader removes requests that ended long ago."""
+    if not (now.tick and now.leading):
+        return
+    view = now.view
+    for request in view.requests:
+        kept = NAMED_FOR if request.named else UNNAMED_FOR
+        path = view.layout.request(request.id)
+        if request.closed and request.closed / 1000 + kept < now.time and not view.tree.children(path):
+            yield ForgetRequest(request.id, request.version)
+    for one in view.cancellations:
+        if one.asked / 1000 + UNNAMED_FOR < now.time and not view.tree.children(view.layout.request(one.id)):
+            yield ForgetRequest(one.id, one.version)
+
+
+def _is_over(view: JobView, request: Request, time: float) -> bool:
+    """Whether nothing of a request will begin any more, and all its runs have ended or are lost."""
+    if request.is_open and next(waiting_items(view, request), None) is not None:
+        return False
+    begun = begun_items(view, request).items()
+    if all(progress.outcome or _is_removed(view, item) for item, (progress, _) in begun):
+        return True
+    nodes = view.tree.below(view.layout.request(request.id))
+    newest = max((node.stat.mtime for path in nodes if (node := nodes.get(path)) is not None), default=0.0)
+    return newest + LOST_AFTER < time
+
+
+def _is_removed(view: JobView, item: int) -> bool:
+    """Whether an item is beyond the item count and has been removed, which happens only when it does not run."""
+    return item >= view.config.sharding_total_count and view.layout.item(item).sharding not in view.tree
+
+
+def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
+    outcomes = Counter[str]()
+    for progress, _ in begun_items(view, request).values():
+        outcomes += progress.outcomes(LOST)
+    unrun = tuple(waiting_items(view, request)) if request.stopped else ()
+    return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
+
+
+def _update(view: JobView, request: Request, unrun: tuple[int, ...] = (), **keys: object) -> UpdateRequest:
+    """Return the effect that changes a request's node; if it closes the request, the nodes of its items are removed."""
+    path = view.layout.request(request.id)
+    node = view.tree.get(path)
+    assert node is not None
+    closes = request.closed or "closed" in keys
+    below = [f"{path}/{name}" for name in view.tree.children(path)] if closes else []
+    stale = tuple(one for one in below if not view.tree.children(one))
+    return UpdateRequest(request, changed(node.data, **keys), stale, unrun if request.stopped == EXPIRED else ())
+
+
+Rule = Callable[[RuleInput], Iterable[Effect]]
+
+RULES: tuple[Rule, ...] = (
+    restore_nodes,
+    elect,
+    step_down,
+    note_schedule,
+    mark_orphans,
+    end_runs,
+    unmark_orphans,
+    require_assignment,
+    assign_items,
+    remove_items,
+    remove_requests,
+    end_requests,
+    forget_requests,
+    clear_records,
+    refresh_server,
+    remove_servers,
+)
+
+
+def decide(rule_input: RuleInput) -> list[Effect]:
+    """Return the effects that the rules want; none if nothing has to change."""
+    return [effect for rule in RULES for effect in rule(rule_input)]
