@@ -31,10 +31,10 @@ class Looped:
     asked: int = 0
     """How often a turn was asked for because an answer is there."""
 
-    reports = ("one",)
+    reports: tuple[object, ...] = ()
 
     @property
-    def scheduler(self) -> Any:
+    def scheduler(self) -> Looped:
         return self
 
     def __post_init__(self) -> None:
@@ -43,9 +43,6 @@ class Looped:
     def now(self) -> int:
         self.did.append("clocks")
         return 0
-
-    def say_all(self) -> None:
-        """There is nothing to report."""
 
     def go_on(self, _activity: object) -> None:
         self.asked += 1
