@@ -16,6 +16,7 @@ from aiozk.protocol.request import Request
 from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, Overloaded, RegistryError, SessionEnded
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Stat
+from aioelasticjob.registry.watches import Roots
 
 EXISTS: Final[int] = protocol.ExistsRequest.opcode
 GET: Final[int] = protocol.GetDataRequest.opcode
@@ -158,12 +159,13 @@ class Codec:
         """Render the end of a persistent watch."""
         return self.path(path) + _int.pack(ANY_WATCH)
 
-    def watch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
+    def watch(self, roots: Roots, zxid: int) -> list[bytes]:
         """Render requests that set persistent watches, in chunks that no server refuses as too large."""
         head = _long(zxid) + 3 * _int.pack(0)  # no one-shot watches
+        absolute = {self.absolute(path): shallow for path, shallow in roots.items()}
         return [
-            head + (_vector(chunk) + _int.pack(0) if shallow else _int.pack(0) + _vector(chunk))
-            for chunk in chunked([self.absolute(path) for path in paths])
+            head + b"".join(_vector([path for path in chunk if absolute[path] is shallow]) for shallow in (True, False))
+            for chunk in chunked([*absolute])
         ]
 
 

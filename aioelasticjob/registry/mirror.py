@@ -51,7 +51,12 @@ class Follower:
     """
 
     def __init__(
-        self, session: Session, roots: Collection[str], shallow: Collection[str], news: Callable[[], None]
+        self,
+        session: Session,
+        roots: Collection[str],
+        shallow: Collection[str],
+        news: Callable[[], None],
+        expected: Collection[str] = (),
     ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
         inside = tuple(map(_prefix, deep))
@@ -62,19 +67,15 @@ class Follower:
         self.has_read = False
         """Whether ``trees`` shows what was read, and no longer the empty tree of the beginning."""
         self._session = session
-        self._children: dict[str, None] = {}  # of shallow roots, as far as they are watched
-        self._expected = ""
+        self._expected = expected
+        """The children of shallow roots that are watched all the time, and so are read together with their parent."""
+        self._children = dict.fromkeys(expected)
+        """The children of shallow roots that are watched."""
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = news
-        session.watch(self._roots, self)  # before the first read, or changes between the two would be lost
-        session.watch(self._shallow, self, shallow=True)
-
-    def expect(self, child: str) -> None:
-        """Watch a child of a shallow root all the time, so that it is read together with its parent when it is made."""
-        self._expected = child
-        self._children[child] = None
-        self._session.watch((child,), self, shallow=True)
+        # before the first read, or changes between the two would be lost
+        session.watch(dict.fromkeys(self._roots, False) | dict.fromkeys((*self._shallow, *expected), True), self)
 
     def close(self) -> None:
         """Watch no more."""
@@ -159,11 +160,11 @@ class Follower:
             self._dirty |= dict.fromkeys(child for child in sorted(children) if tree.get(child) == UNREAD_NODE)
 
     def _watch_children(self, root: str, children: set[str]) -> None:
-        """Watch the present children of a shallow root, the one that is expected, and no others."""
+        """Watch the present children of a shallow root, those that are expected, and no others."""
         before = self._children.keys()
-        gone = {path for path in before - children if parent(path) == root and path != self._expected}
+        gone = {path for path in before - children if parent(path) == root and path not in self._expected}
         self._session.unwatch(sorted(gone), self)
-        self._session.watch(sorted(children - before), self, shallow=True)
+        self._session.watch(dict.fromkeys(sorted(children - before), True), self)
         self._children = dict.fromkeys(sorted((before - gone) | children))
 
     def _is_read(self, path: str) -> bool:

@@ -31,7 +31,7 @@ from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, S
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Op, Set
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Stat, Tree, parent
-from aioelasticjob.registry.watches import Watcher
+from aioelasticjob.registry.watches import Roots, Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
 
@@ -197,20 +197,23 @@ class Session:
                 await gone.news.wait()
 
     @contextmanager
-    def watching(self, roots: Sequence[str], watcher: Watcher, *, shallow: bool = False) -> Iterator[None]:
+    def watching(self, roots: Sequence[str], watcher: Watcher) -> Iterator[None]:
         """Tell ``watcher`` of all changes at and below ``roots`` while the block runs; the roots need not exist.
 
-        The watch precedes any read inside.  ``shallow``: below the roots, only children that come or go are needed.
+        The watch precedes any read inside.
         """
-        self.watch(roots, watcher, shallow=shallow)
+        self.watch(dict.fromkeys(roots, False), watcher)
         try:
             yield
         finally:
             self.unwatch(roots, watcher)
 
-    def watch(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> None:
-        """Do as ``watching`` does, until ``unwatch`` is called."""
-        self._keeper.watch(roots, watcher, shallow=shallow)
+    def watch(self, roots: Roots, watcher: Watcher) -> None:
+        """Do as ``watching`` does, until ``unwatch`` is called.
+
+        Below a root for which a shallow watch is enough, only children that come or go are needed.
+        """
+        self._keeper.watch(roots, watcher)
 
     def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
         """Tell ``watcher`` no more of what happens at and below ``roots``."""

@@ -41,7 +41,7 @@ from aioelasticjob.registry.dialling import dial, why_failed
 from aioelasticjob.registry.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from aioelasticjob.registry.names import addresses, is_ip
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.watches import Watcher, Watches
+from aioelasticjob.registry.watches import Roots, Watcher, Watches
 
 log = logging.getLogger(__name__)
 
@@ -139,13 +139,13 @@ class SessionKeeper:
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await connection.gone.wait()
 
-    def watch(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> None:
+    def watch(self, roots: Roots, watcher: Watcher) -> None:
         """Tell ``watcher`` of every change at ``roots`` and below; a shallow watcher only of the names below them.
 
         Nothing is awaited: the registry answers in order, so every read sent from now on is answered after the watch
         has been set.
         """
-        self._ask(self.watches.add(roots, watcher, shallow=shallow))
+        self._ask(self.watches.add(roots, watcher))
 
     def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
         """Tell ``watcher`` no more."""
@@ -160,11 +160,10 @@ class SessionKeeper:
         for root, depth in needed.items():
             if depth is None:
                 connection.call(UNWATCH, self.codec.remove_watch(root))
-        for shallow in (False, True):
-            watched = [root for root, depth in needed.items() if depth is shallow]
-            for body in self.codec.watch(watched, self.lease.zxid, shallow=shallow):
-                judge = partial(_judge_watch, connection, self._limited_log)
-                connection.call(WATCH, body).add_done_callback(judge)
+        watched = {root: depth for root, depth in needed.items() if depth is not None}
+        for body in self.codec.watch(watched, self.lease.zxid):
+            judge = partial(_judge_watch, connection, self._limited_log)
+            connection.call(WATCH, body).add_done_callback(judge)
 
     async def _anywhere(self) -> Connection | None:
         for host in tuple(self._hosts):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Roots: TypeAlias = Mapping[str, bool]
+"""Paths to watch, and whether a shallow watch is enough."""
 
 
 class Watcher(Protocol):
@@ -38,12 +41,12 @@ class Watches:
         watchers = self._watchers.get(root)
         return None if watchers is None else all(watchers.values())
 
-    def add(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> list[str]:
+    def add(self, roots: Roots, watcher: Watcher) -> list[str]:
         """Add a watcher; return the roots for which the registry has to be asked for another watch than before."""
-        alone, changed = {watcher: shallow}, []
-        for root in roots:
+        alone, changed = {shallow: {watcher: shallow} for shallow in {*roots.values()}}, []
+        for root, shallow in roots.items():
             before = self.shallow(root)
-            self._watchers[root] = alone if before is None else {**self._watchers[root], watcher: shallow}
+            self._watchers[root] = alone[shallow] if before is None else {**self._watchers[root], watcher: shallow}
             if self.shallow(root) is not before:
                 changed.append(root)
         return changed

@@ -113,8 +113,8 @@ class Life:
         self._following = Activity(self.tasks, self)
         self._coordinating: Activity | None = None
         self._listening: Activity | None = None
-        self._follower = Follower(member.session, member.layout.mirrored, member.layout.shallow, self._following.wake)
-        self._follower.expect(member.layout.server(member.ip))
+        layout, expected = member.layout, (member.layout.server(member.ip),)
+        self._follower = Follower(member.session, layout.mirrored, layout.shallow, self._following.wake, expected)
         self.is_over = False
         """Whether this life is to end."""
         self.left = False

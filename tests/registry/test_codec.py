@@ -68,11 +68,12 @@ class SetWatches2(Request):  # type: ignore[misc]  # aiozk is untyped, and does 
     parts = (("zxid", Long), *((kind, Vector.of(UString)) for kind in KINDS))
 
 
-@given(st.lists(PATHS, min_size=1, max_size=3), st.booleans())
-def test_watches_are_set_as_aiozk_would_do_it(paths: list[str], shallow: bool) -> None:
+@given(st.dictionaries(PATHS, st.booleans(), min_size=1, max_size=4))
+def test_watches_are_set_as_aiozk_would_do_it(roots: dict[str, bool]) -> None:
     wanted: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    wanted["persistent" if shallow else "persistent_recursive"] = [f"/ns{path}" for path in paths]
-    rendered = Codec("ns", private=False).watch(paths, 77, shallow=shallow)
+    for path, shallow in roots.items():
+        wanted["persistent" if shallow else "persistent_recursive"].append(f"/ns{path}")
+    rendered = Codec("ns", private=False).watch(roots, 77)
     assert rendered == [wire.render(SetWatches2(zxid=77, **wanted))]
 
 
@@ -157,10 +158,8 @@ def test_chunks_hold_every_path_once_and_in_order(paths: list[str], repeat: int)
 def test_watches_are_set_in_frames_below_the_limit() -> None:
     codec = Codec("ns", private=False)
     paths = [f"/{'☃' * 50}-{number}" for number in range(5000)]
-    for shallow in (False, True):
-        frames = codec.watch(paths, 77, shallow=shallow)
-        assert len(frames) > 1
-        assert all(len(frame) <= wire.CHUNK for frame in frames)
-        assert sum(frame.count(b"/ns/") for frame in frames) == len(paths)
-        assert all(frame.endswith(bytes(4)) is shallow for frame in frames)  # the last vector is that of the deep ones
-        assert codec.watch([], 77, shallow=shallow) == []
+    frames = codec.watch({path: number % 2 == 0 for number, path in enumerate(paths)}, 77)
+    assert len(frames) > 1
+    assert all(len(frame) <= wire.CHUNK for frame in frames)
+    assert sum(frame.count(b"/ns/") for frame in frames) == len(paths)
+    assert codec.watch({}, 77) == []

@@ -20,7 +20,7 @@ class Ear:
 def test_an_event_reaches_the_roots_at_and_above_it_and_nobody_else() -> None:
     watches, ears = Watches(), {root: Ear() for root in ("/", "/a", "/a/b", "/ab", "/a/b/c/d")}
     for root, ear in ears.items():
-        assert watches.add([root], ear)
+        assert watches.add({root: False}, ear)
     watches.dispatch(CHANGED, "/a/b/c")
     assert {root for root, ear in ears.items() if ear.heard} == {"/", "/a", "/a/b"}
     watches.dispatch(CHANGED, "/")
@@ -29,8 +29,8 @@ def test_an_event_reaches_the_roots_at_and_above_it_and_nobody_else() -> None:
 
 def test_the_first_and_the_last_watcher_of_a_root_are_told_apart() -> None:
     watches, one, other = Watches(), Ear(), Ear()
-    assert watches.add(["/a"], one)
-    assert not watches.add(["/a"], other)
+    assert watches.add({"/a": False}, one)
+    assert not watches.add({"/a": False}, other)
     assert not watches.remove(["/a"], one)
     watches.dispatch(CHANGED, "/a")
     assert (one.heard, other.heard) == ([], ["/a"])
@@ -41,10 +41,10 @@ def test_the_first_and_the_last_watcher_of_a_root_are_told_apart() -> None:
 def test_a_shallow_watch_does_only_while_nobody_needs_a_deep_one() -> None:
     watches, one, other, third = Watches(), Ear(), Ear(), Ear()
     assert watches.shallow("/a") is None
-    assert watches.add(["/a"], one, shallow=True)
-    assert not watches.add(["/a"], other, shallow=True)
+    assert watches.add({"/a": True}, one)
+    assert not watches.add({"/a": True}, other)
     assert watches.shallow("/a") is True
-    assert watches.add(["/a"], third)
+    assert watches.add({"/a": False}, third)
     assert watches.shallow("/a") is False
     assert not watches.remove(["/a"], other)
     assert watches.remove(["/a"], third)
@@ -55,8 +55,8 @@ def test_a_shallow_watch_does_only_while_nobody_needs_a_deep_one() -> None:
 
 def test_a_reset_reaches_each_watcher_once() -> None:
     watches, ear = Watches(), Ear()
-    watches.add(["/a"], ear)
-    watches.add(["/b"], ear)
+    watches.add({"/a": False}, ear)
+    watches.add({"/b": False}, ear)
     watches.reset()
     assert ear.heard == ["reset"]
 
@@ -68,7 +68,7 @@ def test_a_watcher_may_leave_while_it_is_told() -> None:
         def changed(self, kind: int, path: str) -> None:
             watches.remove(["/a"], self)
 
-    watches.add(["/a"], Leaver())
-    watches.add(["/a"], left)
+    watches.add({"/a": False}, Leaver())
+    watches.add({"/a": False}, left)
     watches.dispatch(CHANGED, "/a/b")
     assert left.heard == ["/a/b"]

@@ -25,7 +25,7 @@ from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.registry.session_keeper import Outages
 from aioelasticjob.registry.transaction import Committed, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from aioelasticjob.registry.watches import Watcher, Watches
+from aioelasticjob.registry.watches import Roots, Watcher, Watches
 from tests.simulation.bare.registry import BareRegistry
 from tests.simulation.bare.server import Connection, Past
 
@@ -161,9 +161,9 @@ class BareSession(Session):
 
     # What the package calls.
 
-    def watch(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> None:
+    def watch(self, roots: Roots, watcher: Watcher) -> None:
         """Tell a watcher of what happens at and below ``roots``."""
-        self._ask(self._watches.add(roots, watcher, shallow=shallow))
+        self._ask(self._watches.add(roots, watcher))
 
     def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
         """Tell a watcher no more."""
