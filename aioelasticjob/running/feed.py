@@ -244,7 +244,7 @@ class HandlerCalls:
         async def within(context: Context, record: Any) -> object:
             with handler_scope(awaited, context, self._execution.limited_log, limit):
                 return await once(context, record)
-            raise TimeoutError
+            raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s")
 
         if limit is not None:
             call = within
