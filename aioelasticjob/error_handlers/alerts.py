@@ -71,6 +71,8 @@ async def webhook(failure: Failure, options: Options) -> None:
         "error": error_text(failure.error),
         "stack": failure.stack,
         "note": failure.note,
+        "part": failure.part,
+        "runGoesOn": failure.run_goes_on,
     }
     await _post(given.url, json.dumps(body).encode(), given.headers)
 

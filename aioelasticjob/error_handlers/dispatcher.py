@@ -237,6 +237,6 @@ class ErrorDispatcher:
 
 def _kind(failure: Failure) -> str:
     """Return which lines are limited together."""
-    return (
-        f"runs fail with {type(failure.error).__name__}" if failure.is_of_a_run else f"failures of jobs: {failure.what}"
-    )
+    if not failure.is_of_a_run:
+        return f"failures of jobs: {failure.what}"
+    return f"{'records' if failure.part else 'runs'} fail with {type(failure.error).__name__}"

@@ -19,7 +19,7 @@ Options: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that failed or was given up, moments that were missed, or a job for which no instance is up."""
+    """A run or a record that failed, a run that was given up, missed moments, or a job for which no instance is up."""
 
     job: str
     instance: str
@@ -38,24 +38,35 @@ class Failure:
     """Which of the values of ``alert_on`` it is."""
     note: str = ""
     """A note for the error handler about failures that are left out because there are too many."""
+    part: str = ""
+    """What has failed if it is not the whole run, such as ``a record`` of a dataflow job; empty if the run failed."""
+    run_goes_on: bool = False
+    """Whether the run goes on, because only a part of it has failed."""
 
     @property
     def subject(self) -> str:
         """The failure in one line."""
         if not self.is_of_a_run:
             return f"{self.job}: {self.error}"
-        return f"{self.runs} failed: {error_text(self.error)}"
+        then = f" ({self.then})" if self.part else ""
+        return f"{self.runs} failed{then}: {error_text(self.error)}"
 
     @property
     def runs(self) -> str:
-        """The job, its items, and the number of attempts if there was more than one."""
+        """The job, what of it has failed, its items, and the number of attempts if there was more than one."""
         which, items = "item" if len(self.items) == 1 else "items", ", ".join(map(str, self.items))
+        which = f"{self.part} of {which}" if self.part else which
         after = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return f"{self.job}: {which} {items}{after}"
 
     @property
+    def then(self) -> str:
+        """What becomes of the run of which a part has failed."""
+        return "the run goes on" if self.run_goes_on else "the run ends: max_failures is exceeded"
+
+    @property
     def is_of_a_run(self) -> bool:
-        """Whether a run has failed or was given up."""
+        """Whether a run, or a part of it, has failed or was given up."""
         return self.what in ("failed", "given-up")
 
     @property
@@ -116,7 +127,7 @@ def announce_failure(failure: Failure, handler: str) -> None:
 def _line(failure: Failure) -> str:
     if not failure.is_of_a_run:
         return failure.subject
-    which = f"on {failure.instance} in the run of {failure.fire_time}"
+    which = f"on {failure.instance} in the run of {failure.fire_time}{f' ({failure.then})' if failure.part else ''}"
     return f"{failure.runs} failed {which}: {error_text(failure.error)}"
 
 

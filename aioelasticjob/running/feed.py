@@ -18,6 +18,7 @@ from aioelasticjob.jobs.dataflow import Dataflow, RecordFailed, TooManyFailures
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.model import Outcome
+from aioelasticjob.plural import counted
 from aioelasticjob.running.batches import Batch, BatchQueue, Call, Workers
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope
 from aioelasticjob.running.execution import Execution
@@ -160,9 +161,10 @@ class Feed:
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
         """Pass the record (or list) of a failed call of ``process`` to ``dead``; return how many records it was."""
         queue, records = self.queue, 1 if self._calls.step is None else len(record)
+        part = "a record" if self._calls.step is None else f"a list of {counted(records, 'record')}"
         queue.failed += records
         if error is not None:
-            self._report_once(batch, "process", error)
+            self._report_once(batch, part, error)
         if dead is None:
             return records
         try:
@@ -170,14 +172,14 @@ class Feed:
                 await dead(queue.context, record, error or RecordFailed())
             self.meter.dead += records
         except Exception as own:
-            self._report_once(batch, "dead", own)
+            self._report_once(batch, f"the call of `dead` for {part}", own, of="dead")
         return records
 
-    def _report_once(self, batch: Batch, of: str, error: Exception) -> None:
+    def _report_once(self, batch: Batch, part: str, error: Exception, of: str = "process") -> None:
         """Report only the first failure of each handler in a batch: a million stacks in the log help nobody."""
         if of not in batch.reported:
             batch.reported += (of,)
-            self._report(error)
+            self._report(error, part)
 
     def _is_over(self) -> bool:
         """Whether no further batch is to be fetched."""
@@ -197,10 +199,13 @@ class Feed:
         for item, value in due.items():
             await self._execution.checkpoints.save(item, value)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: Exception, part: str = "") -> None:
         if (tracer := self._execution.executors.tracer) is not None:
             tracer.failed(error)
-        self._execution.failed(self.queue.context, error)
+        if part:
+            self._execution.report_record(self.queue.context, error, part, not self._has_failed())
+        else:
+            self._execution.failed(self.queue.context, error)
 
 
 class HandlerCalls:

@@ -179,6 +179,7 @@ class Runs:
             self._failed,
             trace=self._stats.trace_of(claim, config),
             report_attempt=self._stats.attempt_failed,
+            report_record=self._record_failed,
             retry_waits=self._retry_waits,
             is_proven=self._member.is_proven,
             handling=self._stopping,
@@ -229,3 +230,6 @@ class Runs:
 
     def _failed(self, context: Context, error: Exception) -> None:
         self._stats.failed(self._views.value.config, context, error)
+
+    def _record_failed(self, context: Context, error: Exception, part: str, run_goes_on: bool) -> None:
+        self._stats.failed(self._views.value.config, context, error, part, run_goes_on=run_goes_on)

@@ -89,13 +89,15 @@ class ExecutionStats:
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
 
-    def failed(self, config: JobConfig, context: Context, error: Exception) -> None:
-        """Pass a failure to the error handler that is configured now."""
+    def failed(
+        self, config: JobConfig, context: Context, error: Exception, part: str = "", *, run_goes_on: bool = False
+    ) -> None:
+        """Pass the failure of a run, or of a part of it, to the error handler that is configured now."""
         if config.log_runs == "none" and config.error_handler == "log":
             return
         fire_time = _when(config, context.fire)
         run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
-        self._dispatcher.report(config, Failure(*run, error, attempts=context.attempt))
+        self._dispatcher.report(config, Failure(*run, error, 0.0, context.attempt, part=part, run_goes_on=run_goes_on))
 
     def attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
         """Note an attempt that has failed; a line says so if another one follows, else the error handler does."""

@@ -81,7 +81,7 @@ class Trace:
     def _put_ended(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
         failure, now = self._failures.pop(item, None), self._clock.now()
         if outcome is Outcome.COMPLETED:
-            failure = None  # records of a dataflow may fail although the run is completed
+            failure = None  # a listener may fail although the run is completed
         attempt = self.attempts.get(item, 1)
         self._events.put(Ended(*self._about, item, outcome, seconds, task, now, failure, attempt))
 

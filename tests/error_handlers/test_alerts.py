@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from email.message import Message
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -77,12 +78,13 @@ def test_a_webhook_gets_it_all_as_json() -> None:
 
     async def main() -> None:
         async with receiving(answer) as url:
-            await find("webhook")(failure(), {"url": url, "header.X-Token": "s3cret"})
+            of_a_record = replace(failure(), part="a record", run_goes_on=True)
+            await find("webhook")(of_a_record, {"url": url, "header.X-Token": "s3cret"})
 
     asyncio.run(main())
     ((body, token),) = seen
     assert (body["job"], body["items"], body["taskId"], token) == ("billing", [3], "task-7", "s3cret")
-    assert body["error"] == "ValueError: no luck"
+    assert (body["error"], body["part"], body["runGoesOn"]) == ("ValueError: no luck", "a record", True)
     assert "Traceback" in body["stack"]
 
 

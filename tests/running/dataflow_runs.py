@@ -64,6 +64,8 @@ class DataflowRun:
     saved: SavedOffsets = field(default_factory=SavedOffsets)
     events: Events = field(default_factory=Events)
     errors: list[BaseException] = field(default_factory=list)
+    parts: list[tuple[str, bool]] = field(default_factory=list)
+    """What of the run has failed, and whether the run went on."""
     executors: Executors = field(default_factory=Executors)
     stream_control: StreamControl = field(init=False)
     execution: Execution = field(init=False)
@@ -84,10 +86,15 @@ class DataflowRun:
         self.execution = Execution(
             self._job, self.config, claim, self.saved, self.executors, self._report_error, self.stream_control
         )
+        self.execution.report_record = self._report_record
         await execute(self.execution)
 
     def _report_error(self, context: Context, error: BaseException) -> None:
         self.errors.append(error)
+
+    def _report_record(self, context: Context, error: BaseException, part: str, run_goes_on: bool) -> None:
+        self.errors.append(error)
+        self.parts.append((part, run_goes_on))
 
     @property
     def outcomes(self) -> dict[int, Outcome]:

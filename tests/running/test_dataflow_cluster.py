@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -13,8 +14,10 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.errors import Fenced
 from aioelasticjob.testing import Process, VirtualClock
+from tests.error_handlers.failures import delivered_by
 from tests.running.test_progress import number
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
@@ -268,3 +271,46 @@ def test_saving_in_process_is_fenced_too() -> None:
                 await contexts[0].save_offset("7")
 
     simulate(scene)
+
+
+def test_a_failed_record_is_not_called_a_failed_run_in_the_log_and_in_alerts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alerts: list[Failure] = []
+
+    async def alert(failure: Failure, options: Options) -> None:
+        alerts.append(failure)
+
+    delivered_by(monkeypatch, mine=alert)
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = ElasticJob(here.address, clock=VirtualClock())
+
+        def declare(name: str, **settings: Any) -> None:
+            @app.dataflow(name, cron="0/10 * * * * ?", **settings)
+            async def fetch(context: ItemContext) -> list[str]:
+                return ["secret", "good"]
+
+            @fetch.process
+            async def process(context: ItemContext, record: str) -> None:
+                if record == "secret":
+                    raise ValueError("bad record")
+
+        declare("logged")
+        declare("alerted", error_handler="mine")
+        declare("strict", error_handler="mine", max_failures=0)
+        async with app.running():
+            await here.until(12)
+
+    simulate(scene)
+    find.cache_clear()
+    (line,) = (one for one in caplog.messages if one.startswith("logged:"))
+    assert re.fullmatch(
+        r"logged: a record of item 0 failed on \S+ in the run of \S+ \(the run goes on\): ValueError: bad record", line
+    )
+    assert sorted(one.subject for one in alerts) == [
+        "alerted: a record of item 0 failed (the run goes on): ValueError: bad record",
+        "strict: a record of item 0 failed (the run ends: max_failures is exceeded): ValueError: bad record",
+        "strict: item 0 failed: TooManyFailures: 1 record failed, max_failures = 0: nothing more was fetched",
+    ]
+    assert "secret" not in caplog.text + "".join(one.text for one in alerts)

@@ -113,6 +113,7 @@ def test_a_failing_record_stops_no_other_and_is_shown_to_dead() -> None:
     assert done.counted == (3, 2)
     assert done.outcomes == {0: Outcome.COMPLETED}
     assert [str(error) for error in done.errors] == ["three"]
+    assert done.parts == [("a record", True)]
     (rate,) = done.events.rates["flow"]
     assert (rate.succeeded, rate.failed, rate.dead) == (3, 2, 2)
 
@@ -136,6 +137,19 @@ def test_a_dead_that_fails_is_complained_of_once_for_each_batch_too() -> None:
     source = Source([50, 50, 50])
     done = run_dataflow(DataflowRun(dataflow(streaming=True), source.batch, process, dead))
     assert (done.counted, [type(one) for one in done.errors]) == ((0, 150), [OSError] * 3)
+    assert done.parts == [("the call of `dead` for a record", True)] * 3
+
+
+def test_a_failed_list_is_called_a_list_and_the_run_does_not_go_on_beyond_max_failures() -> None:
+    async def process(context: ItemContext, records: list[tuple[int, int]]) -> None:
+        raise ValueError(len(records))
+
+    source = Source([5] * 9)
+    settings = {"streaming": True, "max_failures": 5, "batch_size": 5}
+    done = run_dataflow(DataflowRun(dataflow(**settings), source.batch, process))
+    assert [str(error) for error in done.errors[:2]] == ["5", "5"]
+    assert isinstance(done.errors[2], TooManyFailures)
+    assert done.parts == [("a list of 5 records", True), ("a list of 5 records", False)]
 
 
 def test_too_many_failures_end_the_fetching_and_fail_the_run() -> None:

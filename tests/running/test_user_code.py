@@ -360,7 +360,7 @@ def test_whatever_is_raised_is_the_outcome_of_that_call(
     assert {one.outcome for one in ends} == {outcome}
     assert len(ends) == (8 if declare is handler_of_two_items else 4)
     assert len(heard) == len(ends)
-    assert all(one.subject.startswith("bad: item") for one in heard)
+    assert all(one.subject.startswith("bad: item" if not one.part else f"bad: {one.part} of item") for one in heard)
 
 
 @pytest.mark.parametrize("error", ERRORS)
