@@ -168,6 +168,11 @@ class ElasticJob(Declarations, Asking):
         self._here.endpoint = Endpoint(self, at)
 
     @property
+    def ended_by(self) -> Exception | None:
+        """The error of a job that has ended the application (error handler ``raise``); the log has it already."""
+        return self._here.ended_by
+
+    @property
     def vitals(self) -> Vitals:
         """The present state of this process, for metrics."""
         return self._here.vitals

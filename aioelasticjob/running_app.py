@@ -48,6 +48,7 @@ class RunningApp:
     phase: Phase = "ended"
     session: Session | None = None
     shared: ProcessContext | None = None
+    ended_by: Exception | None = None
 
     @property
     def running(self) -> bool:
@@ -130,6 +131,7 @@ class RunningApp:
                     self.phase = "leaving"
                     _log_stopping(shared)
         finally:
+            self.ended_by = dispatcher.escalated
             limited_log.close()
         gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
         log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})

@@ -9,7 +9,7 @@ import typer
 
 from aioelasticjob.cli import logs
 from aioelasticjob.cli.terminal import out
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
@@ -41,13 +41,25 @@ def run(
     if metrics is not None:
         found.serve_metrics(metrics)
     if not progress:
-        found.run()
+        _run(found)
         return
     from aioelasticjob.cli.progress import progress as showing
 
     with showing(lambda: found.rates, out()):
         logs.set_up(log_level, log_format)  # set up again, so that log lines appear above the table
-        found.run()
+        _run(found)
+
+
+def _run(app: ElasticJob) -> None:
+    """Run the application; if a job has ended it with an error of its own, exit without a traceback."""
+    try:
+        app.run()
+    except ElasticJobError:
+        raise
+    except Exception as error:
+        if error is not app.ended_by:
+            raise
+        raise typer.Exit(1) from None  # the log has the error with its stack, and the job that raised it
 
 
 def application(app: str | None, config: Path | None) -> ElasticJob:

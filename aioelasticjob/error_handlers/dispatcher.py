@@ -14,7 +14,15 @@ from anyio import create_task_group, move_on_after
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.error_handlers.alert_limit import AlertLimit
-from aioelasticjob.error_handlers.failure import Escalated, Failure, Options, announce_failure, log, log_failure
+from aioelasticjob.error_handlers.failure import (
+    Escalated,
+    Failure,
+    Options,
+    announce_failure,
+    log,
+    log_ending,
+    log_failure,
+)
 from aioelasticjob.error_handlers.lookup import find
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import Counts
@@ -78,7 +86,8 @@ class ErrorDispatcher:
         self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self._escalated: Exception | None = None
+        self.escalated: Exception | None = None
+        """The error that ends the application, because its error handler is ``raise``; the log has it already."""
         self._over = False
 
     def report(self, config: JobConfig, failure: Failure) -> None:
@@ -135,7 +144,7 @@ class ErrorDispatcher:
         """
         try:
             async with create_task_group() as tasks:
-                while self._escalated is None:
+                while self.escalated is None:
                     await self._news.wait()
                     self._news.clear()
                     while self._unserved:
@@ -143,8 +152,8 @@ class ErrorDispatcher:
                 tasks.cancel_scope.cancel()
         finally:
             self._close()
-        assert self._escalated is not None
-        raise self._escalated
+        assert self.escalated is not None
+        raise self.escalated
 
     async def _serve(self, target: Target) -> None:
         """Deliver the failures that wait for one target."""
@@ -186,8 +195,9 @@ class ErrorDispatcher:
 
     def _end(self, failure: Failure) -> None:
         """Let a failure end the application."""
-        if self._escalated is None:
-            self._escalated = failure.error
+        if self.escalated is None:
+            self.escalated = failure.error
+            log_ending(failure)
             self._news.set()
 
     def _drop(self) -> None:

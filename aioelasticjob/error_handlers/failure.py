@@ -106,11 +106,19 @@ class Escalated(Exception):  # used between modules only; users never see it
 
 def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
-    undelivered = f"; the failure was not delivered: {why}" if why else ""
+    _log_with_stack(failure, f"; the failure was not delivered: {why}" if why else "", **fields)
+
+
+def log_ending(failure: Failure) -> None:
+    """Log a failure that ends the application, with its stack: the error itself names neither job nor run."""
+    _log_with_stack(failure, "; the application ends (error handler raise)")
+
+
+def _log_with_stack(failure: Failure, then: str, **fields: object) -> None:
     error, page = failure.error, ""
     if isinstance(error, ElasticJobError) and error.explains_itself:
         page = f" ({error.reference})"  # otherwise the stack names it
-    text, extra = f"{_line(failure)}{page}{undelivered}", {**_about(failure), **fields}
+    text, extra = f"{_line(failure)}{page}{then}", {**_about(failure), **fields}
     try:
         log.error("%s", text, exc_info=None if failure.explains_itself else error, extra=extra)
     except Exception:  # handlers of logging are users' code, and fail if the error's class keeps it from being printed

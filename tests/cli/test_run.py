@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aioelasticjob import ElasticJob
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Create
@@ -86,6 +87,41 @@ def test_a_job_in_whose_place_is_data_of_another_program_waits_and_the_process_s
     )
     worker.wait_for_output("running")
     assert worker.terminate() == 0
+
+
+@pytest.mark.process
+def test_a_job_that_ends_the_process_is_named_and_the_way_through_the_command_is_not(
+    tmp_path: Path, worker_processes: Workers
+) -> None:
+    failing = jobs("embedded://").replace("sharding_total_count=2", 'error_handler="raise"')
+    (tmp_path / "user_jobs.py").write_text(failing + '    raise ValueError("on fire")\n')
+    paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
+    assert worker.wait() == 1
+    (line,) = (line for line in worker.output.splitlines() if " ERROR " in line)
+    assert re.search(
+        r"report: item 0 failed on .*: ValueError: on fire; the application ends \(error handler raise\)", line
+    )
+    assert worker.output.count("Traceback") == 1
+    assert "typer" not in worker.output
+
+
+@pytest.mark.parametrize("options", [(), ("--progress",)])
+def test_an_error_that_the_log_does_not_have_keeps_its_traceback(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    write("user_jobs", jobs("embedded://"))
+
+    def run(app: ElasticJob) -> None:
+        app._here.ended_by = ended_by
+        raise error
+
+    monkeypatch.setattr(ElasticJob, "run", run)
+    error = ended_by = ValueError("on fire")
+    known = command("run", "user_jobs:app", *options)
+    assert (known.exit_code, type(known.exception)) == (1, SystemExit)
+    error = ValueError("a defect")
+    assert command("run", "user_jobs:app", *options).exception is error
 
 
 async def make(address: str, *, digest: str | None = None, config: bytes | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -330,17 +331,25 @@ def test_the_handler_is_changed_while_the_job_runs_and_a_slow_one_delays_nothing
     assert handled == ["(0,) ops"] * 2
 
 
-def test_raise_ends_the_application_with_the_error() -> None:
+def test_raise_ends_the_application_with_the_error_and_the_log_names_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
             raise ZeroDivisionError("enough")
 
-        with pytest.raises(ZeroDivisionError, match="enough"):
-            async with here.app(handler, cron="0/10 * * * * ?", error_handler="raise").running():
+        app = here.app(handler, cron="0/10 * * * * ?", error_handler="raise")
+        with pytest.raises(ZeroDivisionError, match="enough") as raised:
+            async with app.running():
                 await here.until(60)
         assert round(here.now()) == 10
+        assert app.ended_by is raised.value
 
     simulate(scene)
+    (line,) = (record for record in caplog.records if record.levelno >= logging.ERROR)
+    about = r"job: item 0 failed on \S+ in the run of 2026-01-01T00:00:10\+00:00: ZeroDivisionError: enough"
+    assert re.fullmatch(rf"{about}; the application ends \(error handler raise\)", line.getMessage())
+    assert line.exc_info
 
 
 def test_an_error_of_the_callers_own_block_is_not_hidden_by_one_of_a_job() -> None:
