@@ -71,8 +71,8 @@ class CoordinatedJob(Protocol):
     def conclude(self, written: EndRun | UpdateRequest) -> None:
         """Note that an effect was written that ends what others wait for: a run that is given up, or a request."""
 
-    def dismissed(self) -> None:
-        """Note that this instance is asked to leave."""
+    def dismissed(self, why: str) -> None:
+        """Note that this instance has to leave, and why."""
 
     def session_over(self) -> None:
         """Note that the session has ended."""
@@ -155,10 +155,10 @@ class Coordinator:
         return self._pause(rule_input.view, rule_input.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
-        if await dismissed(self._member, view, 0 if self._logged is None else self._logged.tree.zxid):
+        if why := await dismissed(self._member, view, 0 if self._logged is None else self._logged.tree.zxid):
             self._log_operator_actions(view)
             self._leaves = True
-            self._job.dismissed()
+            self._job.dismissed(why)
             return inf
         found = self._decide(view)
         return found if isinstance(found, float) else await found()
@@ -239,14 +239,16 @@ def _may_be_dismissed(member: Member, view: JobView) -> bool:
     return member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
 
 
-async def dismissed(member: Member, view: JobView, seen: int | None = None) -> bool:
-    """Whether an operator has asked this instance to leave, or has removed its node by hand.
+async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:
+    """Return why this instance has to leave: an operator asks for it, or has removed the job or the instance's node.
+
+    Return an empty text if it stays.
 
     ``seen`` is the zxid up to which this instance has seen the job.  The log names who has removed the job since then.
     """
     if member.id not in view.instances:
         if not await _is_removed(member):
-            return False
+            return ""
         removed = member.layout.config not in view.tree
         what = "the instance's node was removed by hand"
         if removed:
@@ -255,13 +257,13 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> b
         if member.admits(log, "instances leave, because their nodes were removed"):
             job = member.layout.job
             log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
-        return True
+        return what
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
-        return False
+        return ""
     with suppress(RegistryError):  # or the leader removes it on a tick
         await write(member, [Delete(asked)], "to take a request")
-    return True
+    return "an operator has asked this instance to leave"
 
 
 async def _who_removed(member: Member, seen: int | None) -> str:

@@ -38,6 +38,8 @@ class JobHealth:
     next_fire: datetime | None = None
     problem: str | None = None
     """Why the job does not run in this process although the registry answers; None if it runs."""
+    dismissed: bool = False
+    """Whether the problem is that an operator has had the job leave: then the process is ready all the same."""
     refused: tuple[RefusedRequest, ...] = ()
     """The requests of the job that the registry refuses at present."""
     differs: tuple[Difference, ...] = ()
@@ -102,7 +104,8 @@ class Health:
     @property
     def ready(self) -> bool:
         """Whether all jobs of this process have joined and none has to wait, the registry answers, and it stays."""
-        return self.status == "up" and self.phase == "running" and not any(job.problem for job in self.jobs)
+        waits = any(job.problem and not job.dismissed for job in self.jobs)
+        return self.status == "up" and self.phase == "running" and not waits
 
     def status_code(self, asked: Probe) -> int:
         """Return the status of an answer by HTTP: 200 or 503."""

@@ -18,6 +18,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.names import importable_name
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
+from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.life import History, Life, report_defect
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
@@ -138,7 +139,7 @@ class LocalJob:
             await life.end(self._past)
             self.life = None
             if life.left:
-                self._shared.standing_by.pop(self._job.config.job_name, None)
+                self._show_dismissal(life.dismissal)
                 config = self._past.config
                 await life.remove_what_is_left(hand_over=config is not None and config.failover)
         except Exception as error:
@@ -147,6 +148,11 @@ class LocalJob:
         if life.error is not None and life.error is not reported:
             self._report_error(life.error)
         return life.left
+
+    def _show_dismissal(self, why: str) -> None:
+        """Show in the process's health why the job has left; without a reason, the process leaves with all its jobs."""
+        name, text = self._job.config.job_name, f"{why}; restart the process to run the job here again"
+        self._shared.standing_by[name] = JobHealth(name, problem=text if why else None, dismissed=bool(why))
 
     def _report_error(self, error: Exception) -> None:
         """Report the error that has ended a life."""

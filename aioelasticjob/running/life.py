@@ -119,6 +119,8 @@ class Life:
         """Whether this life is to end."""
         self.left = False
         """Whether the job was asked to leave."""
+        self.dismissal = ""
+        """Why the job has to leave though the process goes on; empty if it stays, or leaves with the process."""
 
     async def begin(self, past: History, leaving: Latest[bool], up: Callable[[], None]) -> None:
         """Join the job, or wait until it is worth trying again.  ``up`` is called once it has joined, or has to wait.
@@ -139,7 +141,8 @@ class Life:
         up()
         if lacking:
             try:
-                self.left = not await wait_until_known(member, self._job.config, trees, leaving)
+                self.dismissal = await wait_until_known(member, self._job.config, trees, leaving)
+                self.left = bool(self.dismissal)
                 return
             except InvalidSetting as mistake:
                 past.wait(name, mistake, self._shared)
@@ -235,8 +238,9 @@ class Life:
         if self.job_scheduler is not None:
             self.job_scheduler.conclude(written)
 
-    def dismissed(self) -> None:
-        """Leave, because an operator has asked for it."""
+    def dismissed(self, why: str) -> None:
+        """Leave, because an operator has asked for it, or has removed the job or the instance's node."""
+        self.dismissal = why
         self.tasks.start_soon(self.retire)
 
     def leave(self) -> None:

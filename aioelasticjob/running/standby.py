@@ -21,28 +21,27 @@ LEAVE_TIMEOUT = 1.0
 """Seconds that the last writes of a job may take: publishing its counts, and unregistering its instance."""
 
 
-async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree], leaving: Latest[bool]) -> bool:
+async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree], leaving: Latest[bool]) -> str:
     """Register the instance, but run nothing until this release knows all features that the job requires.
 
     ``config`` is the configuration that this process declares.  It is neither written nor compared with the registry's:
-    the registry's may have a meaning that this release does not know.  Return True if the job can be joined now, and
-    False if an operator has asked this instance to leave.
+    the registry's may have a meaning that this release does not know.  Return an empty text if the job can be joined
+    now, and otherwise why this instance has to leave.
 
     Raises:
         ForeignData: something in the registry keeps it from registering.
         RegistryError: the registry could not be read, or the session is over.
     """
     await join(member, config, trees, config)
-    stays = True
+    why = ""
     async with _while_in_session(member, leaving):
-        while stays and member.lacks(tree := trees.value):
-            if await dismissed(member, read(tree, member.layout, config)):
-                stays = False
-            else:
+        while not why and member.lacks(tree := trees.value):
+            why = await dismissed(member, read(tree, member.layout, config))
+            if not why:
                 await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
     with suppress(RegistryError), CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
         await leave(member)  # if that fails, the session's end removes the instance
-    return stays
+    return why
 
 
 async def wait_for_news(member: Member, trees: Latest[Tree], seen: Tree, leaving: Latest[bool]) -> None:

@@ -35,7 +35,7 @@ def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> N
             assert ME not in stale.instances
             if removed:
                 await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
-            assert await dismissed(member, stale) is removed
+            assert bool(await dismissed(member, stale)) is removed
 
     run(main)
 
@@ -57,8 +57,8 @@ class CoordinatedInstance:
     def conclude(self, written: EndRun | UpdateRequest) -> None:
         """Nobody waits for the end of a run or of a request."""
 
-    def dismissed(self) -> None:
-        self.called.append("dismissed")
+    def dismissed(self, why: str) -> None:
+        self.called.append(why)
 
     def session_over(self) -> None:
         self.called.append("over")
@@ -124,12 +124,12 @@ def test_who_is_asked_to_leave_takes_the_request_and_has_no_more_say() -> None:
         job.write(Create(ASKED.shutdown(ME)))
         coordinated.show()
         assert await coordinated.turn() == inf
-        assert coordinated.called == ["dismissed"]
+        assert coordinated.called == ["an operator has asked this instance to leave"]
         assert ASKED.shutdown(ME) not in job.registry.nodes
         job.write(Delete(ASKED.triggers))  # which everybody else would make again
         coordinated.show()
         assert await coordinated.turn() == inf
-        assert coordinated.called == ["dismissed"]
+        assert coordinated.called == ["an operator has asked this instance to leave"]
         assert ASKED.triggers not in job.registry.nodes
 
     run(main, seed=0)

@@ -69,6 +69,7 @@ def test_a_worker_that_waits_for_its_turn_can_leave(mixed: MakeMixed, how: str) 
         assert old not in there
         assert len(there) == (2 if how == "cut off" else 1)
         assert await here.names(LAYOUT.shutdowns) == ()
+        assert ("restart the process" in (them.problem("old") or "")) is (how in ("shut down", "removed by hand"))
         await them.put(requires=[])
         await anyio.sleep(2)
         assert (await them.ran(6)).keys() == ({"old", "new"} if how == "cut off" else {"new"})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -232,6 +233,32 @@ def test_who_was_shut_down_by_an_operator_knows_that_it_leads_no_more() -> None:
             await here.write(Create(LAYOUT.shutdown(me)))
             await here.until(12)
             assert [(job.leads, job.running) for job in app.health.jobs] == [(False, (0, 1))]
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (partial(operations.remove, force=True, by="ann"), "ann has removed the job from the registry"),
+        (operations.shut_down, "an operator has asked this instance to leave"),
+    ],
+    ids=["removed", "shut down"],
+)
+def test_the_health_says_why_an_operator_has_had_a_job_leave_and_the_process_stays_ready(
+    ask: Callable[[Session, str], Awaitable[object]], why: str
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron=EVERY_TEN)
+        async with app.running():
+            await here.until(11)
+            assert app.health.jobs[0].problem is None
+            await ask(here.observer, "job")
+            await here.until(30)
+            (job,) = app.health.jobs
+            assert job.problem == f"{why}; restart the process to run the job here again"
+            assert (job.instance, app.health.ready) == (None, True)
+        assert len(here.runs) == 1
 
     simulate(scene)
 
