@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from errno import EBADF
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
+FAILED = 1
+"""The exit code if something could not be done."""
 
 
 def main() -> None:
@@ -16,6 +20,29 @@ def main() -> None:
     try:
         from aioelasticjob.cli.application import application  # here, so that Ctrl-C meanwhile leaves no traceback
 
-        application()
+        try:
+            application()
+        finally:
+            if sys.stdout is not None:  # None if it was closed before this process was started
+                sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        is_closed = sys.stdout is None and error.errno == EBADF
+        if not is_closed and _is_writable():  # then the error is another one, and a defect
+            raise
+        if not isinstance(error, BrokenPipeError):  # whoever reads only the first lines, as ``head`` does, knows it
+            from aioelasticjob.cli.terminal import print_error
+
+            print_error(f"the output could not be written: {error.strerror}")
+        sys.exit(FAILED)
+
+
+def _is_writable() -> bool:
+    """Return whether stdout can be written.  If it cannot, what it has buffered is thrown away."""
+    try:
+        print(flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again when it ends
+        return False
+    return True

@@ -14,10 +14,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from aioelasticjob.cli import FAILED
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
-WRONG_SETTING, FAILED = 2, 1
-"""Exit codes: the request makes no sense, like a wrong option; or it could not be done."""
+WRONG_SETTING = 2
+"""The exit code if the request makes no sense, like a wrong option."""
 
 
 START, LOOK, ACT = "Start", "Look", "Act"

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Iterable
 from datetime import datetime
+from errno import EBADF
+from typing import TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -30,7 +32,7 @@ class SafeConsole(Console):
 
 def out() -> Console:
     """Return the console for results; it is made at each call, so that it uses the present stdout."""
-    return SafeConsole(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+    return SafeConsole(highlight=False, emoji=False, soft_wrap=not _stdout().isatty())
 
 
 def print_error(message: str) -> None:
@@ -43,13 +45,19 @@ def print_error(message: str) -> None:
 
 def write_json(value: object, *, line: bool = False) -> None:
     """Write a value as JSON, on request as one line; times are in ISO 8601."""
-    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), flush=line)
+    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), file=_stdout(), flush=line)
 
 
 def confirm(question: str, *, sure: bool) -> None:
     """Ask before something is destroyed, unless the caller is ``sure``; without an answer the command is aborted."""
     if not sure:
         typer.confirm(question, abort=True, err=True)
+
+
+def _stdout() -> TextIO:
+    if sys.stdout is None:
+        raise OSError(EBADF, "stdout is closed")
+    return sys.stdout
 
 
 def _text(value: object) -> str:

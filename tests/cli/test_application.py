@@ -103,6 +103,38 @@ aioelasticjob.cli.main()
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["cron", "@daily"], ["cron", "@daily", "--json"], ["--version"], ["-h"]])
+def test_a_stdout_that_cannot_be_written_is_one_line_on_stderr(arguments: list[str], unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "aioelasticjob", *arguments],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: the output could not be written: No space left on device\n")
+
+
+def test_a_reader_that_ends_early_ends_a_command_without_a_word() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "aioelasticjob", "cron", "@daily", "--json"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_result_for_which_stdout_is_closed_is_one_line_on_stderr() -> None:
+    command = [sys.executable, "-m", "aioelasticjob", "cron", "@daily", "--json"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: the output could not be written: stdout is closed\n"
+
+
 def test_what_the_terminals_encoding_lacks_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "jobs.yaml").write_text("jobs: {täglich: {kind: script, command: 'true'}}", "utf-8")
     for arguments in (["config", "check", "jobs.yaml"], ["run", "m·x"]):
