@@ -100,7 +100,8 @@ class Asking:
         the other items that its instance runs have.
 
         Raises:
-            InvalidSetting: the application does not run, or there is no such job or item.
+            InvalidSetting: the application does not run, there is no such job or item, or its execution is not
+                monitored.
             NotPossible: nothing runs, or workers are too old for that.
             ChangedMeanwhile: others have changed the job meanwhile.
             RegistryError: the registry could not be read or written.

@@ -193,8 +193,10 @@ def _too_old(view: JobView) -> list[str]:
     return sorted(one.id for one in view.instances.values() if FEATURE not in one.features)
 
 
-def see_whether_requests_work(view: JobView) -> None:
+def see_whether_requests_work(view: JobView, unmonitored: str = "") -> None:
     """Check that the job's records, its configuration and its workers allow requests.
+
+    ``unmonitored`` is the sentence for a job without records, if it is not about runs that are asked for.
 
     Raises:
         InvalidSetting: the job's execution is not monitored.
@@ -205,7 +207,7 @@ def see_whether_requests_work(view: JobView) -> None:
         raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
     if not config.monitor_execution:
         expected = f"{job} can only be triggered as a whole and at once: anything else needs monitor_execution = True"
-        raise InvalidSetting("monitor_execution", False, expected)
+        raise InvalidSetting("monitor_execution", False, unmonitored or expected)
     if old := _too_old(view):
         raise NotPossible(f"{job}: {listed(old)} do not answer requests: upgrade these workers first")
 

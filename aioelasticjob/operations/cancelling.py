@@ -32,7 +32,7 @@ async def cancel(
         RegistryError: the registry could not be read or written.
     """
     view = await view_of(session, job)
-    see_whether_requests_work(view)
+    see_whether_requests_work(view, f"runs of {job} can be cancelled only with monitor_execution = True")
     if item is not None and item not in view.items and item not in range(view.config.sharding_total_count):
         raise InvalidSetting("item", item, f"{job} has the items 0 to {view.config.sharding_total_count - 1}")
     items = sorted(view.items) if item is None else [item]

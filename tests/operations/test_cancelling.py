@@ -100,3 +100,12 @@ def test_the_wish_to_stop_runs_is_forgotten_and_is_no_mistake(caplog: pytest.Log
 
     simulate(scene)
     assert "is not a request" not in caplog.text
+
+
+def test_runs_of_a_job_without_records_cannot_be_cancelled_and_the_sentence_is_about_that() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", work=40, cron=NEVER, monitor_execution=False)
+        with pytest.raises(InvalidSetting, match="runs of job can be cancelled only with monitor_execution = True"):
+            await operations.cancel(here.observer, "job")
+
+    simulate(scene)
