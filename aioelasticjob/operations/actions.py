@@ -6,7 +6,8 @@ nothing and says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
@@ -18,20 +19,27 @@ from aioelasticjob.registry.transaction import Check, Create, Op
 
 
 async def trigger(
-    session: Session, job: str, *, instance: str | None = None, parameter: str | None = None, by: str = ""
+    session: Session,
+    job: str,
+    *,
+    instance: str | None = None,
+    parameter: str | Mapping[str, object] | None = None,
+    by: str = "",
 ) -> OperationResult:
     """Ask one instance, or all that may, to run the items they hold now, once; ``parameter`` is for that run alone.
 
-    Workers log who has asked, if ``by`` names somebody.
+    A ``parameter`` that is a mapping is passed on as JSON.  Workers log who has asked, if ``by`` names somebody.
 
     Raises:
-        InvalidSetting: no such job or instance, or the parameter is no text, or too large for a record.
+        InvalidSetting: no such job or instance, or the parameter is neither text nor a mapping, or too large for a
+            record.
         NotPossible: no instance is there to run it, all instances are switched off or hold no item that may run, or
             a trigger with another parameter waits.
         ChangedMeanwhile: an instance has gone.
         RegistryError: the registry could not be read or written.
     """
-    data = _data(parameter)
+    text = parameter_text(parameter)
+    data = (text or "").encode()
     view = await view_of(session, job)
     asked = _asked(view, instance)
     _see_what_runs(view, asked)
@@ -42,7 +50,7 @@ async def trigger(
             requests += [Check(layout.instance(one)), Create(layout.trigger(one), data)]
         elif waiting.data != data:
             raise NotPossible(_waits(job, one, waiting.data))
-    with_it = f" with the parameter {parameter!r}" if parameter else ""
+    with_it = f" with the parameter {text!r}" if text else ""
     if not requests:
         return await commit(session, (), f"{job}: a trigger{with_it} waits already for {_named(asked)}")
     summary = f"{job}: asked {_named(asked)} to run its items now{with_it}"
@@ -78,16 +86,28 @@ def see_who_runs(view: JobView) -> None:
     _see_what_runs(view, _asked(view, None))
 
 
-def _data(parameter: str | None) -> bytes:
-    if parameter is not None and not isinstance(parameter, str):
-        raise InvalidSetting("parameter", parameter, "must be text")
+def parameter_text(given: object) -> str | None:
+    """Return a parameter as it is written: text as it is, and a mapping as JSON.
+
+    Raises:
+        InvalidSetting: it is neither, or too large for a record.
+    """
+    if given is None or isinstance(given, str):
+        text = given
+    else:
+        try:
+            text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)  # type: ignore[call-overload]
+        except (TypeError, ValueError) as error:
+            raise InvalidSetting(
+                "parameter", given, f"must be text, or a mapping that JSON can spell: {error}"
+            ) from None
     try:
-        data = (parameter or "").encode()
+        mistake = None if text is None else too_large(text.encode())
     except UnicodeEncodeError:
-        raise InvalidSetting("parameter", parameter, "must be text that UTF-8 can spell") from None
-    if mistake := too_large(data):
+        raise InvalidSetting("parameter", given, "must be text that UTF-8 can spell") from None
+    if mistake is not None:
         raise mistake
-    return data
+    return text
 
 
 def _there(view: JobView, instance: str | None) -> Sequence[str]:

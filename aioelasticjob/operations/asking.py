@@ -7,21 +7,20 @@ request adds the feature there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypedDict, Unpack
 from uuid import uuid4
 
-from aioelasticjob.coordination.records import MAX_MILLISECONDS, too_large
+from aioelasticjob.coordination.records import MAX_MILLISECONDS
 from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
-from aioelasticjob.operations.actions import see_who_runs, trigger
+from aioelasticjob.operations.actions import parameter_text, see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
@@ -79,7 +78,7 @@ async def ask(
     if unknown := options.keys() - RunOptions.__annotations__.keys():
         raise TypeError(f"ask() has no option {listed(sorted(unknown))}")
     items, at, delay = options.get("items"), options.get("at"), options.get("delay")
-    text, chosen = _parameter(parameter), None if items is None else item_numbers(items)
+    text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
     is_plain = not followed and all(value is None for value in options.values())
     view = await view_of(session, job)
@@ -252,25 +251,6 @@ def _differing(wanted: Request, there: Request, is_delayed: bool) -> Iterator[st
         yield "the time"
     elif wanted.expires != there.expires and wanted.expires - wanted.moment != there.expires - there.moment:
         yield "the time at which it expires"
-
-
-def _parameter(given: object) -> str | None:
-    if given is None or isinstance(given, str):
-        text = given
-    else:
-        try:
-            text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)  # type: ignore[call-overload]
-        except (TypeError, ValueError) as error:
-            raise InvalidSetting(
-                "parameter", given, f"must be text, or a mapping that JSON can spell: {error}"
-            ) from None
-    try:
-        mistake = None if text is None else too_large(text.encode())
-    except UnicodeEncodeError:
-        raise InvalidSetting("parameter", given, "must be text that UTF-8 can spell") from None
-    if mistake is not None:
-        raise mistake
-    return text
 
 
 def item_numbers(given: Iterable[int]) -> tuple[int, ...]:

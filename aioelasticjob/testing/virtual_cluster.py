@@ -204,9 +204,15 @@ class VirtualCluster:
         return await self._all_end(status, f"fire of {status.name} at {due}", within, lambda end: end.slot == slot)
 
     async def trigger(
-        self, job: str | None = None, *, parameter: str | None = None, within: float = DEFAULT_TIMEOUT
+        self,
+        job: str | None = None,
+        *,
+        parameter: str | Mapping[str, object] | None = None,
+        within: float = DEFAULT_TIMEOUT,
     ) -> tuple[Ended, ...]:
         """Run the job now, as an operator would, and return how each of its items ended.
+
+        A ``parameter`` that is a mapping is passed on as JSON.
 
         Raises: NotSeen; InvalidSetting when there is no such job.
         """

@@ -22,6 +22,17 @@ from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simula
 HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300, "zookeeper", "nosuch")
 
 
+def test_a_parameter_may_be_a_mapping() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here)
+        done = await operations.trigger(here.observer, "job", parameter={"day": "Mönch"})
+        assert done.summary.endswith(""" to run its items now with the parameter '{"day": "Mönch"}'""")
+        await anyio.sleep(SOON)
+        assert {run.parameter for run in them.runs} == {'{"day": "Mönch"}'}
+
+    simulate(scene)
+
+
 def test_one_instance_is_triggered_with_a_parameter_for_that_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here)
@@ -153,7 +164,7 @@ def test_names_that_are_not_there_are_answered_with_those_that_are_and_write_not
                 await operations.disable(here.observer, "job", item=item)  # type: ignore[arg-type]
         with pytest.raises(InvalidSetting, match="either an item or a server"):
             await operations.enable(here.observer, "job", item=1, server="10.0.0.1")
-        with pytest.raises(InvalidSetting, match="must be text"):
+        with pytest.raises(InvalidSetting, match="must be text, or a mapping"):
             await operations.trigger(here.observer, "job", parameter=7)  # type: ignore[arg-type]
         with pytest.raises(InvalidSetting, match="must be at most 65536 bytes, is 65537"):
             await operations.trigger(here.observer, "job", parameter="x" * 65537)

@@ -46,3 +46,21 @@ async def _a_job_declared_late(cluster: VirtualCluster) -> None:
 
 def test_a_process_knows_the_jobs_that_were_declared_when_it_started() -> None:
     _a_job_declared_late(VirtualCluster())
+
+
+@simulated
+async def _a_mapping_as_parameter(cluster: VirtualCluster) -> None:
+    days, app = list[object](), ElasticJob("embedded://")
+
+    async def report(context: ItemContext) -> None:
+        assert context.request is not None
+        days.append(context.request["day"])
+
+    app.add(report, name="report")
+    await cluster.start(app)
+    await cluster.trigger("report", parameter={"day": "Monday"})
+    assert days == ["Monday"]
+
+
+def test_a_job_is_triggered_with_a_mapping_as_it_is_by_the_application() -> None:
+    _a_mapping_as_parameter(VirtualCluster())
