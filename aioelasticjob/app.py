@@ -223,7 +223,8 @@ class ElasticJob(Declarations, Asking):
     def run(self) -> None:
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
 
-        A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
+        A second signal, more than half a second after the first, stops at once; a handler that cannot be cancelled,
+        such as a thread, delays that by 5 s at most.
         Garbage collections become rarer, and when all jobs have joined, all objects of that moment are excluded from
         them (``gc.freeze``).
 

@@ -13,13 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from anyio import CancelScope, Event, open_signal_receiver
+from anyio import CancelScope, Event, current_time, open_signal_receiver
 
 GC_THRESHOLD = 10_000
 """Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
 FORCED_EXIT_AFTER = 5.0
 """Seconds that handlers have to end after a signal has cancelled everything; then the process exits by force."""
+REPEATED_WITHIN = 0.5
+"""Seconds after the first signal in which further ones are repetitions of it.
 
+``timeout`` signals its child and then the group of processes, and supervisors pass on the Ctrl-C that a process got
+from the terminal, too: that is one wish to stop, not two.
+"""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """The signals that stop a process."""
 
@@ -64,18 +69,25 @@ def freeze_garbage_collector() -> None:
 async def await_signals(
     arrived: Event, asked: Event, everything: CancelScope, force: threading.Timer, *, task_status: Any
 ) -> None:
-    """Set ``asked`` on the first signal.  On a second one, or while jobs are still starting, cancel everything."""
+    """Set ``asked`` on the first signal.  On a second one, or while jobs are still starting, cancel everything.
+
+    A signal that repeats the first one within ``REPEATED_WITHIN`` seconds is none.
+    """
+    asked_at = 0.0
     with open_signal_receiver(*SIGNALS) as signals, ExitStack() as stack:
         _received.update(SIGNALS)
         stack.callback(_received.clear)
         task_status.started()
         async for number in signals:
+            if asked.is_set() and current_time() < asked_at + REPEATED_WITHIN:
+                continue
             if asked.is_set():
                 log.warning(
                     "second signal: the process stops at once and cancels its handlers", extra={"signal": number}
                 )
             elif arrived.is_set():
                 asked.set()
+                asked_at = current_time()
                 continue
             everything.cancel()  # while jobs are still starting, there is no run to finish
             force.start()

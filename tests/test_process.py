@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
 from anyio.abc import TaskStatus
 
 from aioelasticjob.process import GC_THRESHOLD, await_signals, collect_garbage_seldom, forced_exit
+from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
 
 
@@ -53,6 +57,34 @@ def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(
         return codes
 
     assert run_async(real_loop_kind, main) == [code] * 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stops"),
+    [([0.0, 0.003], False), ([0.0, 0.003, 0.4], False), ([0.0, 0.6], True), ([0, 0.003, 0.6], True)],
+)
+def test_a_signal_that_repeats_the_first_one_at_once_is_no_second_one(
+    seconds: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def receiver(*numbers: int) -> Iterator[AsyncIterator[int]]:
+        yield arriving()
+
+    async def arriving() -> AsyncIterator[int]:
+        begin = anyio.current_time()
+        for second in seconds:
+            await anyio.sleep(begin + second - anyio.current_time())
+            yield signal.SIGTERM
+
+    async def main() -> None:
+        asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
+        arrived.set()
+        force = Mock()  # its thread would be real
+        await await_signals(arrived, asked, everything, force, task_status=anyio.TASK_STATUS_IGNORED)
+        assert (asked.is_set(), everything.cancel_called, force.start.called) == (True, stops, stops)
+
+    monkeypatch.setattr("aioelasticjob.process.open_signal_receiver", receiver)
+    run(main)
 
 
 @pytest.mark.parametrize(("before", "after"), [(700, GC_THRESHOLD), (0, 0), (2 * GC_THRESHOLD, 2 * GC_THRESHOLD)])

@@ -12,7 +12,7 @@ import pytest
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Outcome, Record
-from aioelasticjob.process import FORCED_EXIT_AFTER
+from aioelasticjob.process import FORCED_EXIT_AFTER, REPEATED_WITHIN
 from tests.support.local_applications import RegistryObserver, registry_observer
 from tests.support.loops import run_async
 from tests.support.processes import Workers
@@ -107,7 +107,7 @@ def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(start_proce
             await begun(start_processes)
             os.kill(child.pid, signal.SIGTERM)
             with pytest.raises(TimeoutError):
-                await ended(child, 0.5)
+                await ended(child, 2 * REPEATED_WITHIN)
             os.kill(child.pid, signal.SIGINT)
             assert await ended(child, 20) == 0  # long before it would end without the second one
             assert "second signal" in child.output
@@ -140,7 +140,7 @@ def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_e
         await begun(start_processes)
         os.kill(child.pid, signal.SIGTERM)
         with pytest.raises(TimeoutError):
-            await ended(child, 0.5)
+            await ended(child, 2 * REPEATED_WITHIN)
         os.kill(child.pid, signal.SIGTERM)
         assert await ended(child, FORCED_EXIT_AFTER + 3) == 1
         assert "ended by force" in child.output
