@@ -125,7 +125,8 @@ def rerun(
 
     async def ask(session: Session) -> OperationResult:
         at = _local("fire_time", fire_time, await _zone(session, name))
-        return await operations.rerun(session, name, at, items=chosen, id=id, by=operator_name())
+        with _as_typed(fire_time=("fire_time", fire_time), items=("items", items)):
+            return await operations.rerun(session, name, at, items=chosen, id=id, by=operator_name())
 
     _ask(where, name, ask, wait, as_json)
 

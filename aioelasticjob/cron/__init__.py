@@ -128,7 +128,7 @@ def _read(expression: str, dst: DaylightSaving) -> Fields:
     unix = _alias(text) if text.startswith("@") else tokens
     if len(unix) != 5:
         raise FieldError(
-            f"it has {len(tokens)} fields: expected 6 or 7 (Quartz, seconds first) or 5 (crontab, minutes first)"
+            f"expected 6 or 7 fields (Quartz, seconds first) or 5 (crontab, minutes first), not {len(tokens)}"
         )
     if "?" in text:
         raise FieldError(f"5 fields are crontab's and know no '?': for Quartz add the seconds: write '0 {text}'")

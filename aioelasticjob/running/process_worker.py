@@ -49,7 +49,7 @@ class FromProcess(Exception):
 
 
 class Unsendable(ElasticJobError):
-    """A value that a function returned or raised in a worker process cannot be sent back."""
+    """What a function returned or raised in a worker process cannot be sent back, or would end more than its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,11 @@ def _answer(request: bytes) -> bytes:
 
 def _raised(error: BaseException) -> Raised:
     stack = stack_text(error).rstrip()
+    if not isinstance(error, Exception | SystemExit):  # such as KeyboardInterrupt, which would end the application
+        error = Unsendable(
+            f"the function raised what would end more than its run: {error_text(error).removesuffix(': ')}"
+        )
     try:
-        if not isinstance(error, Exception | SystemExit):
-            raise TypeError("would end more than the run")
         pickle.loads(pickle.dumps(error))  # some error classes can be pickled but not loaded
     except BaseException:  # a class's own __reduce__ may raise anything
         error = Unsendable(error_text(error))

@@ -45,8 +45,8 @@ def test_a_schedule_that_has_ended_says_so(command: Command) -> None:
     ("arguments", "said"),
     [
         (("0 0 2 ? * MON-FRX",), "day-of-week 'MON-FRX'"),
-        (("* * *",), "it has 3 fields"),
-        (("",), "it has 0 fields"),
+        (("* * *",), "(crontab, minutes first), not 3"),
+        (("",), "(crontab, minutes first), not 0"),
         (("@daly",), "@daly"),
         (("@daily", "-z", "Europe/Nowhere"), "there is no such time zone"),
     ],

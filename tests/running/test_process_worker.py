@@ -23,7 +23,7 @@ FAILURES: tuple[tuple[str, type[BaseException], str], ...] = (
     ("error", ValueError, "bad record"),
     ("exit", SystemExit, "3"),
     ("awkward", Unsendable, "Awkward: 1 and 2"),
-    ("interrupt", Unsendable, "KeyboardInterrupt"),
+    ("interrupt", Unsendable, "raised what would end more than its run: KeyboardInterrupt\n"),
     ("panic", Unsendable, "Panic: index out of bounds"),
     ("spiteful", Unsendable, "Spiteful: .its text cannot be had"),
     ("spiteful result", Unsendable, "the result cannot be pickled: Panic: not me"),
