@@ -103,6 +103,13 @@ class Account:
             return due
         return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
 
+    def _due_before(self, view: JobView) -> frozenset[int]:
+        """Return the items that are due before a view is applied, also those that it is the first to show switched on.
+
+        Nothing shows since when these were switched on.
+        """
+        return self._due() | (self._due(view) & self.view.disabled_items)
+
     def blocked(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that other instances run or rescue, and the orphans that wait for a rescuer."""
         return self._in_rescue(view).union([number for number, item in self.items.items() if item.elsewhere])

@@ -126,11 +126,12 @@ class JobState(Account):
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
-        # an item that was switched on meanwhile has missed moments since; nothing shows since when
-        missed = (self.blocked() - (self.view.disabled_items & view.disabled_items)) | self._due()
+        # an item that was switched on meanwhile has missed moments since
+        missed = (self.blocked() - (self.view.disabled_items & view.disabled_items)) | self._due_before(view)
         ended = min(written, succession.ended)
         table.advance(ended)
-        self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
+        # up to the old schedule's end
+        self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
         if self._me in view.active:
             open_ = ours - view.disabled_items
             run = open_ - self.view.disabled_items
@@ -174,7 +175,7 @@ class JobState(Account):
             return
         written = self.clock.in_time(int(view.scheduled_since * 1000))
         self.timetable.advance(min(self.clock.latest, written))
-        self._account(kept_from | self._due(), Came.UNRECORDED, ended=written)
+        self._account(kept_from | self._due_before(view), Came.UNRECORDED, ended=written)
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
         self._floor = max(self._floor, written, *known)
 

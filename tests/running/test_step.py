@@ -281,6 +281,33 @@ def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before
     assert (2, 4, TABLE[Came.UNRECORDED].why) in case.reported(1)
 
 
+@pytest.mark.parametrize("is_switched_on", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "ahead"),
+    [({"cron": "0/5 * * * * ?"}, 0.0), ({"cron": "0/5 * * * * ?"}, 0.5), ({"monitor_execution": False}, 0.0)],
+)
+def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_the_job_was_changed(
+    is_switched_on: bool, settings: dict[str, object], ahead: float
+) -> None:
+    case = Case.of(items=2)
+    case.put(LAYOUT.item(1).disabled)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    if is_switched_on:
+        case.drop(LAYOUT.item(1).disabled)
+    case.now = 4.2
+    case.settle(state, frozenset([0]))
+    case.configure(**settings)
+    case.now -= ahead  # this host's clock is behind, so the newest moment has yet to come by it
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    came = [moment for first, last, _ in case.reported(1) for moment in range(first, last + 1)]
+    assert came == ([2, 3, 4] if is_switched_on else [])
+
+
 @pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.1"), LAYOUT.item(0).disabled])
 def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_the_rest_is_excused(flag: str) -> None:
     case = Case.of(misfire=False)
