@@ -239,7 +239,7 @@ class JobState(Account):
         """
         self.held, self._switched = frozenset(given) - unmarked, False
         for number, item in self.items.items():
-            item.given = given.get(number, 0)
+            item.given = 0 if number in unmarked else given.get(number, 0)
         for number in unmarked:
             self.items[number].forget()
         for last, numbers in self._by_former_runner(view, gained - unmarked).items():

@@ -542,6 +542,18 @@ def test_what_nobody_was_up_for_is_reported_once_although_the_registry_refuses_c
     assert case.reported() == case.reported(MARKS_PER_TRANSACTION) == [(1, 20, NO_INSTANCE_UP)]
 
 
+def test_items_whose_marks_are_refused_after_the_view_was_outdated_are_gained_again() -> None:
+    case = Case.of(items=2)
+    state, old = came_back(case), case.view()
+    case.put(LAYOUT.sharding)  # the next part of the assignment is written
+    case.see(state, old)
+    case.refused = [MarkMissed]
+    case.see(state)
+    assert (state.held, case.reports) == (frozenset(), [])
+    case.see(state)
+    assert [case.reported(item) for item in (0, 1)] == [[(1, 20, NO_INSTANCE_UP)]] * 2
+
+
 def test_items_that_were_marked_before_the_registry_refused_the_next_marks_are_not_reported_again() -> None:
     case = Case.of(items=MARKS_PER_TRANSACTION + 1)
     state = came_back(case)
