@@ -81,11 +81,12 @@ class Address:
 
 @asynccontextmanager
 async def open_registry(
-    address: str | Address, *, clock: Clock | None = None, **options: Unpack[ConnectionOptions]
+    address: str | Address, *, clock: Clock | None = None, creates: bool = True, **options: Unpack[ConnectionOptions]
 ) -> AsyncIterator[Session]:
     """Open a session with the registry at ``address``; an embedded or shared server is started first.
 
-    ``options`` may be given only if ``address`` is text.
+    ``creates`` says whether the namespace is created if it is missing.  ``options`` may be given only if ``address`` is
+    text.
 
     Raises: InvalidSetting, RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
@@ -104,7 +105,8 @@ async def open_registry(
             limited_log = LimitedLog()
             stack.callback(limited_log.close)
             start_again = _ensure_server_again(where.shared, limited_log)
-        yield await stack.enter_async_context(open_session(settings, clock=clock, ensure_server=start_again))
+        session = open_session(settings, clock=clock, ensure_server=start_again, creates=creates)
+        yield await stack.enter_async_context(session)
 
 
 def _ensure_server_again(server: SharedServer, limited_log: LimitedLog) -> Callable[[], Awaitable[None]]:

@@ -122,13 +122,15 @@ class RegistryOptions:
             )
         return registry
 
-    def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
+    def look(self, read: Callable[[Session], Awaitable[T]], *, creates: bool = False) -> T:
         """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``use``."""
         with _no_collection():
-            return self.use(read)
+            return self.use(read, creates=creates)
 
-    def use(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    def use(self, work: Callable[[Session], Awaitable[T]], *, creates: bool = False) -> T:
         """Run ``work`` with a session and return its result, however long that takes.
+
+        Only if it ``creates`` the namespace is a missing one made.
 
         Raises:
             InvalidSetting: the address makes no sense.
@@ -137,7 +139,7 @@ class RegistryOptions:
         registry = self.shared()
 
         async def main() -> T:
-            async with open_registry(registry) as session:
+            async with open_registry(registry, creates=creates) as session:
                 return await work(session)
 
         return asyncio.run(main())

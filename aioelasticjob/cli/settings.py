@@ -105,7 +105,7 @@ def import_(
     if overwrite:
         confirm(f"Replace the settings of jobs that are there by those of {file}?", sure=yes)
     by = operator_name()
-    done = where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite, by=by))
+    done = where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite, by=by), creates=True)
     print_result(done, as_json=as_json)
 
 

@@ -49,7 +49,8 @@ async def names(session: Session) -> tuple[str, ...]:
     Raises:
         RegistryError: the registry could not be read.
     """
-    candidates = [name for name in await session.children("/") if can_be_a_job(name)]
+    (children,) = await session.children_many(["/"])
+    candidates = [name for name in children or () if can_be_a_job(name)]
     configs = await session.get_many([Layout(name).config for name in candidates])
     return tuple(name for name, config in zip(candidates, configs, strict=True) if config is not None)
 

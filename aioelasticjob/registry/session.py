@@ -311,10 +311,12 @@ async def open_session(
     clock: Clock | None = None,
     seed: int | None = None,
     ensure_server: Callable[[], Awaitable[None]] | None = None,
+    creates: bool = True,
 ) -> AsyncIterator[Session]:
-    """Connect, make sure that the namespace exists, and stay connected; ``seed`` makes random choices repeatable.
+    """Connect, create the namespace if it is missing, and stay connected; ``seed`` makes random choices repeatable.
 
-    ``ensure_server`` is called whenever no server could be reached; it may start one.
+    ``ensure_server`` is called whenever no server could be reached; it may start one.  A session that does not create
+    the namespace finds nothing if it is missing.
 
     Raises: RegistryUnreachable, TlsFailed, AuthenticationFailed, NotPermitted, InvalidSetting.
     """
@@ -329,7 +331,7 @@ async def open_session(
         async with beside(keeper.keep):
             with anyio.move_on_after(settings.connection_timeout) as waiting:
                 await session._client.first_connection()
-                await _check_namespace(session)
+                await _check_namespace(session, creates=creates)
             if waiting.cancelled_caught:
                 raise keeper.failure or RegistryUnreachable(
                     settings.servers, settings.connection_timeout, keeper.reason
@@ -339,8 +341,8 @@ async def open_session(
         await keeper.close()
 
 
-async def _check_namespace(session: Session) -> None:
-    """Make sure that the namespace exists and that our credentials may read it."""
+async def _check_namespace(session: Session, *, creates: bool) -> None:
+    """Check that our credentials may read the namespace, and create it if it is missing."""
     client, codec, settings = session._client, session._codec, session.settings
     while True:
         await client.connected()
@@ -349,14 +351,14 @@ async def _check_namespace(session: Session) -> None:
             if error == wire.FORBIDDEN and settings.authenticated:
                 who = "digest" if settings.sasl is None and settings.sasl_file is None else "SASL user"
                 raise AuthenticationFailed(f"the {who} does not open /{settings.namespace}: check user and password")
-            if error != wire.MISSING:
+            if error != wire.MISSING or not creates:
                 break
             await _create_namespace(client, codec)
         except (Suspended, OutcomeUnknown, SessionEnded):  # no work depends on it yet: try again
             continue
         except Overloaded:
             await session.back_off(0)
-    if error:
+    if error not in (0, wire.MISSING):
         raise wire.failure(error, codec.absolute("/"))
 
 

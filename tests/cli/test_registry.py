@@ -10,8 +10,9 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +26,8 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.transaction import Create
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
+
+T = TypeVar("T")
 
 TIMEOUT = 90.0
 
@@ -47,17 +50,32 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) 
     return write
 
 
-def act(address: str, what: Callable[[Session], object]) -> None:
-    async def main() -> None:
+def act(address: str, what: Callable[[Session], Awaitable[T]]) -> T:
+    async def main() -> T:
         async with open_session(ConnectionSettings.parse(address)) as session:
-            await what(session)  # type: ignore[misc]
+            return await what(session)
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 def make(address: str, *names: str) -> None:
     text = json.dumps({"jobs": [{"jobName": name, "cron": "0 0 2 * * ?"} for name in names]})
     act(address, lambda session: operations.import_jobs(session, text))
+
+
+@pytest.mark.parametrize("asked", ["jobs", "job report", "servers", "export", "dump report", "pause report"])
+def test_a_command_does_not_create_the_namespace_in_which_it_looks(asked: str, command: Command, address: str) -> None:
+    server, _, _ = address.rpartition("/")
+    command(*asked.split(), "--registry", f"{server}/misspelt/shop")
+    assert "misspelt" not in act(server, lambda session: session.children("/"))
+
+
+def test_an_import_creates_the_namespace(command: Command, address: str, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text('{"jobs": [{"jobName": "report", "cron": "0 0 2 * * ?", "shardingTotalCount": 1}]}')
+    elsewhere = address.replace("/shop", "/new/shop")
+    assert command("import", str(file), "--registry", elsewhere).exit_code == 0
+    assert " report " in command("jobs", "--registry", elsewhere).stdout
 
 
 def test_a_registry_goes_by_its_name(
