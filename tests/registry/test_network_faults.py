@@ -295,6 +295,17 @@ def test_a_registry_that_answers_nothing_is_said_in_time() -> None:
     run(main)
 
 
+def test_a_registry_that_answers_too_slowly_is_not_said_to_be_absent() -> None:
+    async def main() -> None:
+        async with simulated() as world:
+            world.faults.delay(OUR_HOST, world.servers[0].host, 0.55)
+            with pytest.raises(RegistryUnreachable, match="too slow: it answers, but not all within 5 s: raise"):
+                async with open_session(world.settings(connection_timeout=5)):
+                    pass
+
+    run(main)
+
+
 def test_refused_credentials_are_raised_to_those_who_read(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = wire.render(protocol.AuthRequest(type=0, scheme="unknown", auth=b"me:secret"))
     monkeypatch.setattr(
