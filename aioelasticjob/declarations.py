@@ -155,8 +155,6 @@ class Declarations:
         find(config.sharding_strategy)
         executors.check(config.executor)
         error_handlers.check(config.error_handler, config.error_handler_options)
-        if config.retry is not None:
-            config.retry.check_names()
         if config.job_name in self._jobs:
             raise InvalidSetting("name", config.job_name, "is declared twice in this application")
 

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from math import inf
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.names import importable_name, main_module
+from aioelasticjob.names import importable_name
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 Kinds: TypeAlias = type[Exception] | str | Sequence[type[Exception] | str]
@@ -47,8 +47,6 @@ class Retry:
     on: tuple[str, ...]
     """The names of the exceptions after which it is tried again; their subclasses count, too."""
     longest: float
-    _texts: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """Those of ``on`` that were given as text; a class that is given exists, wherever its module says that it is."""
 
     def __init__(
         self, attempts: int = 3, backoff: Duration = 0.1, on: Kinds = Exception, longest: Duration = 30.0
@@ -60,7 +58,6 @@ class Retry:
         object.__setattr__(self, "backoff", _seconds("backoff", backoff))
         object.__setattr__(self, "on", tuple(dict.fromkeys(_name_of(one) for one in several)))
         object.__setattr__(self, "longest", _seconds("longest", longest))
-        object.__setattr__(self, "_texts", tuple(one for one in several if isinstance(one, str)))
 
     @classmethod
     def of(cls, given: object) -> Retry:
@@ -74,7 +71,7 @@ class Retry:
                 given = json.loads(given)
         if isinstance(given, cls):
             return given
-        known = [one.name for one in fields(cls) if one.compare]
+        known = [one.name for one in fields(cls)]
         if not isinstance(given, Mapping):
             expected = f"must be a Retry, or a mapping with any of {', '.join(known)}"
             raise InvalidSetting("retry", given, f'{expected}, such as {{"attempts": 5, "backoff": "2s"}}')
@@ -96,13 +93,10 @@ class Retry:
         Raises:
             InvalidSetting: there is no such module, or it has been imported and has no such class of exceptions.
         """
-        main = main_module()
-        for name in self._texts:
+        for name in self.on:
             module, _, qualname = name.rpartition(":")
-            if not module or "<locals>" in qualname or module == main:  # the program may define it further down
+            if not module or "<locals>" in qualname:
                 continue
-            if module == "__main__":
-                raise InvalidSetting("retry.on", name, "name the module as other processes import it, not __main__")
             known = sys.modules.get(module)
             if known is None and not _is_found(module):
                 raise InvalidSetting("retry.on", name, f"there is no module {module!r}")

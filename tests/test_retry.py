@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob import ElasticJob, InvalidSetting, JobConfig, Retry
-from aioelasticjob.names import main_module
+from aioelasticjob import InvalidSetting, JobConfig, Retry
 
 
 class Busy(Exception):
@@ -93,30 +92,6 @@ def test_names_are_looked_up_where_no_module_has_to_be_imported(monkeypatch: pyt
     half.__spec__ = type("Spec", (), {"_initializing": True})()
     monkeypatch.setitem(sys.modules, "half", half)
     Retry(on="half:Busy").check_names()  # its job is declared while the module is being imported
-
-
-@pytest.mark.parametrize("kind", ["job", "dataflow", "script"])
-def test_a_name_in_code_that_leads_nowhere_is_refused_when_the_job_is_declared(kind: str) -> None:
-    def declare(on: Any) -> None:
-        app, retry = ElasticJob("embedded://"), Retry(on=on)
-        match kind:
-            case "job":
-                app.job("job", retry=retry)(lambda context: None)
-            case "dataflow":
-                app.dataflow("job", retry=retry)(lambda context: None)
-            case "script":
-                app.script("job", command="true", retry=retry)
-
-    of_a_strange_module = type("Refused", (Exception,), {"__module__": "nowhere"})
-    declare([Busy, of_a_strange_module, f"{__name__}:Busy", f"{main_module()}:DefinedFurtherDown"])
-    for wrong, says in (
-        ("nowhere:Busy", "retry.on = 'nowhere:Busy': there is no module 'nowhere'"),
-        (f"{__name__}:Bussy", f"the module {__name__!r} has no such class of exceptions"),
-        ("json:loads", "the module 'json' has no such class of exceptions"),
-        ("__main__:Busy", "name the module as other processes import it, not __main__"),
-    ):
-        with pytest.raises(InvalidSetting, match=says):
-            declare([OSError, wrong])
 
 
 def test_pauses_double_up_to_the_longest_and_are_shortened_at_random() -> None:

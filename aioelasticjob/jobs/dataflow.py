@@ -69,8 +69,6 @@ class Dataflow(Generic[Record]):
         check_per(config, "fetch", fetch)
         if retry is not None and not (callable(getattr(retry, "wraps", None)) and _is_async(retry)):
             raise InvalidSetting("retry", retry, "must be a Retry, or one of tenacity's AsyncRetrying")
-        if isinstance(retry, Retry):
-            retry.check_names()
         self.config, self.fetch, self.retry = config, fetch, retry
         self.generates = inspect.isasyncgenfunction(inspect.unwrap(fetch))
         """Whether the fetch is an async generator, each of whose yields is a batch."""
