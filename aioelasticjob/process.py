@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from anyio import CancelScope, Event, current_time, open_signal_receiver
+from anyio import CancelScope, Event, current_time, move_on_after, open_signal_receiver
 
 GC_THRESHOLD = 10_000
 """Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
@@ -91,6 +91,10 @@ async def await_signals(
                 continue
             everything.cancel()  # while jobs are still starting, there is no run to finish
             force.start()
+            if not asked.is_set():  # a repetition would end the process in the middle of its cleanup
+                with move_on_after(REPEATED_WITHIN, shield=True):
+                    async for number in signals:
+                        log.debug("the signal is repeated", extra={"signal": number})
             return
 
 

@@ -103,10 +103,7 @@ class Retry:
             spec = getattr(known, "__spec__", None)
             if known is None or getattr(spec, "_initializing", False):  # it is being imported at this moment
                 continue
-            found: object = known
-            for part in qualname.split("."):
-                found = getattr(found, part, None)
-            if not (isinstance(found, type) and issubclass(found, Exception)):
+            if not any(_is_exception(one, qualname) for one in (known, *_loaded_below(module))):
                 raise InvalidSetting("retry.on", name, f"the module {module!r} has no such class of exceptions")
 
     def applies_to(self, error: BaseException) -> bool:
@@ -138,6 +135,18 @@ class Retry:
         return core_schema.no_info_plain_validator_function(
             cls.of, serialization=core_schema.plain_serializer_function_ser_schema(cls.as_json)
         )
+
+
+def _loaded_below(package: str) -> list[object]:
+    """Return the modules of a package that were imported: a class may be named by its package."""
+    return [module for name, module in sys.modules.copy().items() if name.startswith(f"{package}.")]
+
+
+def _is_exception(module: object, qualname: str) -> bool:
+    found = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return isinstance(found, type) and issubclass(found, Exception)
 
 
 def _seconds(name: str, given: Duration) -> float:

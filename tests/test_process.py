@@ -87,6 +87,34 @@ def test_a_signal_that_repeats_the_first_one_at_once_is_no_second_one(
     run(main)
 
 
+def test_a_signal_that_is_repeated_while_jobs_start_does_not_end_the_process_during_its_cleanup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard = list[float]()
+
+    @contextmanager
+    def receiver(*numbers: int) -> Iterator[AsyncIterator[int]]:
+        yield arriving()
+        heard.append(-1.0)
+
+    async def arriving() -> AsyncIterator[int]:
+        for second in (0.0, 0.02, 10.0):
+            await anyio.sleep(second)
+            heard.append(second)
+            yield signal.SIGTERM
+
+    async def main() -> float:
+        with anyio.CancelScope() as everything:
+            begun = anyio.current_time()
+            await await_signals(anyio.Event(), anyio.Event(), everything, Mock(), task_status=anyio.TASK_STATUS_IGNORED)
+        assert everything.cancel_called
+        return anyio.current_time() - begun
+
+    monkeypatch.setattr("aioelasticjob.process.open_signal_receiver", receiver)
+    assert run(main) == pytest.approx(0.5)
+    assert heard == [0.0, 0.02, -1.0]
+
+
 @pytest.mark.parametrize(("before", "after"), [(700, GC_THRESHOLD), (0, 0), (2 * GC_THRESHOLD, 2 * GC_THRESHOLD)])
 def test_collections_become_rarer_unless_they_are_rarer_already_or_switched_off(before: int, after: int) -> None:
     usual = gc.get_threshold()

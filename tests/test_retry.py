@@ -79,7 +79,8 @@ def test_what_makes_no_sense_is_refused_with_its_place(wrong: object, says: str)
 
 
 def test_names_are_looked_up_where_no_module_has_to_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    Retry(on=["OSError", f"{__name__}:Busy", "wave:Error", "http.client:HTTPException"]).check_names()
+    there = ("OSError", f"{__name__}:Busy", "wave:Error", "http.client:HTTPException", "email:MessageError")
+    Retry(on=there).check_names()
     for wrong, says in (
         ("nowhere:Busy", "there is no module 'nowhere'"),
         ("nowhere.at.all:Busy", "there is no module 'nowhere.at.all'"),

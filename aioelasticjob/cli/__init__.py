@@ -29,7 +29,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except OSError as error:
         is_closed = sys.stdout is None and error.errno == EBADF
-        if not is_closed and _is_writable():  # then the error is another one, and a defect
+        if not is_closed and _output_error() != error.errno:  # then the error is another one, and a defect
             raise
         if not isinstance(error, BrokenPipeError):  # whoever reads only the first lines, as ``head`` does, knows it
             from aioelasticjob.cli.terminal import print_error
@@ -38,11 +38,11 @@ def main() -> None:
         sys.exit(FAILED)
 
 
-def _is_writable() -> bool:
-    """Return whether stdout can be written.  If it cannot, what it has buffered is thrown away."""
+def _output_error() -> int | None:
+    """Return with what error number stdout cannot be written, if so.  Then what it has buffered is thrown away."""
     try:
         print(flush=True)
-    except OSError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again when it ends
-        return False
-    return True
+        return error.errno
+    return None

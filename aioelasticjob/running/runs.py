@@ -83,6 +83,8 @@ class Runs:
         self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
         self._settlements, self._stats, self._stopping = settlements, stats, stopping
         self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
+        self._fitted = (job.config, job.config)
+        """The newest configuration in force, and what the handlers make of it."""
         self._scope: HandlerScope | None = None
         self._cancelled = False
         """Whether no handler may begin any more."""
@@ -164,7 +166,9 @@ class Runs:
             trace.handed_over(settlement.handed_over)
 
     def _execution_of(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Execution:
-        config = self._job.fitted(view.config)
+        if self._fitted[0] is not view.config:  # a check of the handlers may take long
+            self._fitted = view.config, self._job.fitted(view.config)
+        config = self._fitted[1]
         if config is not view.config:
             for setting, why in DECLARED_VALUE_KEPT.items():
                 if (kept := getattr(config, setting)) != getattr(view.config, setting):
