@@ -104,7 +104,8 @@ def database(url: str) -> URL:
     """Return the URL with the driver that serves it.
 
     Raises:
-        InvalidSetting: no such kind of database, no file or database named, or what serves it is not installed.
+        InvalidSetting: no such kind of database or port, no file or database named, or what serves it is not
+            installed.
     """
     kind = url.partition(":")[0].partition("+")[0]
     if kind not in DRIVERS or "://" not in url:
@@ -125,7 +126,9 @@ def database(url: str) -> URL:
         raise InvalidSetting("event_store", masked(url), "the directory of that file does not exist: make it first")
     if not parsed.database and kind != "sqlite":
         raise InvalidSetting("event_store", masked(url), f"names no database; {EXAMPLES}")
-    return parsed.set(drivername=f"{kind}+{driver}")
+    served = parsed.set(drivername=f"{kind}+{driver}")
+    _see_options(served, masked(url))
+    return served
 
 
 def file_of(url: str) -> Path | None:
@@ -142,6 +145,22 @@ def file_of(url: str) -> Path | None:
 def masked(url: str) -> str:
     """Return a URL for logs and pages: without its password, and without its options, which may contain one."""
     return _PASSWORD.sub(r"://\1:…@", url).partition("?")[0]
+
+
+def _see_options(url: URL, shown: str) -> None:
+    """Refuse a port that no server can have, and options behind the ``?`` whose values are of the wrong kind.
+
+    Which options there are is known to the driver only, when it connects.
+    """
+    try:
+        _, options = url.get_dialect()().create_connect_args(url)
+    except Exception as error:  # SQLAlchemy's own, or a ValueError about one of the options
+        text = f"the value of an option behind the ? is not right ({type(error).__name__})"
+        raise InvalidSetting("event_store", shown, text) from None
+    ports = options.get("port")
+    for port in [url.port, *(ports if isinstance(ports, list) else [ports])]:
+        if isinstance(port, int) and not 0 < port < 65536:
+            raise InvalidSetting("event_store", shown, f"has the port {port}: write one from 1 to 65535")
 
 
 def _extra(module: str, extra: str, url: str) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -15,7 +16,10 @@ from typer.testing import CliRunner
 
 from aioelasticjob.cli.application import application
 from aioelasticjob.cli.web import _is_loopback, _named
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.console.settings import RegistrySettings
+from aioelasticjob.console.store_watch import StoreWatch
+from aioelasticjob.observers.sql import open_store
 from aioelasticjob.registry.tls import TlsSettings
 from tests.support.embedded import EmbeddedServer
 
@@ -66,6 +70,18 @@ def test_what_makes_no_sense_is_said_in_one_line(
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_an_event_store_whose_driver_rejects_the_url_is_one_that_does_not_answer() -> None:
+    async def main() -> str | None:
+        async with open_store("postgresql://me:s3cret@127.0.0.1/events?sslmode=require") as store:
+            watch = StoreWatch(store, SystemClock(), "billing")
+            await watch.ask()
+            return watch.snapshot.lost
+
+    lost = asyncio.run(main()) or ""
+    assert "unexpected keyword argument 'sslmode'" in lost
+    assert "s3cret" not in lost
 
 
 def test_a_registry_has_the_name_given_else_that_of_its_namespace() -> None:

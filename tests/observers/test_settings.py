@@ -47,6 +47,9 @@ def test_urls_get_the_driver_that_serves_them(url: str, driver: str) -> None:
         f"mysql://me:{SECRET}/@host:70000000/",
         f"mysql://me:{SECRET}@host?password={SECRET}",
         "sqlite:////no/such/directory/events.db",
+        f"postgresql://me:{SECRET}@host/events?prepared_statement_cache_size={SECRET}",
+        f"mysql://me:{SECRET}@host/events?connect_timeout={SECRET}",
+        "sqlite://?timeout=soon",
     ],
 )
 def test_urls_that_make_no_sense(url: str) -> None:
@@ -54,6 +57,24 @@ def test_urls_that_make_no_sense(url: str) -> None:
         ElasticJob("embedded://", event_store=url)
     assert SECRET not in str(failure.value)
     assert SECRET not in repr(failure.value.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("postgresql", "host:{port}/events"),
+        ("postgresql", "/events?host=host:{port}"),
+        ("postgresql", "host/events?port={port}"),
+        ("mysql", "host:{port}/events"),
+    ],
+)
+def test_a_port_that_no_server_can_have_is_named(kind: str, where: str) -> None:
+    for port in (0, 65536, 99999):
+        with pytest.raises(InvalidSetting, match=f"has the port {port}: write one from 1 to 65535") as failure:
+            ElasticJob("embedded://", event_store=f"{kind}://me:{SECRET}@{where.format(port=port)}")
+        assert failure.value.setting == "event_store"
+        assert SECRET not in str(failure.value)
+    database(f"{kind}://me:{SECRET}@{where.format(port=65535)}")
 
 
 @pytest.mark.parametrize("value", [5, True, b"sqlite://", ["sqlite://"]])

@@ -346,6 +346,29 @@ def test_an_absent_database_is_an_error_without_the_password() -> None:
     play(f"postgresql://me:s3cret@127.0.0.1:{closed_port()}/events", scene)
 
 
+@pytest.mark.parametrize(
+    ("kind", "option", "reason"),
+    [
+        ("postgresql", "sslmode=require", "unexpected keyword argument 'sslmode'"),
+        ("postgresql", "command_timeout=s3cret", "invalid command_timeout value: .*'…'"),
+        ("mysql", "foo=bar", "unexpected keyword argument 'foo'"),
+        ("mysql", "ssl=true", "ssl argument must be True"),
+    ],
+)
+def test_an_option_that_the_driver_rejects_is_an_error_without_the_password(
+    kind: str, option: str, reason: str
+) -> None:
+    async def scene(store: EventStore) -> None:
+        for ask in (store.history, lambda: store.write(batch(*beginning()))):
+            with pytest.raises(EventStoreUnreachable, match=reason) as failure:
+                await ask()
+            assert f"event store {kind}://me:…@127.0.0.1" in str(failure.value)
+            assert "s3cret" not in str(failure.value)
+            assert not failure.value.refused  # the rows wait, as while the database is down
+
+    play(f"{kind}://me:s3cret@127.0.0.1:{closed_port()}/events?{option}", scene)
+
+
 def test_a_wrong_password_is_an_error_without_it(postgres_url: str) -> None:
     async def scene(store: EventStore) -> None:
         with pytest.raises(EventStoreUnreachable, match="password authentication failed") as failure:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from anyio import CancelScope, Lock, fail_after, move_on_after
-from sqlalchemy import Table, delete, select
+from sqlalchemy import URL, Table, delete, select
 from sqlalchemy.exc import (
     DBAPIError,
     InterfaceError,
@@ -102,12 +102,12 @@ class EventStore:
             if self._prepared:
                 return
             with self._asking():
-                async with self._engine.connect() as connection:
+                async with self._connected() as connection:
                     fit = await connection.run_sync(is_fit)
                 if not fit:  # a process that only reads needs neither the right to write nor the lock
                     async with self._writing() as connection:
                         await connection.run_sync(lambda sync: upgrade(sync, self._clock))
-                async with self._engine.connect() as connection:
+                async with self._connected() as connection:
                     self.widths = await connection.run_sync(widths)
             self._prepared = True
 
@@ -275,15 +275,28 @@ class EventStore:
     async def _ask(self, question: Any) -> Sequence[Any]:
         await self.prepare()
         with self._asking():
-            async with self._engine.connect() as connection:
+            async with self._connected() as connection:
                 return (await connection.execute(question)).mappings().all()
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        async with self._engine.connect() as plain:
+        async with self._connected() as plain:
             connection = await plain.execution_options(writing=True)
             async with connection.begin():
                 yield connection
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+        """Open a connection; whatever the driver says of its options, as by a TypeError, becomes our error."""
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(self._engine.connect())
+            except (SQLAlchemyError, OSError):
+                raise  # to the caller, who explains them
+            except Exception as error:
+                reason = _without_password(_line(error), self._engine.url)
+                raise EventStoreUnreachable(self.settings.url, reason) from error
+            yield connection
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -324,6 +337,14 @@ def _explained(error: BaseException) -> str:
     return (
         f"{text}: put a copy of the file back, or move it away, and an empty one is made" if _is_damage(error) else text
     )
+
+
+def _without_password(text: str, url: URL) -> str:
+    hidden = [url.password, *(value for name, value in url.query.items() if "pass" in name)]
+    for one in hidden:
+        for password in [one] if isinstance(one, str) else one or ():
+            text = text.replace(password, "…") if password else text
+    return text
 
 
 def _line(error: BaseException) -> str:
