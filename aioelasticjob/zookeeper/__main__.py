@@ -6,13 +6,14 @@ import errno
 import os
 import signal
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from aioelasticjob.zookeeper.connection import MAX_FRAME
-from aioelasticjob.zookeeper.lock import LockHeld, announce, locked
+from aioelasticjob.zookeeper.lock import LOG, LockHeld, announce, locked
 from aioelasticjob.zookeeper.port_holder import who_listens
 from aioelasticjob.zookeeper.sasl_users import UsersError, UsersFile
 from aioelasticjob.zookeeper.server import Server, serve
@@ -184,6 +185,7 @@ def main() -> int:
                 if lock is not None:
                     announce(lock, server.address, arguments.linger)
                 if served is not None:
+                    _let_go_of_output(arguments.data_dir)
                     os.write(served, b".")
                     os.close(served)
 
@@ -219,6 +221,31 @@ def _detach() -> int:
     os.close(ready)
     os.setsid()
     return served
+
+
+def _let_go_of_output(data_dir: Path | None) -> None:
+    """Write from now on to the log of the data directory, or nowhere: whoever reads our output waits for its end.
+
+    A file to which our output goes already stays: it was meant as the log, and nobody waits for its end.
+    """
+    log = os.devnull if data_dir is None else str(data_dir / LOG)
+    for descriptor in (1, 2):
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                continue
+        except OSError:  # it is closed
+            pass
+        opened = _opened(log)
+        if opened != descriptor:
+            os.dup2(opened, descriptor)
+            os.close(opened)
+
+
+def _opened(log: str) -> int:
+    try:
+        return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def _reason(error: OSError, host: str, port: int) -> str:

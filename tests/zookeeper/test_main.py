@@ -131,6 +131,32 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
         os.kill(int(pid), signal.SIGTERM)
 
 
+@pytest.mark.parametrize("command", ["aioelasticjob", "aioelasticjob.zookeeper"])
+def test_detached_it_keeps_nobody_waiting_for_the_end_of_its_output(command: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    words = [sys.executable, "-m", command, *(["zookeeper"] if command == "aioelasticjob" else [])]
+    options = ["--port", "0", "--detach", "--data-dir", str(data)]
+    try:  # as $(...) does, this reads until nobody can write any more
+        done = subprocess.run([*words, *options], capture_output=True, text=True, timeout=90, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        address, pid = (data / "server.lock").read_text().split()
+        assert done.stdout == f"zookeeper listening on {address}\n"
+        os.kill(int(pid), 0)
+        assert [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)] == [str(data / "server.log")] * 2
+    finally:
+        os.kill(int((data / "server.lock").read_text().split()[1]), signal.SIGTERM)
+
+
+def test_detached_without_a_directory_it_writes_nowhere_but_to_a_file_that_was_given(tmp_path: Path) -> None:
+    code = "from aioelasticjob.zookeeper.__main__ import _let_go_of_output as go; go(None); print('said', flush=True)"
+    command, file = [sys.executable, "-c", code], tmp_path / "log"
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    with file.open("w") as given:
+        subprocess.run(command, stdout=given, timeout=90, check=True)
+    assert file.read_text() == "said\n"
+
+
 def test_it_ends_when_nobody_has_been_there_for_a_while(start: Start) -> None:
     server = start("--port", "0", "--linger", "0.5", "--tick-time", "100")
     with socket.create_connection(("127.0.0.1", port_of(server)), timeout=90) as client:
