@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -201,7 +202,12 @@ class Commands(TyperGroup):
 
             print_error(error.with_page())
             wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
-            raise typer.Exit(WRONG_SETTING if wrong else FAILED) from None
+            raise typer.Exit(WRONG_SETTING if wrong and not _is_port_taken(error) else FAILED) from None
+
+
+def _is_port_taken(error: ElasticJobError) -> bool:
+    """Whether a port cannot be listened at only because somebody else does: it may be right a moment later."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == EADDRINUSE
 
 
 application = typer.Typer(

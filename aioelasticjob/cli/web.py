@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -154,15 +156,22 @@ async def _serve(application: Console, host: str, port: int) -> None:
 
     server = Server(config)
     async with application.running():
-        try:
-            listening = config.bind_socket()
-        except SystemExit:  # uvicorn exits if the port is taken
-            raise InvalidSetting("port", port, f"cannot be listened at on {host}: choose another one") from None
-        with listening:
-            listening.listen()  # before the link is printed: a person who follows it at once only waits a moment
+        with _listening(host, port) as listening:  # before the link is printed: who follows it at once waits a moment
             bound = listening.getsockname()[1]
             _announce(application, host, bound)
             await server.serve(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
+    except OSError as error:
+        is_about_name = isinstance(error, socket.gaierror)
+        reason = os.strerror(error.errno) if error.errno and not is_about_name else error.strerror or error
+        text = f"cannot be listened at on {host} ({reason}): choose another port or host"
+        raise InvalidSetting("port", port, text) from error
 
 
 def _announce(application: Console, host: str, port: int) -> None:

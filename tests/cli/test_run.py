@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_a_registry_that_is_down(command: Command, write: Write) -> None:
     assert code == 1
     assert said.startswith("error: no registry at 127.0.0.1:1 within 2 s")
     assert said.endswith("check the address, or start one (docs: errors/RegistryUnreachable)")
+
+
+@pytest.mark.usefixtures("root_log")
+def test_a_port_for_metrics_that_is_taken(command: Command, write: Write) -> None:
+    write("user_jobs", jobs("embedded://"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        result = command("run", "user_jobs:app", "--metrics", taken)
+    assert result.exit_code == 1
+    errors = [line for line in result.stderr.splitlines() if " INFO " not in line]
+    assert errors == [f"error: metrics = '{taken}': cannot listen there: Address already in use"]
 
 
 @pytest.mark.usefixtures("root_log")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,23 @@ def test_what_makes_no_sense_is_said_in_one_line(
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_no_wrong_setting_and_one_line_says_why(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        options = ["--registry", "zk://127.0.0.1:1/b", "--data-dir", str(tmp_path), "--port", str(port)]
+        result = CliRunner().invoke(application, ["console", *options])
+    assert (result.exit_code, result.stdout) == (1, "")
+    why = "cannot be listened at on 127.0.0.1 (Address already in use): choose another port or host"
+    assert result.stderr == f"error: port = {port}: {why}\n"
+
+
+def test_a_host_that_is_not_ours_is_a_wrong_setting(tmp_path: Path) -> None:
+    options = ["--registry", "zk://127.0.0.1:1/b", "--data-dir", str(tmp_path), "--port", "0", "--host", "192.0.2.1"]
+    result = CliRunner().invoke(application, ["console", *options])
+    assert result.exit_code == 2
+    assert "cannot be listened at on 192.0.2.1 (Cannot assign requested address)" in result.stderr
 
 
 def test_an_event_store_whose_driver_rejects_the_url_is_one_that_does_not_answer() -> None:
