@@ -202,11 +202,19 @@ def main() -> int:
 
 
 def _lock(arguments: argparse.Namespace, stack: ExitStack) -> int | None:
-    """Return the descriptor of the data directory's lock: the one inherited, or one of our own."""
+    """Return the descriptor of the data directory's lock: the one inherited, or one of our own.
+
+    Raises: LockHeld; StoreError if the directory cannot be used.
+    """
     if arguments.lock is not None or arguments.data_dir is None or sys.platform == "win32":
         return arguments.lock  # type: ignore[no-any-return]
     prepare(arguments.data_dir)
-    return stack.enter_context(locked(arguments.data_dir))
+    try:
+        return stack.enter_context(locked(arguments.data_dir))
+    except OSError as error:
+        reason = error.strerror or error
+        text = f"the data directory {arguments.data_dir} cannot be written ({reason}): choose another --data-dir"
+        raise StoreError(text) from error
 
 
 def _detach() -> int:

@@ -94,6 +94,14 @@ def test_a_directory_in_use_is_said_in_one_line(start: Start, tmp_path: Path) ->
     )
 
 
+def test_a_directory_that_cannot_be_written_is_not_taken_for_an_address(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "data" / "server.lock").mkdir(parents=True)  # nobody can write to it, not even root
+    server = start("--port", "0", "--data-dir", str(tmp_path / "data"))
+    assert server.wait() == 1
+    why = "cannot be written (Is a directory): choose another --data-dir"
+    assert server.output == f"the data directory {tmp_path / 'data'} {why}\n"
+
+
 def test_a_directory_of_another_program_is_said_in_one_line(start: Start, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
