@@ -37,9 +37,18 @@ def out() -> Console:
 
 def print_error(message: str) -> None:
     """Write a message to stderr as one line; line ends in it are replaced."""
+    _print_line("[bold red]error:[/]", message)
+
+
+def print_warning(message: str) -> None:
+    """Write a message to stderr as an error is written; the command goes on."""
+    _print_line("[bold yellow]warning:[/]", message)
+
+
+def _print_line(kind: str, message: str) -> None:
     line = " ".join(message.split())
     console = SafeConsole(stderr=True, highlight=False, emoji=False, soft_wrap=True)
-    console.print("[bold red]error:[/]", end=" ")
+    console.print(kind, end=" ")
     console.print(line.encode(errors="backslashreplace").decode(), markup=False)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import typer
 
 from aioelasticjob.cli import logs, profiles
 from aioelasticjob.cli.access import access_to, with_access
-from aioelasticjob.cli.terminal import out, print_error
+from aioelasticjob.cli.terminal import out, print_warning
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -168,8 +167,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        is_about_name = isinstance(error, socket.gaierror)
-        reason = os.strerror(error.errno) if error.errno and not is_about_name else error.strerror or error
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         text = f"cannot be listened at on {host} ({reason}): choose another port or host"
         raise InvalidSetting("port", port, text) from error
 
@@ -177,7 +175,7 @@ def _listening(host: str, port: int) -> socket.socket:
 def _announce(application: Console, host: str, port: int) -> None:
     """Print where the console is, and where the first password is set."""
     if not _is_loopback(host):
-        print_error("other machines can reach this console, unencrypted: put a proxy with TLS before it")
+        print_warning("other machines can reach this console, unencrypted: put a proxy with TLS before it")
     shown = f"[{host}]" if ":" in host else host
     base = f"http://{shown}:{port}"
     if application.state.invitation is not None:

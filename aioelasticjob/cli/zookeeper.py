@@ -10,6 +10,8 @@ import typer
 
 from aioelasticjob.cli.seconds import seconds_from
 
+COMMAND = "aioelasticjob zookeeper"
+
 TlsPort: TypeAlias = Annotated[int | None, typer.Option(min=0, max=65535, help="A second port, with TLS.")]
 TlsCert: TypeAlias = Annotated[Path | None, typer.Option(help="The server's certificate (PEM).")]
 TlsKey: TypeAlias = Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")]
@@ -63,7 +65,7 @@ def zookeeper(
     """Run an embedded ZooKeeper server until SIGTERM or Ctrl-C."""
     from aioelasticjob.zookeeper.__main__ import main
 
-    sys.argv = ["aioelasticjob zookeeper", f"--host={host}", f"--port={port}", f"--tick-time={tick_time}"]
+    sys.argv = [COMMAND, f"--host={host}", f"--port={port}", f"--tick-time={tick_time}"]
     sys.argv += [f"--container-check={container_check}"]
     sys.argv += [f"--max-client-cnxns={max_client_cnxns}", f"--jute-maxbuffer={jute_maxbuffer}"]
     sys.argv += [f"--sessionless-timeout={sessionless_timeout}"]
@@ -75,4 +77,4 @@ def zookeeper(
     sys.argv += [f"--{name}={value}" for name, value in optional.items() if value is not None]
     sys.argv += [] if linger is None else [f"--linger={linger:g}"]
     sys.argv += ["--detach"] if detach else []
-    raise typer.Exit(main())
+    raise typer.Exit(main(COMMAND))

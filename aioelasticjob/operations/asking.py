@@ -21,7 +21,7 @@ from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import parameter_text, see_who_runs, trigger
-from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.queries import listed, no_such_item, view_of
 from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
@@ -278,8 +278,10 @@ def _runnable(view: JobView, items: tuple[int, ...] | None) -> tuple[int, ...] |
         off = {item for item in disabled if item < count}
         return tuple(item for item in range(count) if item not in off) if off else None
     if beyond := [item for item in items if not 0 <= item < count]:
-        raise InvalidSetting("items", items, f"{view.layout.job} has the items 0 to {count - 1}, not {listed(beyond)}")
-    if closed := sorted(disabled.intersection(items)):
+        raise no_such_item("items", items, view.layout.job, count, beyond)
+    if len(closed := sorted(disabled.intersection(items))) == 1:
+        raise NotPossible(f"{view.layout.job}: item {closed[0]} is disabled: enable it first")
+    if closed:
         raise NotPossible(f"{view.layout.job}: items {listed(closed)} are disabled: enable them first")
     return items
 

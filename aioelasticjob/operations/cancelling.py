@@ -5,9 +5,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 from aioelasticjob.coordination.requests import encode_cancellation
-from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.asking import requiring, see_whether_requests_work
-from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.queries import listed, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
@@ -34,7 +33,7 @@ async def cancel(
     view = await view_of(session, job)
     see_whether_requests_work(view, f"runs of {job} can be cancelled only with monitor_execution = True")
     if item is not None and item not in view.items and item not in range(view.config.sharding_total_count):
-        raise InvalidSetting("item", item, f"{job} has the items 0 to {view.config.sharding_total_count - 1}")
+        raise no_such_item("item", item, job, view.config.sharding_total_count)
     items = sorted(view.items) if item is None else [item]
     locks = await session.get_many([view.layout.item(one).running for one in items])
     locked = ((one, lock) for one, lock in zip(items, locks, strict=True) if lock is not None)

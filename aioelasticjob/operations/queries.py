@@ -156,3 +156,15 @@ def _parted(found: dict[str, Node], layouts: Sequence[Layout], zxid: int) -> lis
     for path, node in found.items():
         parts[path.split("/", 2)[1]][path] = node
     return [Tree(parts[layout.job], zxid) for layout in layouts]
+
+
+def no_such_item(setting: str, given: object, job: str, count: int, beyond: Sequence[int] = ()) -> InvalidSetting:
+    """Return the error that says which items a job has; ``beyond``: those of several that it does not have."""
+    if count == 1 and beyond:
+        return InvalidSetting(setting, given, f"{job} has only the item 0, not {listed(beyond)}")
+    if count == 1:
+        return InvalidSetting(setting, given, f"{job} has only the item 0")
+    last = count - 1
+    if beyond:
+        return InvalidSetting(setting, given, f"{job} has the items 0 to {last}, not {listed(beyond)}")
+    return InvalidSetting(setting, given, f"{job} has the items 0 to {last}")

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
-from aioelasticjob.operations.queries import listed, names, view_of
+from aioelasticjob.operations.queries import listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
@@ -293,7 +293,7 @@ def _item_flag(view: JobView, item: int) -> tuple[str, bool]:
     count = view.config.sharding_total_count
     wanted = isinstance(item, int) and not isinstance(item, bool) and (0 <= item < count or item in view.items)
     if not wanted:
-        raise InvalidSetting("item", item, f"{view.layout.job} has the items 0 to {count - 1}")
+        raise no_such_item("item", item, view.layout.job, count)
     flag = view.layout.item(item).disabled
     return flag, flag in view.tree
 

@@ -25,8 +25,8 @@ LOOKS = 4
 """How often per time to linger, and at least every second, the server looks whether anybody is there."""
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m aioelasticjob.zookeeper", description="An embedded ZooKeeper server.")
+def _arguments(command: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(command, description="An embedded ZooKeeper server.")
     option = parser.add_argument
     option("--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)")
     option("--port", type=_number(0, 65535), default=2181, metavar="PORT", help="0: a free one (default: %(default)s)")
@@ -173,9 +173,9 @@ def linger(server: Server, seconds: float) -> None:
     look(-1, server.loop.time())
 
 
-def main() -> int:
-    """Serve until SIGTERM or SIGINT, or until no client is left."""
-    arguments = _arguments()
+def main(command: str = "python -m aioelasticjob.zookeeper") -> int:
+    """Serve until SIGTERM or SIGINT, or until no client is left; ``command`` is what was typed."""
+    arguments = _arguments(command)
     with ExitStack() as stack:
         try:
             lock = _lock(arguments, stack)

@@ -38,4 +38,5 @@ class RepeatedWarning:
     def _end(self) -> None:
         self._timer = None
         seconds = asyncio.get_running_loop().time() - self._began - QUIET_PERIOD
-        log.warning("%s; it had happened %d times in %.0f s", self._over, self._count, seconds)
+        often = "once" if self._count == 1 else f"{self._count} times in {seconds:.0f} s"
+        log.warning("%s; it had happened %s", self._over, often)

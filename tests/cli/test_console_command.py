@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from aioelasticjob.cli.tables import TextTable
-from aioelasticjob.cli.terminal import SafeConsole, out, print_error
+from aioelasticjob.cli.terminal import SafeConsole, out, print_error, print_warning
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07b\x9b31m\rc\x7f\td\n"
 
@@ -38,3 +38,8 @@ def test_errors_and_results_go_that_way(capsys: pytest.CaptureFixture[str]) -> N
     assert "\x1b[2J" not in captured.out + captured.err
     assert "␛[2J" in captured.out
     assert "␛[2J" in captured.err
+
+
+def test_a_warning_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    print_warning("look\nout")
+    assert capsys.readouterr().err == "warning: look out\n"

@@ -59,6 +59,13 @@ def test_a_port_for_metrics_that_is_taken(command: Command, write: Write) -> Non
     assert errors == [f"error: metrics = '{taken}': cannot listen there: Address already in use"]
 
 
+def test_the_usage_of_the_server_is_that_of_the_command_that_was_typed(command: Command) -> None:
+    result = command("zookeeper", "--tls-port", "0")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("usage: aioelasticjob zookeeper [")
+    assert "aioelasticjob zookeeper: error: give --tls-port and --tls-cert together" in result.stderr
+
+
 @pytest.mark.usefixtures("root_log")
 def test_a_wrong_password(command: Command, write: Write, embedded: EmbeddedServer) -> None:
     address = f"zk://{embedded.address}/shop"

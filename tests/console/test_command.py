@@ -16,8 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from aioelasticjob.cli.application import application
-from aioelasticjob.cli.web import _is_loopback, _named
+from aioelasticjob.cli.web import _announce, _is_loopback, _named
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.console import Console, ConsoleSettings
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.store_watch import StoreWatch
 from aioelasticjob.observers.sql import open_store
@@ -87,7 +88,13 @@ def test_a_host_that_is_not_ours_is_a_wrong_setting(tmp_path: Path) -> None:
     options = ["--registry", "zk://127.0.0.1:1/b", "--data-dir", str(tmp_path), "--port", "0", "--host", "192.0.2.1"]
     result = CliRunner().invoke(application, ["console", *options])
     assert result.exit_code == 2
-    assert "cannot be listened at on 192.0.2.1 (Cannot assign requested address)" in result.stderr
+    assert "cannot be listened at on 192.0.2.1 (Cannot assign requested address): choose" in result.stderr
+
+
+def test_a_console_that_others_reach_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ConsoleSettings((RegistrySettings("b", "zk://127.0.0.1:1/b"),), tmp_path)
+    _announce(Console(settings), "0.0.0.0", 8899)
+    assert capsys.readouterr().err.startswith("warning: other machines can reach this console, unencrypted: ")
 
 
 def test_an_event_store_whose_driver_rejects_the_url_is_one_that_does_not_answer() -> None:

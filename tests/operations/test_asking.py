@@ -118,11 +118,23 @@ def test_an_older_worker_that_comes_later_holds_no_items_and_says_what_it_lacks(
     simulate(scene)
 
 
+def test_the_only_item_of_a_job_is_named() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER, sharding_total_count=1)
+        with pytest.raises(InvalidSetting, match="job has only the item 0, not 9"):
+            await operations.ask(here.observer, "job", items=[9])
+        for of_an_item in (operations.disable, operations.cancel):
+            with pytest.raises(InvalidSetting, match=r"job has only the item 0$"):
+                await of_an_item(here.observer, "job", item=9)
+
+    simulate(scene)
+
+
 def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)
         await here.flag(LAYOUT.item(1).disabled)
-        with pytest.raises(NotPossible, match="items 1 are disabled"):
+        with pytest.raises(NotPossible, match="item 1 is disabled: enable it first"):
             await operations.ask(here.observer, "job", items=[0, 1])
         await operations.ask(here.observer, "job", id="rest")
         await anyio.sleep(1)

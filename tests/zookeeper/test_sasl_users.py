@@ -11,7 +11,7 @@ from anyio import sleep
 from aioelasticjob.errors import AuthenticationFailed
 from aioelasticjob.registry.session import open_session
 from aioelasticjob.testing import run
-from aioelasticjob.zookeeper.repeated_warning import QUIET_PERIOD
+from aioelasticjob.zookeeper.repeated_warning import QUIET_PERIOD, RepeatedWarning
 from aioelasticjob.zookeeper.sasl_users import UsersError, UsersFile, read_users
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings
@@ -78,3 +78,12 @@ def test_clients_that_fail_to_log_in_again_and_again_have_one_line(caplog: pytes
     first, last = caplog.messages
     assert first.startswith("127.0.0.1 cannot log in: ")
     assert last.startswith("no client fails to log in any more; it had happened 20 times")
+
+
+def test_what_happened_once_is_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        RepeatedWarning("it is over").happened("it is so")
+        await sleep(QUIET_PERIOD + 1)
+
+    run(main)
+    assert caplog.messages == ["it is so", "it is over; it had happened once"]
