@@ -302,6 +302,23 @@ def test_a_cron_is_previewed_and_changed(play: Play) -> None:
     play(act)
 
 
+def test_a_configuration_that_is_refused_has_a_page_that_says_why_and_no_form(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        session, path = scene.registry.session, Layout("report").config
+        wrong = b'{"cron": "nonsense", "jobName": "report", "shardingTotalCount": 2}'
+        await session.commit([Set(path, wrong, -1)], incarnation=session.incarnation)
+        page = (await (await scene.operator()).get(f"{REPORT}/settings")).text
+        assert "nonsense" in page
+        assert "aioelasticjob import jobs.yaml --overwrite" in page
+        assert 'name="cron"' not in page
+        assert ">Save<" not in page
+        chinese = (await (await scene.operator(language="zh")).get(f"{REPORT}/settings")).text
+        assert "注册中心中该作业的配置被拒绝。" in chinese
+
+    play(act)
+
+
 def test_a_setting_that_is_wrong_is_said_and_what_was_typed_stays(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()

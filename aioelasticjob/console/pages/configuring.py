@@ -29,7 +29,7 @@ class RejectedForm:
 
 
 async def page(request: PageRequest) -> Response:
-    """Show the settings, to look at or to change."""
+    """Show the settings, to look at or to change; of a configuration that is refused, what is wrong with it."""
     _, status = await _read(request)
     return _form(request, status)
 
@@ -81,7 +81,7 @@ async def _read(request: PageRequest) -> tuple[Session, JobStatus]:
 
 
 def _form(request: PageRequest, status: JobStatus, code: int = 200, attempt: RejectedForm | None = None) -> Response:
-    """Show the form, with what came of an attempt to save it."""
+    """Show the form, with what came of an attempt to save it; no form if the settings would not be the job's."""
     rejected = attempt or RejectedForm()
     theirs = _theirs(rejected.kept, status) if rejected.meanwhile else {}
     shown = sections(status.config, masked=not request.viewer.is_operator)
