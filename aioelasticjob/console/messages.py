@@ -36,7 +36,7 @@ class Messages:
         )  # the sentence with the most text of its own is tried first
         self._patterns = [(_pattern(english), phrases[english]) for english in blank]
 
-    def __call__(self, text: str, depth: int = 3) -> str:
+    def __call__(self, text: str, depth: int = 4) -> str:
         """Return a sentence in this language."""
         if not text or len(text) > MAX_CHARACTERS or text.isdecimal():
             return text

@@ -53,7 +53,7 @@ async def trigger(
     with_it = f" with the parameter {text!r}" if text else ""
     if not requests:
         return await commit(session, (), f"{job}: a trigger{with_it} waits already for {_named(asked)}")
-    summary = f"{job}: asked {_named(asked)} to run its items now{with_it}"
+    summary = f"{job}: asked {_named(asked)} to run its items now{with_it}{_left_out(view, asked)}"
     return await commit(session, signed(view, by, requests), summary)
 
 
@@ -149,6 +149,12 @@ def _see_what_runs(view: JobView, asked: Sequence[str]) -> None:
     if held:
         raise NotPossible(f"{view.layout.job}: all items of {_named(asked)} are disabled: enable one first")
     raise NotPossible(f"{view.layout.job}: {_named(asked)} holds no item: ask without naming an instance")
+
+
+def _left_out(view: JobView, asked: Sequence[str]) -> str:
+    """Return the end of a sentence that names the items that a trigger does not run; empty if there are none."""
+    off = sorted(item for item in view.disabled_items if view.assignment.get(item) in asked)
+    return f"; the items that are disabled are left out: {listed(off)}" if off else ""
 
 
 def _waits(job: str, instance: str, data: bytes) -> str:

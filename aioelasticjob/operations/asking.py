@@ -65,6 +65,9 @@ async def ask(
 ) -> Asked:
     """Ask for one run of a job's items, at once or later, as the options say.
 
+    A run at once leaves out the items that are disabled, if no items are named.  In a planned run their part waits
+    until they are enabled.  The summary names them in both cases.
+
     A ``parameter`` that is a mapping is passed on as JSON.  With ``followed`` a job whose runs cannot be followed is
     refused.
 
@@ -90,26 +93,31 @@ async def ask(
     if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
     wanted = await new_request(session, view, chosen, id, by)
+    left_out = ""
+    if not planned:
+        wanted, left_out = _for_now(view, wanted)
     wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
-    return await write_request(session, job, wanted, f"{job}: asked to run {named(wanted, view)}", delay is not None)
+    summary = f"{job}: asked to run {named(wanted, view)}{left_out}"
+    return await write_request(session, job, wanted, summary, delay is not None)
 
 
 async def new_request(
     session: Session, view: JobView, items: tuple[int, ...] | None, id: str | None, by: str
 ) -> Request:
-    """Return a request for one run, as of now by the registry's clock.
+    """Return a request for one run, as of now by the registry's clock, also of items that are disabled.
 
     Raises:
         InvalidSetting: the job has no such items, or the id is none.
-        NotPossible: the items are disabled.
         RegistryError: the registry could not be asked for its time.
     """
     if id is not None and not is_id(id):
         raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
     now, count = round(await session.server_time(view.layout.system_time) * 1000), view.config.sharding_total_count
     name = id or f"{now:x}-{uuid4().hex[:8]}"
-    return Request(name, FireSource.TRIGGER, count, now, _runnable(view, items), by=by, named=id is not None)
+    if beyond := [item for item in items or () if not 0 <= item < count]:
+        raise no_such_item("items", items, view.layout.job, count, beyond)
+    return Request(name, FireSource.TRIGGER, count, now, items, by=by, named=id is not None)
 
 
 async def write_request(session: Session, job: str, request: Request, summary: str, is_delayed: bool = False) -> Asked:
@@ -134,7 +142,8 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
         operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
         try:
-            done = await commit(session, operations, f"{summary}, as the request {request.id}")
+            waiting = disabled_note(view, request)
+            done = await commit(session, operations, f"{summary}, as the request {request.id}{waiting}")
         except ChangedMeanwhile:
             if attempt == ATTEMPTS:
                 raise
@@ -271,19 +280,28 @@ def items_in(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _runnable(view: JobView, items: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return the items to ask for: those that were named, or all that are not disabled; None for all there are."""
-    count, disabled = view.config.sharding_total_count, view.disabled_items
-    if items is None:
-        off = {item for item in disabled if item < count}
-        return tuple(item for item in range(count) if item not in off) if off else None
-    if beyond := [item for item in items if not 0 <= item < count]:
-        raise no_such_item("items", items, view.layout.job, count, beyond)
-    if len(closed := sorted(disabled.intersection(items))) == 1:
-        raise NotPossible(f"{view.layout.job}: item {closed[0]} is disabled: enable it first")
-    if closed:
-        raise NotPossible(f"{view.layout.job}: items {listed(closed)} are disabled: enable them first")
-    return items
+def disabled_note(view: JobView, request: Request) -> str:
+    """Return the end of a sentence that names the items of a request that are disabled; empty if none is."""
+    waiting = sorted(view.disabled_items.intersection(request.within(view.config.sharding_total_count)))
+    return f"; the items that are disabled wait until they are enabled: {listed(waiting)}" if waiting else ""
+
+
+def _for_now(view: JobView, wanted: Request) -> tuple[Request, str]:
+    """Return a request without the items that cannot run now, and the part of a sentence that names these.
+
+    Raises:
+        NotPossible: items that were named are disabled, or all are.
+    """
+    off = sorted(view.disabled_items.intersection(wanted.within(view.config.sharding_total_count)))
+    if not off:
+        return wanted, ""
+    rest = tuple(item for item in wanted.within(wanted.count) if item not in off)
+    if wanted.items is not None or not rest:
+        one = f"{view.layout.job}: item {off[0]} is disabled: enable it first"
+        raise NotPossible(
+            one if len(off) == 1 else f"{view.layout.job}: items {listed(off)} are disabled: enable them first"
+        )
+    return replace(wanted, items=rest), f", without those that are disabled ({listed(off)})"
 
 
 def _see_when(at: object, delay: object) -> bool:

@@ -14,6 +14,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.asking import (
     Asked,
+    disabled_note,
     item_numbers,
     milliseconds,
     new_request,
@@ -40,11 +41,18 @@ class BackfillPlan:
     moments: int
     """The number of moments; at ``COUNTED`` the count stops."""
     items: int
-    """How many items run each of these moments."""
+    """How many items run each of these moments, with those that are disabled."""
+    note: str = ""
+    """The end of the sentence: which items are disabled, so that their part waits."""
 
     @property
     def summary(self) -> str:
         """The plan as one sentence."""
+        return f"{self.moments_text}{self.note}"
+
+    @property
+    def moments_text(self) -> str:
+        """The moments and the number of items."""
         more = "at least " if self.moments >= COUNTED else ""
         if self.moments == 1:
             return f"the moment {self.first.isoformat()} of {counted(self.items, 'item')}"
@@ -76,17 +84,17 @@ async def backfill(
 
     Each item runs its moments one after another, oldest first, in turns with the scheduled ones.  Moments that ran
     before run again.  The schedule is the one of now, also if it is changed meanwhile.  At most ``items_at_once`` items
-    run at a time in the whole cluster.
+    run at a time in the whole cluster.  The moments of an item that is disabled wait until it is enabled.
 
     Raises:
         InvalidSetting: no such job, the job has no schedule or does not allow it, or an argument makes no sense.
-        NotPossible: workers are too old for that, or the items are disabled.
+        NotPossible: workers are too old for that.
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
     view = await view_of(session, job)
     wanted = await _request(session, view, _span(view, start, end, items_at_once), ("end", end), items, id, by)
-    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).summary} again")
+    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
 
 
 async def rerun(
@@ -110,7 +118,7 @@ async def rerun(
             "fire_time", fire_time.isoformat(), f"must be a moment of the schedule; {_near(view, fire_time)}"
         )
     wanted = await _request(session, view, span, ("fire_time", fire_time), items, id, by)
-    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).summary} again")
+    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
 
 
 def see_no_backfill(view: JobView) -> None:
@@ -177,7 +185,8 @@ def _plan(view: JobView, wanted: Request) -> BackfillPlan:
     begin, moments, newest = moment(first / 1000).astimezone(last.tzinfo), 1, first
     while moments < COUNTED and (following := span.following(newest)) is not None:
         moments, newest = moments + 1, following
-    return BackfillPlan(begin, last, moments, sum(1 for _ in wanted.within(view.config.sharding_total_count)))
+    items = sum(1 for _ in wanted.within(view.config.sharding_total_count))
+    return BackfillPlan(begin, last, moments, items, disabled_note(view, wanted))
 
 
 def _near(view: JobView, instant: datetime) -> str:

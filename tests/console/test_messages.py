@@ -139,6 +139,19 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "a job's sleep: asked to run items 1 and 2 at 2026-11-23T02:00:00, as the request r-1",
             "a job's sleep：已请求运行分片 1 and 2，时间 2026-11-23T02:00:00，请求编号 r-1",
         ),
+        (
+            "report: asked to run the moment A of 2 items again, as the request r; "
+            "the items that are disabled wait until they are enabled: 0, 1",
+            "report：已请求重新运行2 个分片在 A 的时刻，请求编号 r；已禁用的分片将等到启用后运行：0, 1",
+        ),
+        (
+            "report: asked to run items 0, 2, without those that are disabled (1), as the request r",
+            "report：已请求运行分片 0, 2，不含已禁用的分片（1），请求编号 r",
+        ),
+        (
+            "report: asked a to run its items now; the items that are disabled are left out: 1",
+            "report：已要求 a 立即运行其分片；不运行已禁用的分片：1",
+        ),
         ("'3' is given twice", "'3' 重复给出"),
         ("report: cron: 0 → 1", "report: cron: 0 → 1"),  # names and values only
         ("nobody has ever said: this", "nobody has ever said: this"),

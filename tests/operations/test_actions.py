@@ -96,6 +96,16 @@ def test_a_run_of_nothing_is_not_asked_for() -> None:
     simulate(scene)
 
 
+def test_a_trigger_of_an_instance_names_the_items_that_it_leaves_out() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a")
+        await operations.disable(here.observer, "job", item=1)
+        asked = await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
+        assert asked.summary.endswith("to run its items now; the items that are disabled are left out: 1")
+
+    simulate(scene)
+
+
 def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "ab", work=5)

@@ -130,13 +130,46 @@ def test_the_only_item_of_a_job_is_named() -> None:
     simulate(scene)
 
 
+@pytest.mark.parametrize("given", [{}, {"items": [1, 2]}])
+def test_a_planned_run_is_also_for_the_items_that_are_disabled_which_wait(given: dict[str, Any]) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", cron=NEVER)
+        await operations.disable(here.observer, "job", item=1)
+        asked = await operations.ask(here.observer, "job", delay=5, id="r", **given)
+        assert asked.summary.endswith("; the items that are disabled wait until they are enabled: 1")
+        await anyio.sleep(20)
+        expected = given.get("items", [0, 1, 2, 3])
+        assert sorted(run.items for run in them.runs) == [(item,) for item in expected if item != 1]
+        assert (await operations.request(here.observer, "job", "r")).waiting == (1,)
+        await operations.enable(here.observer, "job", item=1)
+        await anyio.sleep(5)
+        assert sorted(run.items for run in them.runs) == [(item,) for item in expected]
+        assert (await operations.request(here.observer, "job", "r")).is_over
+
+    simulate(scene)
+
+
+def test_a_run_for_now_is_refused_if_all_items_are_disabled() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        for item in range(4):
+            await operations.disable(here.observer, "job", item=item)
+        await here.flag(LAYOUT.necessary)  # an assignment is wanted, which may change who holds what
+        with pytest.raises(NotPossible, match="items 0, 1, 2, 3 are disabled: enable them first"):
+            await operations.ask(here.observer, "job")
+        assert await here.names(LAYOUT.requests) == ()
+
+    simulate(scene)
+
+
 def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)
         await here.flag(LAYOUT.item(1).disabled)
         with pytest.raises(NotPossible, match="item 1 is disabled: enable it first"):
             await operations.ask(here.observer, "job", items=[0, 1])
-        await operations.ask(here.observer, "job", id="rest")
+        rest = await operations.ask(here.observer, "job", id="rest")
+        assert "items 0, 2, 3, without those that are disabled (1), as the request rest" in rest.summary
         await anyio.sleep(1)
         assert sorted(run.items for run in them.runs) == [(0,), (2,), (3,)]
         here.faults.crash(them.people["a"])

@@ -85,6 +85,28 @@ def test_a_plan_says_what_would_run_in_the_jobs_zone_and_writes_nothing() -> Non
     simulate(scene)
 
 
+def test_the_moments_of_an_item_that_is_disabled_wait_and_the_plan_and_the_answer_name_it() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", cron=HOURLY, sharding_total_count=2)
+        begin = moment(here.start)
+        await operations.disable(here.observer, "job", item=0)
+        plan = await operations.plan_backfill(here.observer, "job", begin - 2 * HOUR, begin)
+        assert plan.summary.endswith("of 2 items; the items that are disabled wait until they are enabled: 0")
+        asked = await operations.backfill(here.observer, "job", begin - 2 * HOUR, begin, items_at_once=1, id="r")
+        assert asked.summary.endswith(
+            "again, as the request r; the items that are disabled wait until they are enabled: 0"
+        )
+        rerun = await operations.rerun(here.observer, "job", begin - HOUR, items=[0])
+        assert rerun.summary.endswith("; the items that are disabled wait until they are enabled: 0")
+        await here.until(20)
+        assert [run.items for run in them.runs] == [(1,)] * 2
+        await operations.enable(here.observer, "job", item=0)
+        await here.until(40)
+        assert [run.items for run in them.runs] == [(1,)] * 2 + [(0,)] * 3
+
+    simulate(scene)
+
+
 def test_one_moment_is_run_again_if_it_is_one_of_the_schedule() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=HOURLY)
