@@ -18,13 +18,13 @@ async def carry_out(request: PageRequest, kind: str, name: str, values: Mapping[
     Raises:
         ElasticJobError: it was refused, or the registry is not there; the log has that as well.
     """
-    action, registry = ACTIONS[kind], registry_of(request)
-    session, wanted = registry.session, values.get("request", "")
-    before = {**facts(registry.snapshot.value.jobs.get(name)), **await _request_facts(session, name, wanted)}
+    action, session = ACTIONS[kind], registry_of(request).session
+    wanted, clock = values.get("request", ""), request.state.clock
+    before = await _state_of(session, name, wanted, clock.now())  # what the pages show may be older
     async with request.audited(kind, name, asked=asked_for(action, values), before=before) as result:
         done = await action.do(session, name, filled(request, values))
         result.summary = done.summary
-        result.after = await _after(session, name, wanted, request.state.clock.now())
+        result.after = await _state_of(session, name, wanted, clock.now())
     return done
 
 
@@ -38,10 +38,8 @@ def filled(request: PageRequest, values: Mapping[str, str]) -> Filled:
     return Filled(values, request.viewer.name, request.viewer.zone)
 
 
-def facts(status: JobStatus | None) -> Mapping[str, object]:
+def facts(status: JobStatus) -> Mapping[str, object]:
     """Return what actions may change, for the audit log."""
-    if status is None:
-        return {}
     return {
         "state": status.state,
         "instances": len(status.instances),
@@ -52,13 +50,14 @@ def facts(status: JobStatus | None) -> Mapping[str, object]:
     }
 
 
-async def _after(session: Session, name: str, wanted: str, now: float) -> Mapping[str, object]:
+async def _state_of(session: Session, name: str, wanted: str, now: float) -> Mapping[str, object]:
+    """Return what the registry holds now, for the audit log; nothing if it cannot be read."""
     try:
         return {
             **facts(await operations.job(session, name, now=now)),
             **await _request_facts(session, name, wanted),
         }
-    except ElasticJobError:  # removed, or the registry is gone: the action itself is done
+    except ElasticJobError:  # no such job (any more), or the registry is gone: the action's own outcome says so
         return {}
 
 

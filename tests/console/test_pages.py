@@ -12,6 +12,7 @@ import pytest
 from aioelasticjob import operations
 from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.pages import registries
+from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Set
@@ -217,6 +218,48 @@ def test_what_destroys_asks_first_and_wants_the_name_typed(play: Play) -> None:
         assert await _do(browser, "remove", typed="report") == "/r/billing/jobs"
         await scene.seen(lambda now: "report" not in now.jobs)
         assert (await browser.get(REPORT)).status == 404
+
+    play(act)
+
+
+def test_the_audit_log_is_right_also_of_actions_that_follow_each_other_closely(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser, audit = await scene.operator(), scene.console.state.storage.audit
+        kept, ip = scene.registry.snapshot.value, _status(scene).servers[0].ip
+        page = await browser.get(REPORT)
+        for action in ("pause", "pause", "resume", "pause"):
+            scene.registry.snapshot.set(kept)  # what the pages show is older
+            await browser.post(f"{REPORT}/do/{action}", {"csrf": page.token})
+        entries = reversed(await audit.entries(most=4))
+        paused = [(one.entry.before["paused"], one.after["paused"]) for one in entries]
+        assert paused == [(False, True), (True, True), (True, False), (False, True)]
+        for action in ("disable", "enable"):
+            scene.registry.snapshot.set(kept)
+            await browser.post(f"/r/billing/servers/{ip}/{action}", {"csrf": page.token})
+        entries = reversed(await audit.entries(most=2))
+        assert [(one.entry.before["disabled"], one.after["disabled"]) for one in entries] == [
+            (False, True),
+            (True, False),
+        ]
+
+    play(act)
+
+
+def test_an_action_on_a_server_is_written_down_also_if_its_state_cannot_be_read(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreadable(*_: object, **__: object) -> None:
+        raise ElasticJobError("gone")
+
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser, ip = await scene.operator(), _status(scene).servers[0].ip
+        page = await browser.get(REPORT)
+        monkeypatch.setattr(operations, "jobs", unreadable)
+        await browser.post(f"/r/billing/servers/{ip}/disable", {"csrf": page.token})
+        (entry,) = await scene.console.state.storage.audit.entries(most=1)
+        assert (entry.entry.action, entry.done, entry.entry.before, entry.after) == ("disable server", True, {}, {})
 
     play(act)
 

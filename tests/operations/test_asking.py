@@ -10,6 +10,7 @@ import pytest
 
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Set
 from tests.operations.test_actions import HOSTILE
@@ -149,12 +150,15 @@ def test_a_planned_run_is_also_for_the_items_that_are_disabled_which_wait(given:
     simulate(scene)
 
 
-def test_a_run_for_now_is_refused_if_all_items_are_disabled() -> None:
+def test_a_run_for_now_is_refused_if_all_items_are_disabled_also_during_an_assignment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(JobView, "assignment_stands", property(lambda _: False))
+
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "a", cron=NEVER)
         for item in range(4):
             await operations.disable(here.observer, "job", item=item)
-        await here.flag(LAYOUT.necessary)  # an assignment is wanted, which may change who holds what
         with pytest.raises(NotPossible, match="items 0, 1, 2, 3 are disabled: enable them first"):
             await operations.ask(here.observer, "job")
         assert await here.names(LAYOUT.requests) == ()

@@ -14,6 +14,7 @@ from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.stream import Piece, Pieces, stream
+from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.operations import HostStatus, OperationResult
 
 
@@ -68,11 +69,10 @@ async def act(request: PageRequest) -> Response:
     """Do something to a host in all jobs, and write down who did what."""
     ip, kind, action = request.http.path_params["ip"], request.http.path_params["action"], _action(request)
     session = registry_of(request).session
-    before = _facts(hosts(registry_of(request).snapshot.value), ip)
+    before = await _read_facts(request, ip)  # what the pages show may be older
     async with request.audited(f"{kind} server", ip, before=before) as result:
         done = await action.do(session, ip, by=request.viewer.name)
-        statuses = await operations.jobs(session, now=request.state.clock.now())
-        result.summary, result.after = done.summary, _facts(operations.by_server(statuses), ip)
+        result.summary, result.after = done.summary, await _read_facts(request, ip)
     return request.redirect(request.registry_url("servers"), request.translate.message(done.summary))
 
 
@@ -89,8 +89,13 @@ def _render(request: PageRequest) -> Callable[[RegistrySnapshot], Awaitable[Sequ
     return render
 
 
-def _facts(found: Sequence[HostStatus], ip: str) -> Mapping[str, object]:
-    host = next((host for host in found if host.ip == ip), None)
+async def _read_facts(request: PageRequest, ip: str) -> Mapping[str, object]:
+    """Return what the registry says of a host now, for the audit log; nothing if it cannot be read."""
+    try:
+        statuses = await operations.jobs(registry_of(request).session, now=request.state.clock.now())
+    except ElasticJobError:  # the action's own outcome says so
+        return {}
+    host = next((host for host in operations.by_server(statuses) if host.ip == ip), None)
     if host is None:
         return {}
     return {
