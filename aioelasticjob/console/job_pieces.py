@@ -33,6 +33,9 @@ MISFIRES: Final = 10
 AHEAD: Final = 0.01
 """The part of a window that follows the present and lies in the future."""
 
+LATEST: Final = 253_402_300_799.0 - 2 * 86_400
+"""The latest moment of a timeline, in seconds since the epoch: two days before the end of the year 9999 in UTC."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -302,10 +305,13 @@ def _items(text: str, count: int) -> tuple[int, int, bool]:
 
 
 def _moment(text: str, zone: ZoneInfo) -> float | None:
-    """Read a moment: seconds since the epoch, as in links, or what the field for date and time gives."""
+    """Read a moment: seconds since the epoch, as in links, or what the field for date and time gives.
+
+    A time before 1970, or at the end of the year 9999, is moved to where it can be shown in every zone.
+    """
     if text.isascii() and text.isdecimal() and len(text) < 12:
         return float(text)
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
+        return min(max(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp(), 0.0), LATEST)
     except (ValueError, OverflowError):
         return None

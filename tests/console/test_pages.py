@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from html.parser import HTMLParser
+from pathlib import Path
 
 import anyio
 import pytest
@@ -92,6 +93,26 @@ def test_colours_are_chosen_and_kept(play: Play) -> None:
         assert 'data-theme="dark"' in (await browser.get("/login")).text
 
     play(act)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Pacific/Kiritimati"])
+def test_a_timeline_of_any_years_is_shown(play: Play, tmp_path: Path, zone: str) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        await browser.submit("/account", {"zone": zone}, to="/preferences")
+        for start, end in (
+            ("0001-01-01T00:00", "2026-11-26T12:00"),
+            ("2026-01-01T00:00", "9999-12-31T23:00"),
+            ("0001-01-01T00:00", "9999-12-31T23:59:59"),
+            ("9999-12-31T22:00", "9999-12-31T23:00"),
+            ("1970-01-01T00:00", "1970-01-01T00:01"),
+        ):
+            page = await browser.get(f"{REPORT}?from={start}&to={end}")
+            assert page.status == 200, (start, end)
+        assert (await browser.get(f"{REPORT}?from=0&to=99999999999")).status == 200
+
+    play(act, event_store=f"sqlite:///{tmp_path / 'events.db'}")
 
 
 def test_a_job_is_triggered_with_a_parameter(play: Play) -> None:
