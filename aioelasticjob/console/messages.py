@@ -18,6 +18,11 @@ MAX_CHARACTERS: Final = 500
 """Characters of a sentence that is translated; a longer one holds what somebody has typed."""
 BLANK: Final = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]")
+_SETTING: Final = re.compile(
+    r"""(?P<start>[^='"]+ = (?:b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\{.*?\}|\[.*?\]|[^\s'":{\[]+)): (?P<text>.+)""",
+    re.DOTALL,
+)
+"""An error of a setting: its name and its value, which may hold anything, and what is wrong."""
 PARTS: Final = "; "
 """Stands between the parts of some sentences."""
 
@@ -36,12 +41,16 @@ class Messages:
         )  # the sentence with the most text of its own is tried first
         self._patterns = [(_pattern(english), phrases[english]) for english in blank]
 
-    def __call__(self, text: str, depth: int = 4) -> str:
+    def __call__(self, text: str, depth: int = 3) -> str:
         """Return a sentence in this language."""
         if not text or len(text) > MAX_CHARACTERS or text.isdecimal():
             return text
         if text in self._exact:
             return self._exact[text]
+        if depth and (setting := _SETTING.fullmatch(text)):
+            wrong = self(setting["text"], depth - 1)
+            if wrong != setting["text"]:
+                return f"{setting['start']}：{wrong}"
         for pattern, said in self._patterns:
             if found := pattern.fullmatch(text):
                 blanks = found.groupdict()

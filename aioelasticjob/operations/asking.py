@@ -43,7 +43,11 @@ class RunOptions(TypedDict, total=False):
     """How runs may be asked for; without any of these: all items, at once."""
 
     items: Iterable[int] | None
-    """The items to run; all of them if none are named."""
+    """The items to run; all of them if none are named.
+
+    A run at once is then for the items that are enabled.  In a planned run the part of items that are disabled waits
+    until they are enabled.  The summary names the items that are disabled in both cases.
+    """
     at: datetime | None
     """The time for which they are asked for."""
     delay: Duration | None
@@ -64,9 +68,6 @@ async def ask(
     **options: Unpack[RunOptions],
 ) -> Asked:
     """Ask for one run of a job's items, at once or later, as the options say.
-
-    A run at once leaves out the items that are disabled, if no items are named.  In a planned run their part waits
-    until they are enabled.  The summary names them in both cases.
 
     A ``parameter`` that is a mapping is passed on as JSON.  With ``followed`` a job whose runs cannot be followed is
     refused.
@@ -93,9 +94,7 @@ async def ask(
     if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
     wanted = await new_request(session, view, chosen, id, by)
-    left_out = ""
-    if not planned:
-        wanted, left_out = _for_now(view, wanted)
+    wanted, left_out = (wanted, "") if planned else _for_now(view, wanted)
     wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
     summary = f"{job}: asked to run {named(wanted, view)}{left_out}"

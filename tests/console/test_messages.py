@@ -145,6 +145,29 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "report：已请求重新运行2 个分片在 A 的时刻，请求编号 r；已禁用的分片将等到启用后运行：0, 1",
         ),
         (
+            "parameter = 'x: y…': must be at most 65536 bytes, is 70000",
+            "parameter = 'x: y…'：最多 65536 字节，实际为 70000 字节",
+        ),
+        ("/x/config is missing", "缺少 /x/config"),
+        (
+            "/x/config = b'[1,2]': no job configuration: list in place of an object",
+            "/x/config = b'[1,2]'：不是作业配置：应为对象，却是 list",
+        ),
+        (
+            "/x/config = b'[1,2]': no job configuration: list in place of an object: "
+            "import a whole configuration in its place first",
+            "/x/config = b'[1,2]'：不是作业配置：应为对象，却是 list：请先导入完整配置取代它",
+        ),
+        (
+            "/x/config: cron = '0 0 25 * * ?': no job configuration: hour '25': 25 is out of range, 0 to 23: "
+            "import a whole configuration in its place first",
+            "/x/config: cron = '0 0 25 * * ?'：不是作业配置：hour '25': 25 超出范围 0 到 23：请先导入完整配置取代它",
+        ),
+        (
+            "/x/config: jobName = {'cron': 'x'}: no job configuration: field required",
+            "/x/config: jobName = {'cron': 'x'}：不是作业配置：缺少该字段",
+        ),
+        (
             "report: asked to run items 0, 2, without those that are disabled (1), as the request r",
             "report：已请求运行分片 0, 2，不含已禁用的分片（1），请求编号 r",
         ),
