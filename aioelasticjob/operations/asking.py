@@ -81,7 +81,7 @@ async def ask(
     """
     if unknown := options.keys() - RunOptions.__annotations__.keys():
         raise TypeError(f"ask() has no option {listed(sorted(unknown))}")
-    items, at, delay = options.get("items"), options.get("at"), options.get("delay")
+    items, id, at, delay = options.get("items"), options.get("id"), options.get("at"), options.get("delay")
     text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
     is_plain = not followed and all(value is None for value in options.values())
@@ -90,7 +90,6 @@ async def ask(
         done = await trigger(session, job, parameter=text, by=by)
         return Asked(done.summary, done.paths, done.zxid)
     see_whether_requests_work(view)
-    id = options.get("id")
     if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
     wanted = await new_request(session, view, chosen, id, by)
