@@ -19,7 +19,7 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.cron.zone import zone_named
+from aioelasticjob.cron.zone import wall_time, zone_named
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
@@ -262,7 +262,11 @@ def _local(setting: str, given: str, zone: tzinfo) -> datetime:
         found = datetime.fromisoformat(given)
     except ValueError:
         raise InvalidSetting(setting, given, "write a date or a time, such as 2026-01-31 or 2026-01-31T08:00") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=zone)
+    if found.tzinfo is not None:
+        return found
+    if len(given) <= len("2026-01-31"):  # a date begins when the clock has been put forward, if it is at midnight
+        return found.replace(tzinfo=zone)
+    return wall_time(setting, found, zone)
 
 
 def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) -> None:

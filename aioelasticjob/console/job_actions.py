@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from aioelasticjob import operations
 from aioelasticjob.console.accounts import Role
+from aioelasticjob.cron.zone import wall_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import OperationResult
 from aioelasticjob.registry.session import Session
@@ -52,7 +53,7 @@ class Filled:
             found = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidSetting(name, text[:40], f"a moment like 2026-11-20T14:30, in {self.zone}") from None
-        return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(self.zone))
+        return found if found.tzinfo is not None else wall_time(name, found, ZoneInfo(self.zone))
 
     def needed(self, name: str) -> datetime:
         """Return a time that has to be typed."""

@@ -34,6 +34,20 @@ def zone_named(name: str) -> tzinfo:
         raise _unknown(name) from error
 
 
+def wall_time(setting: str, wall: datetime, zone: tzinfo) -> datetime:
+    """Return a wall time that somebody has typed, with its zone.
+
+    Raises:
+        InvalidSetting: there is no such time, because the clock is put forward then.
+    """
+    turn = turn_at(wall, zone)
+    if turn is not None and not turn.repeats:
+        begin, end = turn.begins.isoformat(), turn.ends.isoformat()
+        expected = f"does not exist in {zone}: the clock is put forward from {begin} to {end}"
+        raise InvalidSetting(setting, wall.isoformat(), expected)
+    return wall.replace(tzinfo=zone)
+
+
 def local_time(milliseconds: int, time_zone: str) -> datetime:
     """Return a time in a job's time zone, to the second; in UTC if the zone of a job without cron does not exist."""
     try:

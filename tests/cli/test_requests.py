@@ -145,6 +145,12 @@ def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
     assert again.splitlines()[-1] == "done: 1 completed"
 
 
+def test_a_date_whose_midnight_is_skipped_begins_when_the_clock_has_been_put_forward(ask: Ask) -> None:
+    said(ask("set", "report", "timeZone=Asia/Beirut"))
+    planned = said(ask("backfill", "report", "--from", "2025-03-30", "--to", "2025-04-01", "--dry-run"))
+    assert "2 moments (2025-03-30T02:00:00+03:00 to 2025-03-31T02:00:00+03:00)" in planned
+
+
 def test_a_run_is_cancelled_if_there_is_one(ask: Ask) -> None:
     idle = ask("cancel", "report")
     assert (idle.exit_code, "nothing runs now" in idle.stderr) == (1, True)
@@ -170,6 +176,11 @@ def _until(command: Callable[[], Result], text: str) -> Result:
         (("backfill", "report", "--from", "monday", "--to", "2026-01-02"), "write a date or a time"),
         (("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-02"), "must be later than the start"),
         (("backfill", "report", "--from", "2026-01-02", "--to", "2990-01-02"), "must not be later than now"),
+        (
+            ("backfill", "report", "--from", "1986-05-04T02:30", "--to", "1986-05-05"),
+            "does not exist in Asia/Shanghai: the clock is put forward from 1986-05-04T02:00:00 to 1986-05-04T03:00:00",
+        ),
+        (("rerun", "report", "--fire-time", "1986-05-04T02:30"), "does not exist in Asia/Shanghai"),
         (("trigger", "report", "--items", "x"), "write the numbers of items"),
         (("trigger", "report", "--items", "7"), "has the items 0 to 2"),
         (("trigger", "report", "--in", "soon"), "in = 'soon': must be a number of seconds, text such as"),

@@ -148,6 +148,10 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "parameter = 'x: y…': must be at most 65536 bytes, is 70000",
             "parameter = 'x: y…'：最多 65536 字节，实际为 70000 字节",
         ),
+        (
+            "does not exist in Europe/Berlin: the clock is put forward from 2026-03-29T02:00:00 to 2026-03-29T03:00:00",
+            "在 Europe/Berlin 中不存在：时钟从 2026-03-29T02:00:00 拨快到 2026-03-29T03:00:00",
+        ),
         ("/x/config is missing", "缺少 /x/config"),
         (
             "/x/config = b'[1,2]': no job configuration: list in place of an object",

@@ -12,7 +12,9 @@ import pytest
 
 from aioelasticjob import operations
 from aioelasticjob.console.accounts import Role
+from aioelasticjob.console.job_actions import Filled
 from aioelasticjob.coordination.operator_log import decode_note
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.session import Session
@@ -20,6 +22,7 @@ from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
 
 REPORT = "/r/billing/job/report"
+BERLIN = "Europe/Berlin"
 NIGHTLY = {"cron": "0 0 2 * * ?", "time_zone": "Asia/Shanghai", "sharding_total_count": 3}
 
 
@@ -56,6 +59,20 @@ def test_run_now_writes_a_request_in_the_name_of_who_asks(play: Play) -> None:
         assert "3 completed" in page
 
     play(act)
+
+
+def test_a_time_that_the_clock_of_the_viewer_skips_is_refused() -> None:
+    form = Filled({"at": "2026-03-29T02:30", "gap_over": "2026-03-29T03:00", "twice": "2026-10-25T02:30"}, "", BERLIN)
+    with pytest.raises(
+        InvalidSetting, match="does not exist in Europe/Berlin: the clock is put forward from"
+    ) as refused:
+        form.time("at")
+    assert refused.value.setting == "at"
+    there = [found.isoformat() for name in ("gap_over", "twice") if (found := form.time(name)) is not None]
+    assert there == ["2026-03-29T03:00:00+02:00", "2026-10-25T02:30:00+02:00"]
+    assert (
+        Filled({"at": "2026-03-29T02:30:00+01:00"}, "", BERLIN).needed("at").isoformat() == "2026-03-29T02:30:00+01:00"
+    )
 
 
 def test_a_planned_run_is_listed_paused_and_cancelled_and_all_of_it_is_in_the_audit_log(play: Play) -> None:
