@@ -105,14 +105,14 @@ def accepted(member: Member, sent: SentTransaction) -> Committed | None:
     return answer.result()
 
 
-async def delete(member: Member, path: str, version: int, what: str) -> bool:
-    """Delete a node that is of this version; return False if it has been replaced or removed meanwhile.
+async def delete(member: Member, path: str, version: int, what: str, *conditions: Op) -> bool:
+    """Delete a node that is of this version; return False if it was replaced or removed, or a condition does not hold.
 
     Raises:
         RegistryError: there is no connection, or the registry refuses it; nothing was deleted.
     """
     try:
-        await write(member, [Delete(path, version)], what)
+        await write(member, [*conditions, Delete(path, version)], what)
     except Conflict:
         return False
     return True

@@ -25,6 +25,7 @@ from aioelasticjob.coordination.request_runs import requested_run
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Requested
+from aioelasticjob.registry.transaction import Check
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     AnyReport,
@@ -112,7 +113,8 @@ class StateDriver(JobState):
                 requested: Requested | None = requested_run(item, record, *await member.session.get_many(paths))
                 return requested
             case RemoveTrigger(path, version):
-                return await delete(member, path, version, "to take a request")
+                assigned = Check(member.layout.sharding, self.view.sharding_version)  # a newer view may show more items
+                return await delete(member, path, version, "to take a request", assigned)
             case _:
                 assert_never(command)
 

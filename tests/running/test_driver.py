@@ -14,6 +14,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.running.commands import RemoveTrigger
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
@@ -61,3 +62,18 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     done(look(state, view))
     assert state.timetable.newest == SLOT * 1000
     assert not state.owed()
+
+
+@pytest.mark.parametrize("is_outdated", [False, True])
+def test_a_trigger_is_not_removed_by_who_has_yet_to_see_the_newest_assignment(is_outdated: bool) -> None:
+    job, clock, trigger = ClaimedJob(1), StandingClock(SLOT), LAYOUT.trigger(ME)
+    job.write(Create(trigger))
+    view = read(job.registry.tree(), LAYOUT, CONFIG)
+    events = Events()
+    dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
+    stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
+    state = StateDriver(job.member, view, clock, stats, Past(clock.now()))
+    if is_outdated:
+        job.write(Set(LAYOUT.sharding, b"", -1))  # it may give this instance items that the trigger is for
+    assert done(state.perform(RemoveTrigger(trigger, 0))) is not is_outdated
+    assert (trigger in job.registry.nodes) is is_outdated

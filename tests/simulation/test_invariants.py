@@ -155,6 +155,7 @@ def test_fences_grow_lets_a_process_that_slept_begin_before_the_news_of_its_sess
     asleep = [Held(T + 10, second.process, paused=True), Held(T + 19.5, second.process, paused=False)]
     assert broken(invariants.fences_grow, [*BORN, *over, first, second])
     assert not broken(invariants.fences_grow, [*BORN, asleep[0], *over, first, asleep[1], second])
+    assert not broken(invariants.fences_grow, [*BORN, *over, Fault(T + 11, "drop", ("10.0.1.1",)), first, second])
     late = replace(second, at=T + 22)
     assert broken(invariants.fences_grow, [*BORN, asleep[0], *over, first, asleep[1], late])
 

@@ -252,8 +252,10 @@ def _informed(run: ObservedRun, facts: Facts) -> Iterator[tuple[float, float]]:
 
 
 def _is_news(run: ObservedRun, facts: Facts) -> bool:
-    """Say whether a run began under a session that a stranger had just ended; who slept has not heard of it."""
+    """Say whether a run began under a session that a stranger had just ended: who slept or was cut off cannot know."""
     ended, at = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf), run.begun.at
+    if facts.troubled(run.begun.instance.partition("@-@")[0], at - NEWS, at, but="expire"):
+        return 0 <= at - ended <= LONGEST_LEASE
     asleep = (min(over, at) - max(start, ended) for start, over in facts.paused.get(run.begun.process, ()))
     return 0 <= at - ended <= NEWS + sum(seconds for seconds in asleep if seconds > 0)
 

@@ -111,8 +111,10 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
 
 
 def _is_of_a_run(event: object) -> bool:
-    """Whether a report is of a run that was cut off, or that a request asked for, and not of a scheduled moment."""
-    return isinstance(event, Misfired) and bool(event.cut_off or event.why == EXPIRED)
+    """Whether a report is of a run that was cut off, or that somebody asked for, and not of a scheduled moment."""
+    return isinstance(event, Misfired) and bool(
+        event.cut_off or event.why == EXPIRED or event.why.startswith("an operator triggered the run")
+    )
 
 
 def _is_about(job: JobFacts, event: object, slot: int) -> bool:
