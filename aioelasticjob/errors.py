@@ -170,13 +170,12 @@ class RegistryError(ElasticJobError):
 
 
 class RegistryUnreachable(RegistryError):
-    """No server of the registry answered in time, or a server answers too slowly."""
+    """No server of the registry answered in time, or one answers too slowly."""
 
     def __init__(self, hosts: str, seconds: float, reason: str, *, is_slow: bool = False) -> None:
         absent = f"no registry at {hosts} within {seconds:g} s ({reason}): check the address, or start one"
-        raise_it = "raise connection_timeout, or --timeout of a command"
-        slow = f"the registry at {hosts} is too slow: it answers, but not all within {seconds:g} s: {raise_it}"
-        super().__init__(slow if is_slow else absent)
+        slow = f"the registry at {hosts} answers too slowly to open a session within {seconds:g} s"
+        super().__init__(f"{slow}: raise connection_timeout, or --timeout of a command" if is_slow else absent)
         self.hosts, self.seconds, self.reason = hosts, seconds, reason
 
 

@@ -31,7 +31,7 @@ def main() -> None:
         is_closed = sys.stdout is None and error.errno == EBADF
         if not is_closed and _output_error() != error.errno:  # then the error is another one, and a defect
             raise
-        if not isinstance(error, BrokenPipeError):  # whoever reads only the first lines, as ``head`` does, knows it
+        if not isinstance(error, BrokenPipeError):  # a reader that ends early, as ``head`` does, wants no more
             from aioelasticjob.cli.terminal import print_error
 
             print_error(f"the output could not be written: {error.strerror}")

@@ -130,7 +130,7 @@ class RegistryOptions:
     def use(self, work: Callable[[Session], Awaitable[T]], *, creates: bool = False) -> T:
         """Run ``work`` with a session and return its result, however long that takes.
 
-        Only if it ``creates`` the namespace is a missing one made.
+        A namespace that is missing is created only with ``creates``.
 
         Raises:
             InvalidSetting: the address makes no sense.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioelasticjob.cli import logs
+from aioelasticjob.cli import FAILED, logs
 from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -59,7 +59,7 @@ def _run(app: ElasticJob) -> None:
     except Exception as error:
         if error is not app.ended_by:
             raise
-        raise typer.Exit(1) from None  # the log has the error with its stack, and the job that raised it
+        raise typer.Exit(FAILED) from None  # the log has the error with its stack, and the job that raised it
 
 
 def application(app: str | None, config: Path | None) -> ElasticJob:

@@ -167,7 +167,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]  # Python adds the address there
         text = f"cannot be listened at on {host} ({reason}): choose another port or host"
         raise InvalidSetting("port", port, text) from error
 

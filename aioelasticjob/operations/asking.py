@@ -295,10 +295,9 @@ def _for_now(view: JobView, wanted: Request) -> tuple[Request, str]:
         return wanted, ""
     rest = tuple(item for item in wanted.within(wanted.count) if item not in off)
     if wanted.items is not None or not rest:
-        one = f"{view.layout.job}: item {off[0]} is disabled: enable it first"
-        raise NotPossible(
-            one if len(off) == 1 else f"{view.layout.job}: items {listed(off)} are disabled: enable them first"
-        )
+        if len(off) == 1:
+            raise NotPossible(f"{view.layout.job}: item {off[0]} is disabled: enable it first")
+        raise NotPossible(f"{view.layout.job}: items {listed(off)} are disabled: enable them first")
     return replace(wanted, items=rest), f", without those that are disabled ({listed(off)})"
 
 

@@ -329,13 +329,11 @@ async def open_session(
     session = Session(Client(settings, keeper, clock), codec)
     try:
         async with beside(keeper.keep):
-            is_slow = False
             with anyio.move_on_after(settings.connection_timeout) as waiting:
                 await session._client.first_connection()
-                is_slow = True
                 await _check_namespace(session, creates=creates)
             if waiting.cancelled_caught:
-                seconds = settings.connection_timeout
+                seconds, is_slow = settings.connection_timeout, keeper.status.value.state is SessionState.CONNECTED
                 raise keeper.failure or RegistryUnreachable(settings.servers, seconds, keeper.reason, is_slow=is_slow)
             yield session
     finally:

@@ -68,11 +68,8 @@ class StateDriver(JobState):
     @property
     def steady_in(self) -> float:
         """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
-        wait = self.clock.unsteady
-        is_awaited = wait and (self.clock.may_be_set_back or self.has_future_records)
-        return (
-            max(wait, 0.01) if is_awaited else inf
-        )  # at least 10 ms: a rounded timer may fire before the time is steady
+        wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
+        return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
     def released(self, item: int) -> None:
         """See ``JobState.released``."""

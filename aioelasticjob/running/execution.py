@@ -38,8 +38,8 @@ class Execution:
     claim: Claim
     checkpoints: Checkpoints
     executors: Executors
-    report_error: Callable[[Context, Exception], None]
-    """Is called by ``failed``, with every failure."""
+    report_error: Callable[..., None]
+    """Is called with the context and the error of each failure; for a part of a run also with fields of ``Failure``."""
     stream_control: StreamControl | None = None
     """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None
@@ -56,8 +56,6 @@ class Execution:
     """The waits between attempts."""
     report_attempt: Callable[[Execution, FailedAttempt], None] = lambda execution, failed: None
     """Is called with every failed attempt of a job that tries runs again."""
-    report_record: Callable[[Context, Exception, str, bool], None] = lambda context, error, part, run_goes_on: None
-    """Is called with failures of records of a dataflow: what has failed, and whether the run goes on."""
     limits: dict[int, HandlerScope] = field(default_factory=dict)
     """The scope in which each item's handler runs."""
     limited_log: LimitedLog = field(default_factory=LimitedLog)

@@ -203,7 +203,7 @@ class Feed:
         if (tracer := self._execution.executors.tracer) is not None:
             tracer.failed(error)
         if part:
-            self._execution.report_record(self.queue.context, error, part, not self._has_failed())
+            self._execution.report_error(self.queue.context, error, part=part, run_goes_on=not self._has_failed())
         else:
             self._execution.failed(self.queue.context, error)
 

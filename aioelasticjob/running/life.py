@@ -371,7 +371,6 @@ async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView
         if job_scheduler.left:  # publish the counts since the last tick, which only this instance has
             now = clock.now() - (member.session.clock_skew or 0.0)
             await job_scheduler.run_counts.publish(member, view, now)
-            job_scheduler.stopping.accepted()
             await note_accounted(member, view, now)
         await leave(member)
         job_scheduler.stopping.accepted()

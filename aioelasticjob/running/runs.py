@@ -8,6 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from anyio import get_cancelled_exc_class, move_on_after
 
@@ -183,7 +184,6 @@ class Runs:
             self._failed,
             trace=self._stats.trace_of(claim, config),
             report_attempt=self._stats.attempt_failed,
-            report_record=self._record_failed,
             retry_waits=self._retry_waits,
             is_proven=self._member.is_proven,
             handling=self._stopping,
@@ -232,8 +232,5 @@ class Runs:
         self._stopping.settling = claim
         return self._settlements.settle(settled, outcomes, state.now(), hand_over=hand_over, removed=removed)
 
-    def _failed(self, context: Context, error: Exception) -> None:
-        self._stats.failed(self._views.value.config, context, error)
-
-    def _record_failed(self, context: Context, error: Exception, part: str, run_goes_on: bool) -> None:
-        self._stats.failed(self._views.value.config, context, error, part, run_goes_on=run_goes_on)
+    def _failed(self, context: Context, error: Exception, **of_a_part: Any) -> None:
+        self._stats.failed(self._views.value.config, context, error, **of_a_part)

@@ -232,9 +232,9 @@ def _detach() -> int:
 
 
 def _let_go_of_output(data_dir: Path | None) -> None:
-    """Write from now on to the log of the data directory, or nowhere: whoever reads our output waits for its end.
+    """Write from now on to the log of the data directory, or nowhere, so that a reader of our output sees its end.
 
-    A file to which our output goes already stays: it was meant as the log, and nobody waits for its end.
+    Otherwise a shell would wait for ever in ``x=$(… --detach)``.  If our output goes to a file, it stays so.
     """
     log = os.devnull if data_dir is None else str(data_dir / LOG)
     for descriptor in (1, 2):

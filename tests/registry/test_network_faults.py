@@ -299,7 +299,7 @@ def test_a_registry_that_answers_too_slowly_is_not_said_to_be_absent() -> None:
     async def main() -> None:
         async with simulated() as world:
             world.faults.delay(OUR_HOST, world.servers[0].host, 0.55)
-            with pytest.raises(RegistryUnreachable, match="too slow: it answers, but not all within 5 s: raise"):
+            with pytest.raises(RegistryUnreachable, match="answers too slowly to open a session within 5 s: raise"):
                 async with open_session(world.settings(connection_timeout=5)):
                     pass
 

@@ -86,15 +86,12 @@ class DataflowRun:
         self.execution = Execution(
             self._job, self.config, claim, self.saved, self.executors, self._report_error, self.stream_control
         )
-        self.execution.report_record = self._report_record
         await execute(self.execution)
 
-    def _report_error(self, context: Context, error: BaseException) -> None:
+    def _report_error(self, context: Context, error: BaseException, part: str = "", run_goes_on: bool = False) -> None:
         self.errors.append(error)
-
-    def _report_record(self, context: Context, error: BaseException, part: str, run_goes_on: bool) -> None:
-        self.errors.append(error)
-        self.parts.append((part, run_goes_on))
+        if part:
+            self.parts.append((part, run_goes_on))
 
     @property
     def outcomes(self) -> dict[int, Outcome]:

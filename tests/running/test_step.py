@@ -239,57 +239,8 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     assert case.reported(1) == [(2, 4, ENDED)]
 
 
-@pytest.mark.parametrize("is_switched_on", [True, False])
-def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before_the_schedule_was_replaced(
-    is_switched_on: bool,
-) -> None:
-    case = Case.of(items=2, failover=True)
-    case.records[1] = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
-    for path in (LAYOUT.orphans, LAYOUT.item(1).orphan, LAYOUT.item(1).disabled):
-        case.put(path)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
-    if is_switched_on:
-        case.drop(LAYOUT.item(1).disabled)
-    case.now = 4.2
-    case.settle(state, frozenset([0]))
-    case.configure(cron="0/5 * * * * ?")
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
-    case.see(state)
-    assert case.reported(1) == ([(2, 4, TABLE[Came.REPLACED].why)] if is_switched_on else [])
-
-
-def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before_records_were_switched_off() -> None:
-    case = Case.of(items=2, failover=True)
-    case.records[1] = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
-    for path in (LAYOUT.orphans, LAYOUT.item(1).orphan, LAYOUT.item(1).disabled):
-        case.put(path)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
-    case.drop(LAYOUT.item(1).disabled)
-    case.now = 4.2
-    case.settle(state, frozenset([0]))
-    case.configure(failover=False, monitor_execution=False)
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
-    case.see(state)
-    assert (2, 4, TABLE[Came.UNRECORDED].why) in case.reported(1)
-
-
-@pytest.mark.parametrize("is_switched_on", [True, False])
-@pytest.mark.parametrize(
-    ("settings", "ahead"),
-    [({"cron": "0/5 * * * * ?"}, 0.0), ({"cron": "0/5 * * * * ?"}, 0.5), ({"monitor_execution": False}, 0.0)],
-)
-def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_the_job_was_changed(
-    is_switched_on: bool, settings: dict[str, object], ahead: float
-) -> None:
-    case = Case.of(items=2)
+def ran_another_item(case: Case, *, is_switched_on: bool) -> JobState:
+    """Return the state of an instance that has run item 0 for 3.2 s, in which item 1 was switched on, or not."""
     case.put(LAYOUT.item(1).disabled)
     state = case.state()
     case.see(state)
@@ -300,8 +251,39 @@ def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_t
         case.drop(LAYOUT.item(1).disabled)
     case.now = 4.2
     case.settle(state, frozenset([0]))
+    return state
+
+
+@pytest.mark.parametrize("is_switched_on", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "came"), [({"cron": "0/5 * * * * ?"}, Came.REPLACED), ({"monitor_execution": False}, Came.UNRECORDED)]
+)
+def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before_the_job_was_changed(
+    is_switched_on: bool, settings: dict[str, object], came: Came
+) -> None:
+    case = Case.of(items=2, failover=True)
+    case.records[1] = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
+    for path in (LAYOUT.orphans, LAYOUT.item(1).orphan):
+        case.put(path)
+    state = ran_another_item(case, is_switched_on=is_switched_on)
+    case.configure(failover=came is Came.REPLACED, **settings)
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    assert ((2, 4, TABLE[came].why) in case.reported(1)) is is_switched_on
+
+
+@pytest.mark.parametrize("is_switched_on", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "behind"),
+    [({"cron": "0/5 * * * * ?"}, 0.0), ({"cron": "0/5 * * * * ?"}, 0.5), ({"monitor_execution": False}, 0.0)],
+)
+def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_the_job_was_changed(
+    is_switched_on: bool, settings: dict[str, object], behind: float
+) -> None:
+    case = Case.of(items=2)
+    state = ran_another_item(case, is_switched_on=is_switched_on)
     case.configure(**settings)
-    case.now -= ahead  # this host's clock is behind, so the newest moment has yet to come by it
+    case.now -= behind  # this host's clock is behind, so the newest moment has yet to come by it
     case.tell(state, lambda: state.collapse(case.view(), run_late=True))
     case.see(state)
     came = [moment for first, last, _ in case.reported(1) for moment in range(first, last + 1)]
