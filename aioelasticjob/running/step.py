@@ -17,7 +17,7 @@ from aioelasticjob.running.account import Account
 from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
-from aioelasticjob.running.state import ENDED, GONE, Came, Past, Timetable
+from aioelasticjob.running.state import ENDED, GONE, TABLE, Came, Past, Timetable
 from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 
@@ -42,6 +42,8 @@ class JobState(Account):
         """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
+        self._recorded_since = 0
+        """If records were switched on: the moment up to which items count as run, because no record shows it."""
         self.newest_reported = past.newest_reported
         """The newest moment that the job's earlier lives in this process have run or reported."""
 
@@ -175,9 +177,13 @@ class JobState(Account):
             return
         written = self.clock.in_time(int(view.scheduled_since * 1000))
         self.timetable.advance(min(self.clock.latest, written))
-        self._account(kept_from | self._due_before(view), Came.UNRECORDED, ended=written)
+        due = kept_from | self._due_before(view)
+        handed_on = self._succession(view).handed_on(due, self._me)
+        self._account(due - handed_on, Came.UNRECORDED, ended=written)
+        for number in handed_on:
+            self._account([number], Came.UNRECORDED, ended=given_at(view, number))
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
-        self._floor = max(self._floor, written, *known)
+        self._recorded_since = max([written, *known])
 
     def _let_go(self, view: JobView, given: Mapping[int, int]) -> tuple[frozenset[int], frozenset[int]]:
         """Forget the items that this instance has lost: all but those ``given`` to it.
@@ -214,6 +220,7 @@ class JobState(Account):
         The result is the items that could not be marked.
         """
         self._future.find(gained, self.clock.now, self.clock.since)
+        self._report_unrecorded(view, gained)
         misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
         known = self._joined, self._noticed
         made = {item: made_in_time(view, item, self.items[item], self.clock, known) for item in gained}
@@ -227,10 +234,27 @@ class JobState(Account):
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules]
         spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
-        if self._switched and view.config.monitor_execution:  # the former holders report what came before that
+        if self._switched and view.config.monitor_execution:
             for gain in map(self.items.__getitem__, gained):
-                gain.floor = max(gain.floor, self._floor)
+                gain.floor = max(gain.floor, self._recorded_since)
         return (yield from self._unattended.report(view, spans, owed))
+
+    def _report_unrecorded(self, view: JobView, gained: frozenset[int]) -> None:
+        """Report moments of items just given that came before records were last switched on or off.
+
+        No record shows them, but this instance has not run them.  What came before an item was given to this instance
+        is reported by its former holder.
+        """
+        given = given_to(self._me, view) if self._me in view.active else {}
+        open_ = gained - view.disabled_items
+        new = [n for n in open_ if self._joined < given.get(n, 0) != self.items[n].given]
+        why, since = TABLE[Came.UNRECORDED].why, {number: given_at(view, number) for number in new}
+        for one in view.former_schedules if new else ():
+            if one not in view.recorded_schedules:
+                after = {number: max(at, one.since) for number, at in since.items()}
+                self.missed.report(after, Timetable(one.cron, one.until), one.until, why)
+        if self._switched and view.config.monitor_execution:
+            self.missed.report(since, self.timetable, min(self._recorded_since, self.clock.now), why)
 
     def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
         """Hold the items that are assigned to this instance, except those that could not be marked.

@@ -205,6 +205,87 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_when_they_ar
     assert (case.reported(), state.owed()) == ([], {0})
 
 
+@pytest.mark.parametrize("misfire", [True, False])
+def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switched_on_before_its_end(
+    misfire: bool,
+) -> None:
+    case = Case.of(items=2, monitor_execution=False, misfire=misfire)
+    case.give(1, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))  # a run of item 0 until 6.2
+    case.now = 2.5
+    case.give(1, ME)  # by its former holder 1 and 2 were run
+    case.now = 4.5
+    case.configure(monitor_execution=True)
+    case.now = 6.2
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=misfire))
+    case.see(state)
+    reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
+    assert (reported, state.owed() - {0}) == (({3, 4, 5}, {1}) if misfire else ({3, 4, 5, 6}, set()))
+
+
+def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switched_off_and_on_before_its_end() -> None:
+    case = Case.of(items=2)
+    case.give(1, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    case.now = 2.5
+    case.give(1, ME)
+    case.now = 4.5
+    case.configure(cron="0/2 * * * * ?")
+    case.now = 7.5
+    case.configure(monitor_execution=False)
+    case.now = 8.5
+    case.configure(monitor_execution=True)
+    case.now = 9.5
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    assert [report[:2] for report in case.reported(1)] == [(3, 4), (6, 6), (8, 8)]
+
+
+def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_what_its_record_does_not_show() -> None:
+    case = Case.of(items=2, monitor_execution=False, misfire=False)
+    case.give(1, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    case.now = 1.5
+    case.configure(monitor_execution=True)
+    case.records[1] = Record(slot(3), "CRON", OTHER, begun=slot(3), completed_at=slot(3), completed=True)
+    case.now = 4.5  # when the other instance has left, before it has run 4
+    case.give(1, ME)
+    case.now = 4.7
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=False))
+    case.see(state)
+    assert [report[:2] for report in case.reported(1)] == [(4, 4)]
+
+
+def test_the_former_holder_reports_moments_until_it_lost_the_item_if_records_are_switched_on_after_that() -> None:
+    case = Case.of(items=2, monitor_execution=False)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    case.now = 2.5
+    case.give(1, OTHER)
+    case.now = 4.5
+    case.configure(monitor_execution=True)
+    case.see(state)
+    assert case.reported(1) == [(1, 2, TABLE[Came.UNRECORDED].why)]
+
+
 @pytest.mark.parametrize("failover", [True, False])
 def test_what_was_cut_off_is_reported_as_lost_when_records_are_switched_off(failover: bool) -> None:
     case = Case.of(items=4, failover=failover)

@@ -171,12 +171,15 @@ def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
 
 
 def _triggers_taken(facts: Facts) -> dict[tuple[str, str], list[float]]:
-    """Return when each instance took requests to run a job now."""
+    """Return when each instance took requests to run a job now; one that leaves removes its own, and takes none."""
     found: dict[tuple[str, str], list[float]] = {}
     for written in facts.of_kind(Written):
+        removed = {change.path for change in written.changes if change.data is None}
         for change in written.changes:
             job, _, name = change.path[1:].partition("/trigger/")
-            if name and change.data is None and facts.incarnations.get(name) == written.session:
+            if not name or change.data is not None or f"/{job}/instances/{name}" in removed:
+                continue
+            if facts.incarnations.get(name) == written.session:
                 found.setdefault((job, name), []).append(written.at)
     return found
 
