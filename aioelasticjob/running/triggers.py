@@ -36,6 +36,8 @@ class Triggers:
         self.deferred: dict[int, Fire] = {}
         """The fires of items that could not be claimed when their trigger was answered."""
         self._requested = RequestedRuns(me, state)
+        self._answered = 0
+        """The transaction that made the last trigger which was answered; the view may still show that trigger."""
         self._asked: frozenset[int] = NONE
         """All items that the present fire is meant for, whether or not they can be claimed now."""
 
@@ -95,7 +97,7 @@ class Triggers:
         """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
         path = self._layout.trigger(self._me)
         asked = view.tree.get(path)
-        if asked is None or view.obstructed(path) or not view.assignment_stands:
+        if asked is None or asked.stat.mzxid == self._answered or view.obstructed(path) or not view.assignment_stands:
             return None
         parameter = asked.text or None  # without data, the configured one is used
         moment = round(asked.stat.mtime * 1000)  # by the registry's clock, so that it is the same on all instances
@@ -117,7 +119,9 @@ class Triggers:
 
     def _drop(self, fire: Fire) -> Steps[bool]:
         """Remove a trigger that no claim removes; False if it has been replaced or removed meanwhile."""
-        return fire.request is None or (yield RemoveTrigger(*fire.request))
+        removed = fire.request is None or (yield RemoveTrigger(*fire.request))
+        self._answered = fire.request_id if removed else self._answered
+        return removed
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
         """Defer items that cannot be run now."""

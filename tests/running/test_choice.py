@@ -461,6 +461,21 @@ def test_items_of_a_trigger_that_run_elsewhere_are_run_for_it_later() -> None:
     assert not here.choice.triggers.deferred
 
 
+def test_a_trigger_that_was_removed_is_not_answered_again_before_the_view_shows_its_removal() -> None:
+    here = chosen(2)
+    here.trigger()
+    here.answers[ClaimItems] = lambda one: ClaimResult(elsewhere=frozenset({0, 1}))
+    here.run_next()
+    assert here.commands[-1] == RemoveTrigger(LAYOUT.trigger(ME), 0)
+    del here.answers[ClaimItems]
+    here.case.now = 1.1
+    assert here.run_next() is None
+    assert here.commands == []
+    here.case.put(LAYOUT.trigger(ME), b"Q")  # another trigger is answered
+    here.run_next()
+    assert here.commands[-1] == RemoveTrigger(LAYOUT.trigger(ME), 1)
+
+
 def test_a_trigger_that_was_removed_before_its_listeners_heard_of_it_runs_nothing() -> None:
     here = chosen(cron="0 0 0 1 1 ? 2090")
     here.trigger()

@@ -273,7 +273,8 @@ def is_astray(job: JobFacts, host: str, at: float) -> bool:
 def is_unmonitored(run: ObservedRun, facts: Facts) -> bool:
     """Say whether a run may have been begun without a claim, so that nothing keeps others from running it, too."""
     begun = run.begun
-    configs = facts.job(begun.job).configs(begun.at - SETTLED, run.end)
+    since = min(begun.at - SETTLED, facts.knows_since(begun.host, begun.at))
+    configs = facts.job(begun.job).configs(since, run.end)
     return any(not config.monitor_execution for config in configs)
 
 
