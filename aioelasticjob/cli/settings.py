@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
+from secrets import token_hex
+from shutil import copymode
 from typing import Annotated
 
 import typer
@@ -87,7 +89,7 @@ def export(
         typer.echo(text, nl=False)
         return
     try:
-        output.write_text(text, "utf-8")
+        _replace(output.resolve(), text)
     except OSError as error:
         raise InvalidSetting("output", str(output), f"cannot be written: {error.strerror or error}") from None
 
@@ -107,6 +109,26 @@ def import_(
     by = operator_name()
     done = where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite, by=by), creates=True)
     print_result(done, as_json=as_json)
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file as a whole.  If that fails, as on a full disk, an earlier file is as it was.
+
+    Raises: OSError.
+    """
+    if file.exists() and not file.is_file():  # a pipe, a terminal: there is nothing to keep
+        file.write_text(text, "utf-8")
+        return
+    newer = file.with_name(f".{token_hex(8)}.part")
+    try:
+        newer.touch()
+        if file.exists():
+            copymode(file, newer)  # before anything is in it: settings may hold credentials
+        newer.write_text(text, "utf-8")
+        newer.replace(file)
+    except BaseException:
+        newer.unlink(missing_ok=True)
+        raise
 
 
 def _pairs(settings: list[str]) -> dict[str, object]:

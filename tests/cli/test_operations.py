@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,34 @@ def test_configurations_go_out_and_come_back(
         assert "is no text" in typed("import", str(file)).stderr
 
     assert typed_at_a_job(scene).config.cron == "0 0 4 * * ?"
+
+
+def test_an_export_that_fails_leaves_the_earlier_file_as_it_was(
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, link = tmp_path / "jobs.json", tmp_path / "link.json"
+    link.symlink_to(file)
+    file.write_text("yesterday")
+    file.chmod(0o600)
+    real = Path.write_text
+
+    def scene(typed: Command) -> None:
+        with monkeypatch.context() as full:
+            full.setattr(Path, "write_text", _half_of_it)
+            failed = typed("export", "--output", str(link))
+        assert (failed.exit_code, "No space left on device" in failed.stderr) == (2, True)
+        assert file.read_text() == "yesterday"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.json", "link.json"]
+        assert said(typed("export", "--output", str(link))) == ""
+        assert (json.loads(file.read_text()), file.stat().st_mode & 0o777) == ({"jobs": [CONFIG.as_json()]}, 0o600)
+        assert link.is_symlink()
+        assert said(typed("export", "--output", "/dev/null")) == ""
+
+    def _half_of_it(file: Path, text: str, encoding: str) -> int:
+        real(file, text[: len(text) // 2], encoding)
+        raise OSError(ENOSPC, "No space left on device")
+
+    typed_at_a_job(scene)
 
 
 def test_a_registry_that_is_gone_is_one_line(command: Command) -> None:
