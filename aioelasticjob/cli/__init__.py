@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from errno import EBADF
+from typing import TextIO
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -36,6 +37,16 @@ def main() -> None:
 
             print_error(f"the output could not be written: {error.strerror}")
         sys.exit(FAILED)
+
+
+def stdout() -> TextIO:
+    """Return stdout, which a result is written to.
+
+    Raises: OSError if it is closed; ``print`` would write nothing and say nothing.
+    """
+    if sys.stdout is None:
+        raise OSError(EBADF, "stdout is closed")
+    return sys.stdout
 
 
 def _output_error() -> int | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from aioelasticjob.cli import stdout
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.cron import Cron
 
@@ -44,7 +45,7 @@ def cron(
             }
         )
         return
-    print(schedule.describe())
+    print(schedule.describe(), file=stdout())
     for fire in fires:
         print(f"{fire:%a}   {fire.isoformat(sep=' ')}   in {duration_text((fire - now).total_seconds())}")
     if len(fires) < count:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from aioelasticjob import operations
+from aioelasticjob.cli import stdout
 from aioelasticjob.cli.jobs import Name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 
@@ -20,4 +21,4 @@ def dump(
     ] = False,
 ) -> None:
     """Print every node of a job, one line each: path | data | version. To look at, or to send to somebody."""
-    typer.echo(where.look(lambda session: operations.dump(session, name, masked=mask)))
+    print(where.look(lambda session: operations.dump(session, name, masked=mask)), file=stdout())

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aioelasticjob import operations
-from aioelasticjob.cli import completion
+from aioelasticjob.cli import completion, stdout
 from aioelasticjob.cli.actions import Yes, print_result
 from aioelasticjob.cli.describe import done_as_json, preview_as_json
 from aioelasticjob.cli.jobs import AsJson, Name
@@ -86,7 +86,7 @@ def export(
     """Print the configurations of jobs, to keep or to import elsewhere."""
     text = where.look(lambda session: operations.export_jobs(session, names or None, form=form.value))
     if output is None:
-        typer.echo(text, nl=False)
+        print(text, end="", file=stdout())
         return
     try:
         _replace(output.resolve(), text)

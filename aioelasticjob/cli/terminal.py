@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable
 from datetime import datetime
-from errno import EBADF
-from typing import TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+
+from aioelasticjob.cli import stdout
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters, except tabs and line ends: a terminal executes them instead of showing them."""
@@ -32,7 +31,7 @@ class SafeConsole(Console):
 
 def out() -> Console:
     """Return the console for results; it is made at each call, so that it uses the present stdout."""
-    return SafeConsole(highlight=False, emoji=False, soft_wrap=not _stdout().isatty())
+    return SafeConsole(highlight=False, emoji=False, soft_wrap=not stdout().isatty())
 
 
 def print_error(message: str) -> None:
@@ -54,19 +53,13 @@ def _print_line(kind: str, message: str) -> None:
 
 def write_json(value: object, *, line: bool = False) -> None:
     """Write a value as JSON, on request as one line; times are in ISO 8601."""
-    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), file=_stdout(), flush=line)
+    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), file=stdout(), flush=line)
 
 
 def confirm(question: str, *, sure: bool) -> None:
     """Ask before something is destroyed, unless the caller is ``sure``; without an answer the command is aborted."""
     if not sure:
         typer.confirm(question, abort=True, err=True)
-
-
-def _stdout() -> TextIO:
-    if sys.stdout is None:
-        raise OSError(EBADF, "stdout is closed")
-    return sys.stdout
 
 
 def _text(value: object) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from aioelasticjob.cli.application import COMMANDS
 from tests.cli.conftest import Command
+from tests.support.embedded import EmbeddedServer
 
 
 def test_without_a_command_there_is_a_list_of_all_commands_under_headings(command: Command) -> None:
@@ -128,9 +129,17 @@ def test_a_reader_that_ends_early_ends_a_command_without_a_word() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_result_for_which_stdout_is_closed_is_one_line_on_stderr() -> None:
-    command = [sys.executable, "-m", "aioelasticjob", "cron", "@daily", "--json"]
-    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+@pytest.mark.parametrize("words", [("cron", "@daily"), ("cron", "@daily", "--json"), ("export",), ("dump", "report")])
+def test_a_result_for_which_stdout_is_closed_is_one_line_on_stderr(
+    words: tuple[str, ...], embedded: EmbeddedServer, command: Command, tmp_path: Path
+) -> None:
+    arguments, address = [sys.executable, "-m", "aioelasticjob", *words], f"zk://{embedded.address}/shop"
+    if words[0] != "cron":
+        (tmp_path / "jobs.yaml").write_text("jobs: [{jobName: report}]")
+        assert command("import", str(tmp_path / "jobs.yaml"), "-r", address).exit_code == 0
+        arguments += ["-r", address]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *arguments]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "error: the output could not be written: stdout is closed\n"
 
