@@ -81,12 +81,17 @@ class Address:
 
 @asynccontextmanager
 async def open_registry(
-    address: str | Address, *, clock: Clock | None = None, creates: bool = True, **options: Unpack[ConnectionOptions]
+    address: str | Address,
+    *,
+    clock: Clock | None = None,
+    creates: bool = True,
+    tells_of_waiting: bool = True,
+    **options: Unpack[ConnectionOptions],
 ) -> AsyncIterator[Session]:
     """Open a session with the registry at ``address``; an embedded or shared server is started first.
 
-    ``creates`` says whether the namespace is created if it is missing.  ``options`` may be given only if ``address`` is
-    text.
+    ``creates`` says whether the namespace is created if it is missing.  A caller that tries again and again, and logs
+    why, leaves out ``tells_of_waiting``.  ``options`` may be given only if ``address`` is text.
 
     Raises: InvalidSetting, RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
@@ -105,7 +110,13 @@ async def open_registry(
             limited_log = LimitedLog()
             stack.callback(limited_log.close)
             start_again = _ensure_server_again(where.shared, limited_log)
-        session = open_session(settings, clock=clock, ensure_server=start_again, creates=creates)
+        session = open_session(
+            settings,
+            clock=clock,
+            ensure_server=start_again,
+            creates=creates,
+            tells_of_waiting=tells_of_waiting,
+        )
         yield await stack.enter_async_context(session)
 
 

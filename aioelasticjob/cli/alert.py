@@ -105,7 +105,7 @@ async def _keep_following(
 ) -> None:
     while True:
         try:
-            async with open_registry(registry, clock=clock) as session:
+            async with open_registry(registry, clock=clock, tells_of_waiting=False) as session:
                 await _follow(session, attendance, dispatcher, clock, admits)
         except RegistryError as error:
             again = f"the next attempt begins in {RETRY_PAUSE:g} s"

@@ -93,6 +93,8 @@ class RegistryWatch:
         self._statuses: tuple[JobStatus, ...] | None = None
         """The newest list of jobs that the present session has read."""
         self._connected = False
+        self._told: type[ElasticJobError] | None = None
+        """What the log has said about this loss; None while the registry is there."""
         self._session: Session | None = None
 
     @property
@@ -128,12 +130,15 @@ class RegistryWatch:
     async def _watch(self) -> None:
         while True:
             try:
-                async with open_registry(self.settings.parsed_address(CONNECT_TIMEOUT), clock=self._clock) as session:
+                address = self.settings.parsed_address(CONNECT_TIMEOUT)
+                async with open_registry(address, clock=self._clock, tells_of_waiting=False) as session:
                     self._session = session
                     await self._follow_jobs(session)
             except ElasticJobError as error:
                 self._mark_lost(str(error))
-                self._log_problem("registry lost", error)
+                if self._told is not type(error):  # each attempt fails, and a registry may be away for days
+                    self._log_problem("registry lost", error)
+                self._told = type(error)
             except Exception as error:  # a bug that one registry shows must not end the watch of the others
                 self._mark_lost(f"{type(error).__name__}: {error}")
                 log.exception("cannot watch", extra={"registry": self.settings.name})
@@ -199,6 +204,7 @@ class RegistryWatch:
         }
         self._record_runs(old.jobs, jobs, changed, version)
         self.instances.update(statuses, self._clock.now())
+        self._told = None
         since = old.since if old.lost is None else self._clock.now()
         self.snapshot.set(
             RegistrySnapshot(version, MappingProxyType(jobs), MappingProxyType(changed), True, None, since)

@@ -312,11 +312,13 @@ async def open_session(
     seed: int | None = None,
     ensure_server: Callable[[], Awaitable[None]] | None = None,
     creates: bool = True,
+    tells_of_waiting: bool = True,
 ) -> AsyncIterator[Session]:
     """Connect, create the namespace if it is missing, and stay connected; ``seed`` makes random choices repeatable.
 
     ``ensure_server`` is called whenever no server could be reached; it may start one.  A session that does not create
-    the namespace finds nothing if it is missing.
+    the namespace finds nothing if it is missing.  ``tells_of_waiting`` says whether the log has after a while what is
+    waited for.
 
     Raises: RegistryUnreachable, TlsFailed, AuthenticationFailed, NotPermitted, InvalidSetting.
     """
@@ -330,7 +332,7 @@ async def open_session(
     try:
         async with beside(keeper.keep):
             with anyio.move_on_after(settings.connection_timeout) as waiting:
-                await session._client.first_connection()
+                await (session._client.first_connection() if tells_of_waiting else session._client.connected())
                 await _check_namespace(session, creates=creates)
             if waiting.cancelled_caught:
                 seconds, is_slow = settings.connection_timeout, keeper.status.value.state is SessionState.CONNECTED

@@ -346,10 +346,11 @@ def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play:
 
 
 def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("aioelasticjob.console.registry_watch.CONNECT_TIMEOUT", 0.2)
     monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
+    monkeypatch.setattr("aioelasticjob.registry.client.SILENT_WAIT", 0.01)
 
     async def main(port: int) -> None:
         console = asgi(f"zk://127.0.0.1:{port}/billing", data_dir=tmp_path)
@@ -363,6 +364,10 @@ def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
             page = await browser.get("/r/billing/jobs")
             assert "The registry billing is not there" in page.text
             assert (await browser.get(REPORT)).status == 503
+            version = watched.snapshot.value.version
+            with anyio.fail_after(90):
+                await watched.snapshot.until(lambda now: now.version >= version + 3)  # three more attempts
+            assert [one.message for one in caplog.records if one.levelname == "WARNING"] == ["registry lost"]
             async with serve("127.0.0.1", port, tick_time=100):
                 with anyio.fail_after(90):
                     await watched.snapshot.until(lambda now: now.read and now.lost is None)
