@@ -48,6 +48,7 @@ _KNOWN: Final = re.compile(
     r"\b(?:gh[a-z]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}"
     r"|[srp]k[_-][\w-]{16,}|eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?)"
 )
+_LOGIN: Final = re.compile(r"((?:^|[?&])(?:digest|sasl)=)[^&]+")
 _LONG: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{24,}")
 _LETTERS_AND_DIGITS: Final = re.compile(r"[A-Za-z0-9]{12,}")
 _HEX: Final = re.compile(r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{32,}")
@@ -103,6 +104,11 @@ def hide_in_text(text: str, marked: Collection[str] = ()) -> str:
     text = _COMMAND.sub(lambda found: _COMMAND_PASSWORD.sub(rf"\1{HIDDEN}", found[0]), text)
     text = _KNOWN.sub(HIDDEN, text)
     return _LONG.sub(lambda found: HIDDEN if _looks_random(found[0]) else found[0], text)
+
+
+def hide_in_address(text: str) -> str:
+    """Return an address, or its options, without credentials, also those that have the names of our own options."""
+    return _LOGIN.sub(rf"\1{HIDDEN}", hide_in_text(text))
 
 
 def _below(name: str, value: object, marked: Collection[str]) -> object:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import anyio
 from anyio import CapacityLimiter, to_thread
 
-from aioelasticjob.credentials import hide_in_text
+from aioelasticjob.credentials import hide_in_address
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
 
@@ -200,7 +200,9 @@ def _options(query: str) -> dict[str, str]:
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
         if name not in ("data_dir", "linger") or name in options:
-            raise InvalidSetting("address", hide_in_text(part), f"there are data_dir and linger, once each: {EXAMPLE}")
+            raise InvalidSetting(
+                "address", hide_in_address(part), f"there are data_dir and linger, once each: {EXAMPLE}"
+            )
         options[name] = unquote(value)
     return options
 

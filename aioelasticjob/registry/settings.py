@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict, Unpack, cast
 
-from aioelasticjob.credentials import HIDDEN, hide_in_text
+from aioelasticjob.credentials import HIDDEN, hide_in_address
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.names import is_ip
@@ -157,7 +157,7 @@ def address_without_credentials(address: str) -> str:
     """Return the address of a registry or a database with ``…`` in place of credentials that may be in it."""
     before, mark, rest = address.rpartition("@")
     scheme, separator, _ = before.partition("://")
-    return hide_in_text(f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}")
+    return hide_in_address(f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}")
 
 
 def _no_host(address: str, expected: str) -> InvalidSetting:
