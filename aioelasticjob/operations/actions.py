@@ -94,9 +94,11 @@ def parameter_text(given: object) -> str | None:
     """
     if given is None or isinstance(given, str):
         text = given
+    elif not isinstance(given, Mapping):  # dict() would make {"a": "b"} of the list ["ab"]
+        raise InvalidSetting("parameter", given, "must be text, or a mapping")
     else:
         try:
-            text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)  # type: ignore[call-overload]
+            text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InvalidSetting(
                 "parameter", given, f"must be text, or a mapping that JSON can spell: {error}"

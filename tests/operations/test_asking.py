@@ -44,6 +44,8 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"expires": NAIVE}, "expires"),
         ({"delay": 60, "expires": moment(1_000)}, "expires"),
         ({"parameter": 7}, "parameter"),
+        ({"parameter": ["ab"]}, "parameter"),  # dict() would make {"a": "b"} of it
+        ({"parameter": []}, "parameter"),
         ({"parameter": {"a": object()}}, "parameter"),
         ({"parameter": {"a": float("nan")}}, "parameter"),  # other programs could not read it
         ({"parameter": "\ud800"}, "parameter"),
