@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from aioelasticjob.coordination.requests import encode_cancellation
 from aioelasticjob.operations.asking import requiring, see_whether_requests_work
-from aioelasticjob.operations.queries import listed, no_such_item, view_of
+from aioelasticjob.operations.queries import has_item, listed, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
@@ -32,7 +32,7 @@ async def cancel(
     """
     view = await view_of(session, job)
     see_whether_requests_work(view, f"runs of {job} can be cancelled only with monitor_execution = True")
-    if item is not None and item not in view.items and item not in range(view.config.sharding_total_count):
+    if item is not None and not has_item(view, item):
         raise no_such_item("item", item, job, view.config.sharding_total_count)
     items = sorted(view.items) if item is None else [item]
     locks = await session.get_many([view.layout.item(one).running for one in items])

@@ -158,6 +158,13 @@ def _parted(found: dict[str, Node], layouts: Sequence[Layout], zxid: int) -> lis
     return [Tree(parts[layout.job], zxid) for layout in layouts]
 
 
+def has_item(view: JobView, item: object) -> bool:
+    """Whether a job has an item, or had it before the count was lowered.  ``True`` is no item, though it equals 1."""
+    if not isinstance(item, int) or isinstance(item, bool):
+        return False
+    return 0 <= item < view.config.sharding_total_count or item in view.items
+
+
 def no_such_item(setting: str, given: object, job: str, count: int, beyond: Sequence[int] = ()) -> InvalidSetting:
     """Return the error that says which items a job has; ``beyond``: those of several that it does not have."""
     if count == 1 and beyond:

@@ -138,7 +138,7 @@ def existing(view: JobView, id: str) -> Request:
         InvalidSetting: there is no such request.
     """
     found = {one.id: one for one in view.requests}
-    if id not in found:
+    if not isinstance(id, str) or id not in found:
         there = listed(found)
         raise InvalidSetting("request", id, f"{view.layout.job} has no such request; there are: {there}")
     return found[id]

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
-from aioelasticjob.operations.queries import listed, names, no_such_item, view_of
+from aioelasticjob.operations.queries import has_item, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
@@ -290,10 +290,8 @@ def _either(server: str | None, item: int) -> None:
 
 def _item_flag(view: JobView, item: int) -> tuple[str, bool]:
     """Return the path of an item's flag, and whether it is there."""
-    count = view.config.sharding_total_count
-    wanted = isinstance(item, int) and not isinstance(item, bool) and (0 <= item < count or item in view.items)
-    if not wanted:
-        raise no_such_item("item", item, view.layout.job, count)
+    if not has_item(view, item):
+        raise no_such_item("item", item, view.layout.job, view.config.sharding_total_count)
     flag = view.layout.item(item).disabled
     return flag, flag in view.tree
 

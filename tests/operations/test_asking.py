@@ -209,6 +209,9 @@ def test_requests_are_paused_resumed_and_cancelled_each_once() -> None:
         assert them.runs == []
         with pytest.raises(InvalidSetting, match="has no such request"):
             await operations.cancel_request(here.observer, "job", "other")
+        for unknown in ("r9", ["r"]):
+            with pytest.raises(InvalidSetting, match="has no such request"):
+                await operations.pause_request(here.observer, "job", unknown)  # type: ignore[arg-type]
 
     simulate(scene)
 

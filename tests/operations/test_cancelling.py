@@ -52,8 +52,9 @@ def test_all_runs_of_a_job_are_stopped_on_all_instances() -> None:
             await operations.cancel(here.observer, "job")
         with pytest.raises(NotPossible, match="item 2 does not run now"):
             await operations.cancel(here.observer, "job", item=2)
-        with pytest.raises(InvalidSetting, match="items 0 to 3"):
-            await operations.cancel(here.observer, "job", item=4)
+        for item in (4, True, 1.0, "1", [1]):
+            with pytest.raises(InvalidSetting, match="items 0 to 3"):
+                await operations.cancel(here.observer, "job", item=item)  # type: ignore[arg-type]
 
     simulate(scene)
 
