@@ -30,6 +30,8 @@ from aioelasticjob.registry.transaction import Check, Create, Op, Set
 ATTEMPTS = 5
 """How often a request is written if others change the same nodes meanwhile."""
 
+UNFOLLOWED = "nobody can wait for runs of {} (--wait): they have no records, which monitor_execution = True would make"
+
 
 @dataclass(frozen=True, slots=True)
 class Asked(OperationResult):
@@ -84,12 +86,12 @@ async def ask(
     items, id, at, delay = options.get("items"), options.get("id"), options.get("at"), options.get("delay")
     text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
-    is_plain = not followed and all(value is None for value in options.values())
+    is_for_all_now = all(value is None for value in options.values())
     view = await view_of(session, job)
-    if is_plain and (not view.config.monitor_execution or _too_old(view)):
+    if is_for_all_now and not followed and (not view.config.monitor_execution or _too_old(view)):
         done = await trigger(session, job, parameter=text, by=by)
         return Asked(done.summary, done.paths, done.zxid)
-    see_whether_requests_work(view)
+    see_whether_requests_work(view, UNFOLLOWED.format(job) if is_for_all_now and followed else "")
     if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
     wanted = await new_request(session, view, chosen, id, by)

@@ -71,6 +71,7 @@ def test_a_job_whose_execution_is_not_monitored_can_only_be_triggered_as_a_whole
         with pytest.raises(InvalidSetting, match="monitor_execution") as refused:
             await operations.ask(here.observer, "job", **given)
         assert refused.value.setting == "monitor_execution"
+        assert ("nobody can wait for runs of job" in str(refused.value)) is ("followed" in given)
         asked = await operations.ask(here.observer, "job", parameter={"day": 1})
         assert (asked.request, asked.changed) == ("", True)
         await anyio.sleep(1)
