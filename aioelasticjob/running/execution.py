@@ -78,7 +78,7 @@ class Execution:
         return not self.job.blocking and self.config.job_type != "SCRIPT"
 
     def failed(self, context: Context, error: Exception) -> None:
-        """Report a failure of a handler, after its last attempt, or of a listener."""
+        """Report a failure of a handler, after its last attempt, or of a listener's ``before``."""
         if self.trace is not None:
             self.trace.failed(context, error)
         self.report_error(context, error)

@@ -75,8 +75,13 @@ async def _after(execution: Execution, context: InstanceContext, listener: Liste
     try:
         await _call(execution, listener, context)
     except Exception as error:
-        add_note(error, HARMLESS)
-        execution.failed(context, error)
+        _report(execution, context, error)
+
+
+def _report(execution: Execution, context: InstanceContext, error: Exception) -> None:
+    """Report a failure of ``after``, which is no failure of the items: their events keep their own errors."""
+    add_note(error, HARMLESS)
+    execution.report_error(context, error, part="a listener's `after`", run_goes_on=True)
 
 
 async def _call(execution: Execution, listener: ListenerFunction, context: InstanceContext) -> None:
@@ -126,8 +131,7 @@ class _OncePerCluster:
             await self.marks.end(self.run, execution.outcomes.keys() - unfinished)
             await self._conclude()
         except Exception as error:
-            add_note(error, HARMLESS)
-            execution.failed(self.context, error)
+            _report(execution, self.context, error)
 
     async def _rescued(self) -> str | None:
         """Return the triggered run that a rescue continues, according to the item's mark; None if there is none."""

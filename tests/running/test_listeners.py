@@ -406,6 +406,33 @@ def test_a_listener_that_fails_on_one_instance_fails_its_items_and_after_comes_a
     assert sorted((how, why) for _, how, why in here.ends()) == [("completed", ""), ("failed", "not today")]
 
 
+@pytest.mark.parametrize("kind", [JobListener, OnceListener])
+def test_an_after_that_fails_is_no_failure_of_the_items_and_those_that_failed_keep_their_errors(
+    kind: type[JobListener | OnceListener], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(context: InstanceContext) -> None:
+        raise OSError("no paper")
+
+    def work(context: ItemContext) -> float:
+        if context.item:
+            raise ValueError("not today")
+        return 1.0
+
+    async def scene(here: RecordedInstances) -> None:
+        here.work = work
+        await here.start_instances(1)
+        await here.until(65)
+
+    here = play(scene, listeners=[kind(after=refuse)], sharding_total_count=2)
+    assert sorted((item, how, why) for item, how, why in here.ends()) == [
+        (0, "completed", ""),
+        (1, "failed", "not today"),
+    ]
+    (line,) = [line for line in caplog.messages if "no paper" in line]
+    assert line.startswith("job: a listener's `after` of items 0, 1 failed on ")
+    assert line.endswith(" (the run goes on): OSError: no paper")
+
+
 def test_if_what_is_called_once_before_fails_the_run_fails_everywhere_and_at_once() -> None:
     async def refuse(context: InstanceContext) -> None:
         await anyio.sleep(1)
