@@ -17,12 +17,17 @@ def as_seconds(given: object) -> object:
     """Return a duration in seconds; a value that is neither text nor a timedelta is returned as it is.
 
     Raises:
-        ValueError: the text is no duration, or the value is a boolean.
+        ValueError: the text is no duration, or the value is a boolean, or too large for a float.
     """
     if isinstance(given, bool):
         raise ValueError(EXPECTED)
     if isinstance(given, timedelta):
         return given.total_seconds()
+    if isinstance(given, int):
+        try:
+            float(given)
+        except OverflowError:
+            raise ValueError(EXPECTED) from None
     return _read(given) if isinstance(given, str) else given
 
 

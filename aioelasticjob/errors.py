@@ -84,6 +84,14 @@ def _shortened(text: str, longest: int = LONGEST_VALUE) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
+def _shown(value: object) -> str:
+    """Return a wrong value as text, whatever it is: text of an integer may be too long for Python."""
+    try:
+        return _shortened(repr(value))
+    except Exception as error:
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
 def _made_again(kind: type[ElasticJobError], args: tuple[object, ...]) -> ElasticJobError:
     return kind.__new__(kind, *args)
 
@@ -94,7 +102,7 @@ class InvalidSetting(ElasticJobError, ValueError):
     names_page: ClassVar[bool] = False
 
     def __init__(self, setting: str, value: object, expected: str) -> None:
-        super().__init__(f"{_shortened(setting)} = {_shortened(repr(value))}: {_shortened(expected, LONGEST_TEXT)}")
+        super().__init__(f"{_shortened(setting)} = {_shown(value)}: {_shortened(expected, LONGEST_TEXT)}")
         self.setting, self.value, self.expected = setting, value, expected
 
 

@@ -7,6 +7,7 @@ import traceback
 import anyio
 import pytest
 
+from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.errors import stack_text
 from aioelasticjob.events import Events, Refused
 from aioelasticjob.latest import Latest
@@ -74,6 +75,25 @@ def test_every_path_is_spelt_below_the_job() -> None:
     assert item.orphan == "/billing/leader/failover/items/7"
     assert layout.server_paused("10.0.0.1") == "/billing/servers/10.0.0.1/paused"
     assert not any(path.startswith((layout.execution, layout.offsets)) for path in layout.mirrored)
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Unshowable(), "<Unshowable that cannot be shown: RuntimeError>"),
+        (-(10**5000), "<int that cannot be shown: ValueError>"),
+    ],
+    ids=["object", "number"],
+)
+def test_a_wrong_setting_is_named_even_if_its_value_cannot_be_shown(value: object, shown: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        ElasticJob("embedded://", threads=value)  # type: ignore[arg-type]
+    assert str(refused.value).startswith(f"threads = {shown}: ")
 
 
 def test_an_error_whose_class_keeps_python_from_printing_it_is_named_all_the_same(

@@ -66,6 +66,7 @@ def test_it_is_written_in_several_ways_and_stored_in_one(written: object) -> Non
         ({"attempts": True}, "retry.attempts = True: must be a whole number"),
         ({"attempts": "many"}, "retry.attempts = 'many': must be a whole number"),
         ({"backoff": "soon"}, "retry.backoff = 'soon': must be a number of seconds"),
+        ({"backoff": 10**400}, "retry.backoff = 1000"),
         ({"longest": -1}, "retry.longest = -1: must be seconds, 0 or more"),
         ({"on": "Busy"}, "retry.on = 'Busy': must name an exception of Python's, or another one as module:Class"),
         ({"on": "KeyboardInterrupt"}, "retry.on = 'KeyboardInterrupt'"),

@@ -54,6 +54,7 @@ def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> 
         ("session_timeout", float("nan")),
         ("connection_timeout", "soon"),
         ("connection_timeout", True),
+        pytest.param("connection_timeout", 10**400, id="huge"),
         ("base_sleep_time", float("inf")),
         ("base_sleep_time", 4),
         ("max_sleep_time", -1),
