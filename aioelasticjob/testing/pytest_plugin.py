@@ -7,6 +7,7 @@ simulated time, whatever other plugins for asynchronous tests are there.
 from __future__ import annotations
 
 import inspect
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,7 +82,12 @@ def _options(test: pytest.Function, marker: pytest.Mark | None) -> dict[str, Any
     options = dict(marker.kwargs) if marker else {}
     if unknown := [*(marker.args if marker else ()), *(name for name in options if name not in ("start", "seed"))]:
         pytest.fail(f"{MARKER} of {test.name} takes start=… and seed=…, not {unknown[0]!r}", pytrace=False)
-    start = options.get("start")
+    start, seed = options.get("start", 0), options.get("seed", 0)
+    if isinstance(start, bool) or not isinstance(start, (datetime, float, int)):
+        expected = "is neither a datetime with a time zone nor seconds since the epoch"
+        pytest.fail(f"{MARKER} of {test.name}: start={start!r} {expected}", pytrace=False)
+    if not isinstance(seed, int):
+        pytest.fail(f"{MARKER} of {test.name}: seed={seed!r} is no whole number", pytrace=False)
     if getattr(start, "utcoffset", lambda: 0)() is None:
         pytest.fail(f"{MARKER} of {test.name}: start={start} has no time zone", pytrace=False)
     return options

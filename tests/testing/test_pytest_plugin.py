@@ -254,6 +254,11 @@ def test_time_alone_is_simulated_by_the_marker(theirs: pytest.Pytester) -> None:
             "async def test_it():\n    pass",
             "*has no time zone*",
         ),
+        (
+            "@pytest.mark.virtual_time(start='2026-01-01T00:00:00Z')\nasync def test_it():\n    pass",
+            "*start='2026-01-01T00:00:00Z' is neither a datetime with a time zone nor seconds since the epoch",
+        ),
+        ("@pytest.mark.virtual_time(seed='x')\nasync def test_it():\n    pass", "*seed='x' is no whole number"),
     ],
 )
 def test_what_cannot_be_meant_is_said(theirs: pytest.Pytester, test: str, says: str) -> None:
