@@ -59,6 +59,9 @@ class Cron:
         """
         if dst not in ("cron", "quartz"):
             raise InvalidSetting("dst", dst, "expected 'cron' or 'quartz'")
+        for setting, given in (("cron", expression), ("time_zone", time_zone)):
+            if not isinstance(given, str):
+                raise InvalidSetting(setting, given, "must be text")
         try:
             fields = _read(expression, dst)
         except FieldError as error:
@@ -97,6 +100,8 @@ class Cron:
 
     def times_after(self, start: datetime, n: int) -> list[datetime]:
         """Return the next ``n`` fire times strictly after an aware instant, fewer if the schedule ends."""
+        if not isinstance(n, int):
+            raise InvalidSetting("n", n, "a whole number")
         return list(islice(self._fires(start), max(n, 0)))
 
     @property
@@ -145,6 +150,6 @@ def _alias(text: str) -> list[str]:
 
 
 def _aware(instant: datetime) -> datetime:
-    if instant.utcoffset() is None:
+    if not isinstance(instant, datetime) or instant.utcoffset() is None:
         raise InvalidSetting("start", instant, "expected an aware datetime, such as datetime(2026, 3, 8, tzinfo=UTC)")
     return instant

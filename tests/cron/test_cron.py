@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -73,6 +74,24 @@ def test_an_unknown_zone_is_refused(name: str, said: str) -> None:
         Cron.parse("0 0 6 * * ?", name)
     assert refusal.value.setting == "time_zone"
     assert len(str(refusal.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        ((None, "UTC", NOON, 1), "cron"),
+        ((b"* * * * *", "UTC", NOON, 1), "cron"),
+        (("* * * * *", None, NOON, 1), "time_zone"),
+        (("* * * * *", "UTC", None, 1), "start"),
+        (("* * * * *", "UTC", NOON.timestamp(), 1), "start"),
+        (("* * * * *", "UTC", NOON, None), "n"),
+        (("* * * * *", "UTC", NOON, 1.0), "n"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_by_name(arguments: tuple[Any, ...], setting: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        fire_times(*arguments)
+    assert refused.value.setting == setting
 
 
 def test_the_start_may_be_in_any_zone_but_must_have_one() -> None:
