@@ -153,7 +153,7 @@ ENDED = "the schedule was changed before the item could be run"
 SET_BACK = "the registry's clock was ahead and has been set back"
 UNKNOWN = "this process did not know the new schedule yet"
 BLOCKED = "another instance held or ran the item, or the item waited for its rescue"
-GONE = "{}, which ran before, is gone, and they came before this instance took over"
+GONE = "{}, which ran before, was gone, and this instance had not taken over yet"
 STILL_RAN = "another instance was still running the item"
 
 ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
