@@ -98,6 +98,15 @@ class Request(Options):
             raise ValueError("must be a method such as GET or POST")
         return method.upper()
 
+    @field_validator("body")
+    @classmethod
+    def _is_json(cls, body: JsonValue) -> JsonValue:
+        try:
+            json.dumps(body, allow_nan=False)
+        except ValueError:  # the registry would have null in its place
+            raise ValueError("must have no NaN and no infinity, which JSON cannot spell") from None
+        return body
+
     @field_validator("headers", "environment_headers")
     @classmethod
     def _are_headers(cls, headers: dict[str, str]) -> dict[str, str]:

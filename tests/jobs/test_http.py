@@ -216,6 +216,7 @@ def test_an_http_job_has_a_timeout_unless_it_is_told_that_it_has_none() -> None:
         ({"expected_status": []}, "expected_status", "at least 1"),
         ({"pass_context": "body"}, "pass_context", "a GET has none: use method = 'POST'"),
         ({"pass_context": "body", "method": "POST", "body": "x"}, "pass_context", "the body is given already"),
+        ({"method": "POST", "body": {"rate": float("nan")}}, "body", "must have no NaN and no infinity"),
         ({"pass_context": "cookie"}, "pass_context", "'header', 'body' or 'none'"),
         ({"request_timeout": 5}, "request_timeout", "no such setting"),
     ],
