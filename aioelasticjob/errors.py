@@ -20,7 +20,7 @@ ElasticJobError
     ├── SessionEnded          the session under which a write was decided is over; nothing was written
     ├── Suspended             no connection at the moment, or no answer to a read; nothing was written
     ├── Overloaded            the registry refuses requests for the time being; nothing was written
-    ├── Fenced                a run that was cut off tried to save something; nothing was written
+    ├── Fenced                a run that is over tried to save something; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
     ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
@@ -234,10 +234,12 @@ class Overloaded(RegistryError):
 
 
 class Fenced(RegistryError):
-    """A run that was cut off tried to save something; nothing was written."""
+    """A run that has ended or was cut off tried to save something; nothing was written."""
 
     def __init__(self, item: int) -> None:
-        super().__init__(f"the run of item {item} was cut off: another may be under way, so nothing is saved")
+        super().__init__(
+            f"the run of item {item} has ended or was cut off: another may be under way, so nothing is saved"
+        )
         self.item = item
 
 

@@ -138,7 +138,7 @@ class ItemContext(Context):
         A plain function in a thread calls ``anyio.from_thread.run(context.save_offset, value)``.
 
         Raises:
-            Fenced: this run was cut off and another may be under way; nothing was saved.
+            Fenced: this run is over, and another may be under way; nothing was saved.
             InvalidSetting: the value is no text, or too large.
         """
         await self.checkpoints.save(self.item, value)
@@ -183,10 +183,10 @@ class InstanceContext(Context):
         A plain function in a thread calls ``anyio.from_thread.run(context.save_offset, item, value)``.
 
         Raises:
-            Fenced: this run was cut off and another may be under way; nothing was saved.
+            Fenced: this run is over, and another may be under way; nothing was saved.
             InvalidSetting: the item is not one of these, or the value no text or too large.
         """
-        if item not in self.items:
+        if isinstance(item, bool) or item not in self.items:
             raise InvalidSetting("item", item, f"must be one of this run's: {self.items}")
         await self.checkpoints.save(item, value)
 

@@ -47,16 +47,20 @@ def test_an_offset_is_where_the_next_run_begins_on_whatever_instance() -> None:
 def test_the_offsets_of_all_items_for_one_call_per_instance() -> None:
     async def scene(here: SimulatedJobs) -> None:
         seen: list[dict[int, str | None]] = []
+        refused: list[int] = []
 
         async def handler(context: InstanceContext) -> None:
             seen.append(dict(context.offsets))
             await context.save_offset(1, "here")
-            with pytest.raises(InvalidSetting, match="must be one of this run's"):
-                await context.save_offset(7, "not mine")
+            for item in (7, True):  # True equals 1
+                with pytest.raises(InvalidSetting, match="must be one of this run's"):
+                    await context.save_offset(item, "not mine")
+                refused.append(item)
 
         async with here.app(handler, cron="0/10 * * * * ?", per="instance", sharding_total_count=2).running():
             await here.until(25)
         assert seen == [{0: None, 1: None}, {0: None, 1: "here"}]
+        assert refused == [7, True] * 2
 
     simulate(scene)
 
@@ -71,7 +75,7 @@ def test_a_run_that_is_over_saves_nothing() -> None:
 
         async with here.app(handler, cron="0/10 * * * * ?").running():
             await here.until(15)
-            with pytest.raises(Fenced, match="was cut off"):
+            with pytest.raises(Fenced, match="of item 0 has ended or was cut off"):
                 await contexts[0].save_offset("late")
         assert (await here.observer.get(LAYOUT.item(0).offset)).data == b"good"
 
