@@ -274,7 +274,8 @@ def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Coll
             yield Create(paths.instance, holder.encode())
         elif before != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
-        if item in taken_from_paused:
+        was_surplus = node is None and item in view.items  # it was beyond the count, and is not removed yet
+        if was_surplus or item in taken_from_paused:  # its moments count from now on
             yield Set(paths.sharding, b"", -1)
 
 

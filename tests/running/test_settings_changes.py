@@ -342,6 +342,20 @@ def test_count_parameters_and_what_is_called_are_changed() -> None:
 
 
 @changes("sharding_strategy")
+def test_items_beyond_the_count_miss_no_moment_while_the_count_is_lower(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, work=3.0, sharding_total_count=6)
+        await anyio.sleep(11 - here.now() % 60)
+        await them.change(shardingTotalCount=3)  # while all six run
+        await anyio.sleep(22 - here.now() % 60)
+        await them.change(shardingTotalCount=8, cron="5/10 * * * * ?")
+        await anyio.sleep(10)
+
+    caplog.set_level(logging.WARNING)
+    simulate(scene)
+    assert [record.getMessage() for record in caplog.records if "missed" in record.getMessage()] == []
+
+
 def test_the_strategy_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here)
