@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from aioelasticjob.coordination.member import Member, is_host
-from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child
@@ -97,13 +96,12 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
 
 
 def _requests(view: JobView) -> Iterator[tuple[str, str]]:
-    layout, tree = view.layout, view.tree
-    for name in tree.children(layout.requests):
-        path = child(layout.requests, name)
-        node = tree.get(path)
-        if node is not None and decode(name, node) is None and decode_cancellation(name, node) is None:
+    nodes = view.request_nodes
+    for name in sorted(nodes.wrong | nodes.begun):
+        path = child(view.layout.requests, name)
+        if name in nodes.wrong:
             yield path, "is not a request, so it is not answered: correct it, or remove it"
-        for item in tree.children(path):
+        for item in view.tree.children(path):
             if not is_item(item):
                 yield child(path, item), "is not the number of an item, and has no effect"
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from aioelasticjob.coordination.declaration import differences, shown
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.requests import CANCELLED
+from aioelasticjob.coordination.request_nodes import order
+from aioelasticjob.coordination.requests import CANCELLED, Cancellation, Request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import SWITCHES, server_switch
@@ -139,19 +140,19 @@ def _requested(change: _Change) -> Iterator[str]:
     before, after, layout = change.before, change.after, change.after.layout
     if layout.requests not in after.tree:
         return
-    known = {one.id: one for one in before.requests}
-    for one in after.requests:
+    known, now = before.request_nodes.held, after.request_nodes.held
+    changed = [one for name, one in now.items() if one is not known.get(name)] if now is not known else []
+    for one in sorted((one for one in changed if isinstance(one, Request)), key=order):
         path, last = layout.request(one.id), known.get(one.id)
-        if last is None:
+        if not isinstance(last, Request):
             yield f"{shown_name(one.by)} has asked for runs: the request {one.id}"
             continue
         if one.stopped == CANCELLED and not last.stopped:
             yield f"{change.by(path)} has cancelled the request {one.id}"
         if one.paused != last.paused:
             yield f"{change.by(path)} has {'paused' if one.paused else 'resumed'} the request {one.id}"
-    stopped = {one.id for one in before.cancellations}
-    for wish in after.cancellations:
-        if wish.id not in stopped:
+    for wish in sorted((one for one in changed if isinstance(one, Cancellation)), key=lambda one: one.id):
+        if not isinstance(known.get(wish.id), Cancellation):
             yield f"{shown_name(wish.by)} has asked to stop the runs of {listed_items(wish.fences)}"
 
 

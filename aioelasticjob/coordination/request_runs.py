@@ -53,15 +53,14 @@ def ended_as(view: JobView, item: int, record: Record, fence: int) -> str:
     ``max_rescues`` rescues in a row were cut off.
     """
     fences = {fence, view.fence_handed_over(item)} - {0}
-    if any(one.fences.get(item) in fences for one in view.cancellations):
+    if any(one.fences.get(item) in fences for one in view.request_nodes.cancellations):
         return Outcome.STOPPED.value
     return GIVEN_UP if record.rescues >= view.config.max_rescues else ""
 
 
-def open_requests(view: JobView) -> Iterator[Request]:
-    """Yield the requests of which runs may still begin, in the order in which they are answered."""
-    if view.config.monitor_execution:
-        yield from (request for request in view.requests if request.is_open)
+def open_requests(view: JobView) -> tuple[Request, ...]:
+    """Return the requests of which runs may still begin, in the order in which they are answered."""
+    return view.request_nodes.open if view.config.monitor_execution else ()
 
 
 def progress_of(view: JobView, request: Request, item: int) -> tuple[Progress, int] | None:
@@ -93,8 +92,10 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
 
     ``free`` are the items that this instance may claim now, and ``now`` is in milliseconds since the epoch.
     """
-    for request in open_requests(view) if free else ():
-        if request.source is not source or request.paused or not _is_due(request, now):
+    if not free:
+        return None
+    for request in [one for one in open_requests(view) if one.at <= now and one.source is source and not one.paused]:
+        if request.expires and request.expires <= now:
             continue
         if moments := _moments(view, request, free):
             oldest = min(moments.values())
@@ -115,8 +116,8 @@ def requested_of(view: JobView, items: Collection[int]) -> frozenset[str]:
 
 def next_due(view: JobView, held: Collection[int], now: int) -> int | None:
     """Return the next moment at which a request for one of these items becomes due; None if there is none."""
-    coming = (one for one in open_requests(view) if one.at > now and any(map(one.asks_for, held)))
-    return min((one.at for one in coming), default=None)
+    planned = [one for one in open_requests(view) if one.at > now]  # the first one comes first
+    return next((one.at for one in planned if any(map(one.asks_for, held))), None)
 
 
 def rescued_request(view: JobView, item: int, record: Record) -> Requested | None:
@@ -181,10 +182,6 @@ def settling(layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord]) -
             data = encode_progress(replace(progress, outcome=seen.record.outcome))
             operations.append(Set(layout.request_item(requested.id, item), data, -1))
     return operations
-
-
-def _is_due(request: Request, now: int) -> bool:
-    return request.at <= now and not (request.expires and request.expires <= now)
 
 
 def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[int, int]:

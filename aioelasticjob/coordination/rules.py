@@ -281,7 +281,7 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
     if not now.leading:
         return
     view, time = now.view, round(now.time * 1000)
-    for request in view.requests:
+    for request in _not_just_waiting(view, time):
         path = view.layout.request(request.id)
         if request.closed:
             if view.tree.children(path):
@@ -302,9 +302,27 @@ def forget_requests(now: RuleInput) -> Iterator[ForgetRequest]:
         path = view.layout.request(request.id)
         if request.closed and request.closed / 1000 + kept < now.time and not view.tree.children(path):
             yield ForgetRequest(request.id, request.version)
-    for one in view.cancellations:
+    for one in view.request_nodes.cancellations:
         if one.asked / 1000 + UNNAMED_FOR < now.time and not view.tree.children(view.layout.request(one.id)):
             yield ForgetRequest(one.id, one.version)
+
+
+def _not_just_waiting(view: JobView, time: int) -> list[Request]:
+    """Return the requests that may have to be stopped, closed or tidied up, in the order in which they are answered.
+
+    Those that no item has begun may be many.  A triggered run has one moment, so while an item that can run is asked
+    for, it waits.
+    """
+    count, begun = view.config.sharding_total_count, view.request_nodes.begun
+    return [
+        one
+        for one in view.request_nodes.unfinished
+        if one.id in begun
+        or one.stopped
+        or one.span is not None
+        or 0 < one.expires <= time
+        or (one.items[0] if one.items else 0 if one.count else count) >= count
+    ]
 
 
 def _is_over(view: JobView, request: Request, time: float) -> bool:

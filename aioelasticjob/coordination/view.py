@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from functools import cached_property, lru_cache, partial
+from typing import Any
 
 from aioelasticjob.config import JobConfig, required
-from aioelasticjob.coordination import records, requests
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
 from aioelasticjob.coordination.member import address_of, instances_of
-from aioelasticjob.coordination.requests import Cancellation, Request
+from aioelasticjob.coordination.request_nodes import RequestNodes, order, request_nodes
+from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import json_object
@@ -21,9 +22,8 @@ from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import NONE, Instance
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Tree
 
-T = TypeVar("T")
 MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
 """The most digits of an item's number.  A node with a longer name is not an item."""
 
@@ -180,14 +180,17 @@ class JobView:
         return self.tree.children(self.layout.requests)
 
     @cached_property
-    def requests(self) -> tuple[Request, ...]:
-        """The requests in the order in which they are answered; nodes that are no requests are left out."""
-        return tuple(sorted(self._requested(requests.decode), key=lambda one: (one.moment, one.number, one.id)))
+    def request_nodes(self) -> RequestNodes:
+        """What the nodes of requests hold."""
+        if not self.requested:
+            return RequestNodes()
+        found: RequestNodes = self.tree.derive(partial(request_nodes, self.layout.requests))
+        return found
 
     @cached_property
-    def cancellations(self) -> tuple[Cancellation, ...]:
-        """Who wants runs to be stopped, and which."""
-        return tuple(self._requested(requests.decode_cancellation))
+    def requests(self) -> tuple[Request, ...]:
+        """All requests, also those that have ended, in the order in which they are answered."""
+        return tuple(sorted(self.request_nodes.requests, key=order))
 
     @cached_property
     def orphans(self) -> frozenset[int]:
@@ -285,11 +288,6 @@ class JobView:
         """The schedules that the leader has noted, the newest last, each with the time (ms) at which it was written."""
         node = self.tree.get(self.layout.schedule)
         return () if node is None else _noted(node.data, round(node.stat.ctime * 1000))
-
-    def _requested(self, decode: Callable[[str, Node], T | None]) -> Iterator[T]:
-        """Yield what the nodes of requests hold, without those that hold something else."""
-        nodes = ((name, self.tree.get(self.layout.request(name))) for name in self.requested)
-        return (found for name, node in nodes if node and (found := decode(name, node)) is not None)
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ async def ask(
     text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
     is_for_all_now = all(value is None for value in options.values())
-    view = await view_of(session, job)
+    view = await view_of(session, job, request=id or "")
     if is_for_all_now and not followed and (not view.config.monitor_execution or _too_old(view)):
         done = await trigger(session, job, parameter=text, by=by)
         return Asked(done.summary, done.paths, done.zxid)
@@ -131,7 +131,7 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         RegistryError: the registry could not be read or written.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        view = await view_of(session, job)
+        view = await view_of(session, job, request=request.id)
         path = view.layout.request(request.id)
         if (node := view.tree.get(path)) is not None:
             done = await commit(session, (), _already(view, request, decode(request.id, node), is_delayed))
@@ -139,7 +139,7 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         if request.expires and request.expires <= request.asked:
             passed = _iso(request.expires, view.config.time_zone)
             raise InvalidSetting("expires", passed, "has passed already, so that nothing would be run")
-        parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
+        parent = [] if await session.exists(view.layout.requests) else [Create(view.layout.requests)]
         operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
         try:
             waiting = disabled_note(view, request)

@@ -64,7 +64,7 @@ async def plan_backfill(
     session: Session, job: str, start: datetime, end: datetime, *, items: Iterable[int] | None = None
 ) -> BackfillPlan:
     """Return what a backfill would run, and write nothing; raises the same errors as ``backfill``."""
-    view = await view_of(session, job)
+    view = await view_of(session, job, request="")
     return _plan(view, await _request(session, view, _span(view, start, end), ("end", end), items, None, ""))
 
 
@@ -92,7 +92,7 @@ async def backfill(
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    view = await view_of(session, job)
+    view = await view_of(session, job, request="")
     wanted = await _request(session, view, _span(view, start, end, items_at_once), ("end", end), items, id, by)
     return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
 
@@ -110,7 +110,7 @@ async def rerun(
 
     Raises: as ``backfill`` does.
     """
-    view = await view_of(session, job)
+    view = await view_of(session, job, request="")
     begin = milliseconds("fire_time", fire_time)
     span = replace(_schedule(view), start=begin, end=begin + 1)
     if span.following(0) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.dump import render
 from aioelasticjob.errors import InvalidSetting
@@ -70,8 +71,10 @@ async def dump(session: Session, name: str, *, masked: bool = False) -> str:
     return render(tree, layout, masked=masked)
 
 
-async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView:
+async def view_of(session: Session, name: str, *, busy: bool = False, request: str | None = None) -> JobView:
     """Read the rarely changing nodes of a job, as rules see them; with ``busy`` also its execution.
+
+    With ``request`` no other requests are read than this one, if there is one: a job may keep many.
 
     Raises:
         InvalidSetting: there is no such job.
@@ -80,14 +83,20 @@ async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView
     await session.sync()
     if can_be_a_job(name):
         layout = Layout(name)
-        tree = await session.subtree((*(shown(layout) if busy else layout.mirrored), SWITCHES))
+        roots = [*(shown(layout) if busy else layout.mirrored), SWITCHES]
+        if request is not None:
+            roots.remove(layout.requests)
+            roots += [layout.request(request)] if is_id(request) else []
+        tree = await session.subtree(roots)
         if layout.config in tree:
             return read(tree, layout, JobConfig(job_name=name))
     raise await no_such(session, name)
 
 
-async def requests_view(session: Session, name: str) -> JobView:
+async def requests_view(session: Session, name: str, id: str = "") -> JobView:
     """Read a job's configuration and its requests, and nothing else.
+
+    Of the requests only the one with this ``id`` is read, if there is one: a job may keep many.
 
     Raises:
         InvalidSetting: there is no such job.
@@ -95,10 +104,12 @@ async def requests_view(session: Session, name: str) -> JobView:
     """
     await session.sync()
     layout = Layout(name)
-    tree = await session.subtree((layout.config, layout.requests)) if can_be_a_job(name) else Tree()
+    chosen = layout.request(id) if is_id(id) else layout.requests
+    tree = await session.subtree((layout.config, chosen)) if can_be_a_job(name) else Tree()
     if layout.config not in tree:
         raise await no_such(session, name)
-    return read(tree, layout, JobConfig(job_name=name))
+    view = read(tree, layout, JobConfig(job_name=name))
+    return await requests_view(session, name) if id and not view.requests else view
 
 
 async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:

@@ -83,7 +83,7 @@ async def request(session: Session, job: str, id: str, *, now: float | None = No
         InvalidSetting: there is no such job, or no such request.
         RegistryError: the registry could not be read.
     """
-    view = await requests_view(session, job)
+    view = await requests_view(session, job, id)
     return status_of_request(view, existing(view, id), now)
 
 
@@ -97,7 +97,7 @@ async def ended(session: Session, job: str, id: str, *, clock: Clock | None = No
         RegistryError: the registry could not be read.
     """
     while True:
-        view = await requests_view(session, job)
+        view = await requests_view(session, job, id)
         found = status_of_request(view, existing(view, id), None if clock is None else clock.now())
         if found.is_over:
             return found

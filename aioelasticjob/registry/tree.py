@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from struct import Struct
 from sys import intern
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from aioelasticjob.values import value
 
+T = TypeVar("T")
+MAX_CHANGES: Final = 1000
+"""After so many changes, what was derived from a tree is derived anew."""
 _LONG, _INT = Struct("!q").unpack_from, Struct("!i").unpack_from
 _STAT = Struct("!qqqqi8xq4xi8x")
 
@@ -103,11 +106,12 @@ UNREAD_NODE: Final = Node.of(b"", Stat.of((0, 0), (0.0, 0.0), -1))
 class Tree:
     """Nodes by path.  Two trees with the same nodes are equal, even if they were read at different times (``zxid``)."""
 
-    __slots__ = ("_names", "_nodes", "_touch", "zxid")
+    __slots__ = ("_derived", "_names", "_nodes", "_touch", "zxid")
 
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
         self._nodes = {path: node.spelled for path, node in nodes.items()} if nodes else {}
         self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, built at the first use
+        self._derived: tuple[Any, tuple[str, ...]] | None = None  # of an older tree, and the paths changed since then
         self.zxid = zxid  # the tree has every change up to this transaction
         self._touch = [True]  # shared by all trees that were read one after another over the same connection
 
@@ -155,16 +159,30 @@ class Tree:
         """Return the tree with ``changes`` made to it; None removes a node."""
         tree = Tree(zxid=zxid)
         tree._nodes, tree._touch = self._nodes.copy(), self._touch
-        reshaped = False
+        reshaped = list[str]()
         for path, node in changes.items():
-            reshaped |= (node is None) is (path in tree._nodes)
+            if (node is None) is (path in tree._nodes):
+                reshaped.append(path)
             if node is None:
                 tree._nodes.pop(path, None)
             else:
                 tree._nodes[path] = node.spelled
-        if not reshaped:  # in most cases only data has changed: then both trees share the index
-            tree._names = self._names
+        if self._names is not None:  # in most cases only data has changed: then both trees share the index
+            tree._names = _reindexed(self._names, reshaped, tree._nodes) if reshaped else self._names
+        if self._derived is not None and len(self._derived[1]) + len(changes) <= MAX_CHANGES:
+            tree._derived = self._derived[0], (*self._derived[1], *changes)
         return tree
+
+    def derive(self, made: Callable[[Tree, T | None, Collection[str]], T]) -> T:
+        """Return what a pure function makes of this tree.  All calls for one tree and those after it name the same one.
+
+        Besides the tree, the function gets what it has made of an older tree, and the paths that may have changed since
+        then; or None, if there is no older one.  So its work depends on how much has changed, not on how much there is.
+        """
+        before, changed = self._derived or (None, ())
+        now: T = before if before is not None and not changed else made(self, before, changed)
+        self._derived = now, ()
+        return now
 
     def __contains__(self, path: object) -> bool:
         return path in self._nodes
@@ -196,3 +214,22 @@ def _index(nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
         if name:
             insort(names.setdefault(above or "/", []), intern(name))  # thousands of jobs have the same names
     return {above: tuple(sorted_names) for above, sorted_names in names.items()}
+
+
+def _reindexed(
+    names: Mapping[str, tuple[str, ...]], reshaped: Iterable[str], nodes: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return an index after nodes were made or removed; ``nodes`` are the paths that there are now."""
+    found, touched = dict(names), dict[str, list[str]]()
+    for path in reshaped:
+        above, _, name = path.rpartition("/")
+        if name:
+            beside = touched.setdefault(above or "/", list(names.get(above or "/", ())))
+            at = bisect_left(beside, name)
+            beside[at : at + (path not in nodes)] = [intern(name)] if path in nodes else []
+    for above, beside in touched.items():
+        if beside:
+            found[above] = tuple(beside)
+        else:
+            found.pop(above, None)
+    return found

@@ -109,7 +109,7 @@ class Execution:
 
     def stop_cancelled(self, view: JobView) -> None:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
-        for one in view.cancellations:
+        for one in view.request_nodes.cancellations:
             self.stop({item for item, fence in one.fences.items() if self.claim.fences.get(item) == fence})
 
     def stop(self, items: Set[int]) -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.operations import RequestStatus
+from aioelasticjob.operations.queries import requests_view, view_of
+from aioelasticjob.registry.transaction import Create
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_settings_changes import start_processes
-from tests.support.simulated_jobs import SimulatedJobs, simulate
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
 
@@ -47,6 +49,25 @@ def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover:
             here.faults.crash(them.people["a"])
         assert found[0].outcomes == ({"completed": 4} if failover else {"completed": 2, "cut off": 2})
         assert (found[0].state, found[0].running) == ("done", ())
+
+    simulate(scene)
+
+
+def test_of_many_requests_only_the_one_that_is_asked_about_is_read() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        for id in ("r", "kept", "other"):
+            await operations.ask(here.observer, "job", id=id, delay=60)
+        await here.write(Create(LAYOUT.request("odd"), b"nonsense"))
+        for view in (
+            await requests_view(here.observer, "job", "r"),
+            await view_of(here.observer, "job", request="r"),
+        ):
+            assert [one.id for one in view.requests] == ["r"]
+        assert not (await view_of(here.observer, "job", request="")).requests
+        for id in ("x", "odd", "a/b"):
+            with pytest.raises(InvalidSetting, match="has no such request; there are: r, kept, other"):
+                await operations.request(here.observer, "job", id)
 
     simulate(scene)
 

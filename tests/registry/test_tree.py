@@ -7,7 +7,7 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, _index, parent
 from tests.support.stats import stat
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=4).map(lambda names: "/" + "/".join(names))
@@ -34,6 +34,7 @@ def test_replacing_is_the_same_as_making_anew(nodes: dict[str, Node], rounds: li
         assert tree.zxid == zxid
         for path in {*expected, *map(parent, expected), "/"}:
             assert tree.children(path) == Tree(expected).children(path)
+        assert tree._names == _index(expected)  # it keeps nothing about nodes that have gone
     assert list(tree) == sorted(expected)
     assert len(tree) == len(expected)
     assert all(tree.get(path) == expected.get(path) for path in (*expected, "/nowhere"))

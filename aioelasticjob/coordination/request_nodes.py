@@ -1,0 +1,93 @@
+"""What the nodes below ``requests`` hold, sorted by what becomes of it.
+
+Most of the requests that a job keeps have ended.  Of a newer tree only the nodes that have changed are read, so what it
+costs to answer a request does not depend on how many are kept.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_cancellation
+from aioelasticjob.layout import child
+from aioelasticjob.registry.tree import Tree
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNodes:
+    """The requests and the wishes to stop runs of one job."""
+
+    held: Mapping[str, Request | Cancellation | None] = field(default_factory=dict)
+    """What each node holds, by name; None if it is neither a request nor a wish to stop runs."""
+    begun: frozenset[str] = frozenset()
+    """The names of the nodes that have nodes below them: items have begun these requests."""
+    wrong: frozenset[str] = frozenset()
+    """The names of the nodes that hold neither a request nor a wish to stop runs."""
+    unfinished: tuple[Request, ...] = ()
+    """The requests that have not been closed, or have nodes below them, in the order in which they are answered."""
+    open: tuple[Request, ...] = ()
+    """The requests of which runs may still begin, in this order."""
+    cancellations: tuple[Cancellation, ...] = ()
+    """Who wants runs to be stopped, and which, in the order of their names."""
+
+    @property
+    def requests(self) -> Iterable[Request]:
+        """All requests, in no order."""
+        return (one for one in self.held.values() if isinstance(one, Request))
+
+
+_NOTHING = RequestNodes()
+
+
+def order(request: Request) -> tuple[int, int, str]:
+    """Return the key by which requests are sorted in the order in which they are answered."""
+    return request.moment, request.number, request.id
+
+
+def request_nodes(path: str, tree: Tree, before: RequestNodes | None, changed: Iterable[str]) -> RequestNodes:
+    """Return what the nodes below ``path`` hold, given what they held before and the paths that may have changed."""
+    prefix = path + "/"
+    if before is None:
+        before, names = _NOTHING, frozenset(tree.children(path))
+    else:
+        names = frozenset(one[len(prefix) :].partition("/")[0] for one in changed if one.startswith(prefix))
+    return _with(before, path, tree, names) if names else before
+
+
+def _with(before: RequestNodes, path: str, tree: Tree, names: frozenset[str]) -> RequestNodes:
+    held, read = dict(before.held), dict[str, Request | Cancellation | None]()
+    for name in names:
+        if (node := tree.get(child(path, name))) is None:
+            held.pop(name, None)
+        else:
+            read[name] = decode(name, node) or decode_cancellation(name, node)
+    begun = (before.begun - names).union(name for name in read if tree.children(child(path, name)))
+    asked = [one for one in read.values() if isinstance(one, Request)]
+    stops = [one for one in read.values() if isinstance(one, Cancellation)]
+    return RequestNodes(
+        held | read,
+        begun,
+        (before.wrong - names).union(name for name, one in read.items() if one is None),
+        _sorted(before.unfinished, names, (one for one in asked if not one.closed or one.id in begun)),
+        _sorted(before.open, names, (one for one in asked if one.is_open)),
+        tuple(sorted([*(one for one in before.cancellations if one.id not in names), *stops], key=lambda one: one.id)),
+    )
+
+
+def _sorted(before: Iterable[Request], names: Collection[str], read: Iterable[Request]) -> tuple[Request, ...]:
+    """Return requests in their order, with those of some names replaced by those that were read."""
+    found = [one for one in before if one.id not in names]
+    for one in read:
+        insort(found, one, key=order)
+    return tuple(found)

@@ -1,0 +1,123 @@
+"""What the nodes of requests hold is read as far as they have changed: kept requests cost nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioelasticjob.coordination.diagnostics import diagnose
+from aioelasticjob.coordination.operator_log import operator_actions
+from aioelasticjob.coordination.request_nodes import request_nodes
+from aioelasticjob.coordination.request_runs import next_due, next_run
+from aioelasticjob.coordination.requests import Request, changed, encode, encode_cancellation, encode_progress
+from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.view import JobView, follow
+from aioelasticjob.model import FireSource, Outcome, Progress
+from aioelasticjob.registry.tree import MAX_CHANGES, Node, Tree
+from tests.coordination.test_claims import LAYOUT, ME, NOW, ClaimedJob
+from tests.support.stats import stat
+
+ITEMS = frozenset({0, 1, 2})
+ONCE = encode(Request("", FireSource.TRIGGER, 3, NOW))
+CLOSED = changed(ONCE, closed=NOW, outcomes={"completed": 3})
+PLANNED = encode(Request("", FireSource.TRIGGER, 3, NOW, at=NOW + 1000))
+STOPPED = changed(ONCE, stopped="cancelled")
+DATA = [ONCE, CLOSED, PLANNED, STOPPED, encode_cancellation({0: 7}, NOW, "anna"), b"nonsense"]
+NAMES = ("a", "b", "c", "a/0", "b/1", "b/x")
+PATHS = [LAYOUT.requests, LAYOUT.config, *(f"{LAYOUT.requests}/{name}" for name in NAMES)]
+NODES = st.builds(lambda data, version: Node.of(data, stat(version=version)), st.sampled_from(DATA), st.integers(0, 2))
+CHANGES = st.dictionaries(st.sampled_from(PATHS), st.none() | NODES)
+
+
+@given(CHANGES, st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
+def test_what_is_read_of_changed_nodes_is_what_all_nodes_hold(
+    first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
+) -> None:
+    made = partial(request_nodes, LAYOUT.requests)
+    tree = Tree().replace(first, 1)
+    tree.derive(made)
+    for changes, is_seen in rounds:
+        tree = tree.replace(changes, 1)
+        if is_seen:
+            tree.derive(made)
+    anew = Tree({path: node for path in tree if (node := tree.get(path))})
+    assert tree.derive(made) == anew.derive(made)
+
+
+def test_after_very_many_changes_that_nobody_saw_all_nodes_are_read() -> None:
+    made, calls = partial(request_nodes, LAYOUT.requests), list[bool]()
+
+    def noted(tree: Tree, before: Any, paths: Any) -> Any:
+        calls.append(before is None)
+        return made(tree, before, paths)
+
+    tree = Tree()
+    tree.derive(noted)
+    for number in range(MAX_CHANGES + 1):
+        tree = tree.replace({LAYOUT.request(str(number)): Node.of(ONCE, stat())}, 1)
+    assert len(tree.derive(noted).open) == MAX_CHANGES + 1
+    assert calls == [True, True]
+
+
+def work(done: Callable[[], object]) -> int:
+    """Return how many functions that are written in Python a piece of work calls."""
+    calls = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        done()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def answered(kept: int, data: bytes) -> int:
+    """Return how many functions are called while one request is answered and others are kept."""
+    job, before = ClaimedJob(), {LAYOUT.requests: Node.of(b"", stat())}
+    before |= {LAYOUT.request(f"kept-{number}"): Node.of(data, stat()) for number in range(kept)}
+    now = NOW + 500
+
+    def see(view: JobView, tree: Tree) -> JobView:
+        after = follow(view, tree, tree)
+        diagnose(after, ME)
+        list(operator_actions(view, after, job.member))
+        decide(RuleInput(after, ME, time=now / 1000))
+        next_run(after, FireSource.TRIGGER, ITEMS, now)
+        next_run(after, FireSource.BACKFILL, ITEMS, now)
+        next_due(after, ITEMS, now)
+        return after
+
+    view = job.view()
+    view = see(view, view.tree.replace({LAYOUT.host: Node.of(ME.encode(), stat()), **before}, 1))
+    progress = LAYOUT.request_item("r", 0)
+    ended = encode_progress(Progress(NOW, outcome=Outcome.COMPLETED.value))
+    rounds: list[dict[str, Node | None]] = [
+        {LAYOUT.request("r"): Node.of(ONCE, stat())},
+        {progress: Node.of(encode_progress(Progress(NOW)), stat())},
+        {progress: Node.of(ended, stat(version=1))},
+        {progress: None, LAYOUT.request("r"): Node.of(CLOSED, stat(version=1))},
+    ]
+
+    def all_rounds() -> None:
+        seen = view
+        for changes in rounds:
+            seen = see(seen, seen.tree.replace(changes, 1))
+
+    all_rounds()  # so that what is parsed once has been parsed
+    return work(all_rounds)
+
+
+@pytest.mark.parametrize("data", [CLOSED, ONCE, PLANNED], ids=["ended", "waiting", "planned"])
+def test_the_work_for_one_request_does_not_grow_with_those_that_are_kept(data: bytes) -> None:
+    assert answered(2000, data) < answered(50, data) + 250
