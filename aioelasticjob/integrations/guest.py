@@ -23,7 +23,8 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
     """Run the jobs while the block is open; at its end, finish running items and leave.
 
     The jobs run in a task of their own: a framework may leave the block in another task than entered it, and an error
-    that ends the jobs must not cancel the application.  It is logged, shown by ``health``, and raised at the end.
+    that ends the jobs must not cancel the application, nor what it does after the block.  So it is logged, and shown by
+    ``health``.
 
     Raises:
         RegistryUnreachable, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``, before the block.
@@ -36,11 +37,11 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
                 ready.set()
                 await leave.wait()
         except Exception:
-            if ready.is_set():
-                names = [job.job_name for job in jobs.jobs]
-                text = "the jobs have ended because of an error (the application around them goes on): %s"
-                log.critical(text, ", ".join(names[:20]), exc_info=True, extra={"jobs": names})
-            raise
+            if not ready.is_set():
+                raise
+            names = [job.job_name for job in jobs.jobs]
+            text = "the jobs have ended because of an error (the application around them goes on): %s"
+            log.critical(text, ", ".join(names[:20]), exc_info=True, extra={"jobs": names})
         finally:
             ready.set()
 

@@ -146,8 +146,7 @@ def test_jobs_that_end_by_an_error_leave_their_host_alone_and_tell(
             status, health = await get(app, "/health")
             assert (status, health["status"]) == (503, "down")
 
-    with pytest.raises(ValueError, match="on fire"):
-        run(main)
+    run(main)  # its end is an ordinary one: what the host does after the jobs is done
     (said,) = (record for record in caplog.records if record.levelno == logging.CRITICAL)
     assert said.getMessage() == "the jobs have ended because of an error (the application around them goes on): burn"
 
