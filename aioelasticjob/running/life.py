@@ -147,7 +147,7 @@ class Life:
             except InvalidSetting as mistake:
                 past.wait(name, mistake, self._shared)
         if problem:
-            await wait_for_news(member, trees, seen, leaving)
+            await wait_for_news(trees, seen, leaving)
 
     async def _join(self, past: History) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from anyio import CancelScope, create_task_group, move_on_after
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.commit import ENDED_STATES
 from aioelasticjob.coordination.coordinator import dismissed
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import join, leave
@@ -34,7 +33,7 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
     """
     await join(member, config, trees, config)
     why = ""
-    async with _while_in_session(member, leaving):
+    async with _unless(leaving):
         while not why and member.lacks(tree := trees.value):
             why = await dismissed(member, read(tree, member.layout, config))
             if not why:
@@ -44,27 +43,21 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
     return why
 
 
-async def wait_for_news(member: Member, trees: Latest[Tree], seen: Tree, leaving: Latest[bool]) -> None:
-    """Wait until a node of the job changes, the job is to leave, or the session is over."""
-    async with _while_in_session(member, leaving):
+async def wait_for_news(trees: Latest[Tree], seen: Tree, leaving: Latest[bool]) -> None:
+    """Wait until a node of the job changes, or the job is to leave."""
+    async with _unless(leaving):
         await trees.until(lambda newer: newer is not seen)
 
 
 @asynccontextmanager
-async def _while_in_session(member: Member, leaving: Latest[bool]) -> AsyncIterator[None]:
-    """Cancel the block when the job is to leave, or the session is over."""
+async def _unless(leaving: Latest[bool]) -> AsyncIterator[None]:
+    """Cancel the block when the job is to leave.  When the session is over, the job's life cancels all its tasks."""
     async with create_task_group() as tasks:
 
-        async def cancel_after(event: Callable[[], Awaitable[object]]) -> None:
-            await event()
+        async def cancel() -> None:
+            await leaving.until(bool)
             tasks.cancel_scope.cancel()
 
-        def session_over() -> Awaitable[object]:
-            return member.session.status.until(
-                lambda now: now.state in ENDED_STATES or now.incarnation != member.incarnation
-            )
-
-        tasks.start_soon(cancel_after, lambda: leaving.until(bool))
-        tasks.start_soon(cancel_after, session_over)
+        tasks.start_soon(cancel)
         yield
         tasks.cancel_scope.cancel()
