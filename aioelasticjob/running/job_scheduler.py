@@ -92,7 +92,8 @@ class JobScheduler(CommandLoop):
         """Whether this instance was asked to leave."""
         self._failures, self._resume_at = 0, 0.0
         """How many passes in a row the registry has refused, and before what time of the loop none begins again."""
-        self._wait_scope: CancelScope | None = None
+        self._wait_for_view: CancelScope | None = None
+        """The wait for a view after an outage; it is cancelled when the job leaves."""
 
     @property
     def releases(self) -> ItemReleases:
@@ -134,6 +135,8 @@ class JobScheduler(CommandLoop):
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
         self.left = True
+        if self._wait_for_view is not None:
+            self._wait_for_view.cancel()
         self._runs.leave()
         self._ahead.take_back()
         self._look_at_once()
@@ -152,8 +155,6 @@ class JobScheduler(CommandLoop):
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
         self._resume_at = 0.0
-        if self._wait_scope is not None:
-            self._wait_scope.cancel()
         self.reconsider()
 
     async def ask_time(self) -> None:
@@ -260,10 +261,8 @@ class JobScheduler(CommandLoop):
 
     async def _await_new_view(self) -> JobView:
         """Wait until the view was read anew after an outage, and return it: the schedule may have changed."""
-        with move_on_after(MIRROR_TIMEOUT):
-            while self.views.value.tree.outdated and not self.left:
-                with CancelScope() as self._wait_scope:
-                    await self.views.changed()
+        with move_on_after(MIRROR_TIMEOUT) as self._wait_for_view:
+            await self.views.until(lambda view: self.left or not view.tree.outdated)
         self.views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self.views.value
 
@@ -289,10 +288,8 @@ class JobScheduler(CommandLoop):
         self._state.say_all()
 
     def _look_at_once(self) -> None:
-        """End waits and a streaming run, and ask for a turn: an item was released, or this instance leaves."""
+        """End a streaming run, and ask for a turn: an item was released, or this instance leaves."""
         self._resume_at = 0.0
-        if self._wait_scope is not None:
-            self._wait_scope.cancel()
         self._runs.stop_fetching()
         self.activity.wake()
 
