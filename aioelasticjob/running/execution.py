@@ -64,11 +64,6 @@ class Execution:
     """Items whose run somebody has cancelled."""
 
     @property
-    def tries_again(self) -> bool:
-        """Whether its runs may have several attempts, or a time limit for one attempt."""
-        return self.config.retry is not None or self.config.attempt_timeout is not None
-
-    @property
     def _is_named(self) -> bool:
         """Whether the log names a handler that goes on after it was cancelled.
 
@@ -92,12 +87,6 @@ class Execution:
         """
         if not self.is_proven():
             await sleep_forever()
-
-    def begin_again(self, context: Context, task: asyncio.Task[object]) -> None:
-        """Note that a further attempt begins."""
-        self.under_way[task] = context
-        if self.trace is not None:
-            self.trace.attempts.update(dict.fromkeys(context.claimed, context.attempt))
 
     def scope(self, context: Context, task: asyncio.Task[object], seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
@@ -125,14 +114,6 @@ class Execution:
         if not self.to_stop.isdisjoint(items):
             limit.cancel("somebody has cancelled the run")
 
-    def note_stopped(self) -> None:
-        """Note the outcome of runs that somebody has cancelled and that have none, because this instance leaves.
-
-        Otherwise these runs would be handed over, and another instance would begin them again.
-        """
-        for item in self.to_stop & self.claim.items.keys():
-            self.outcomes.setdefault(item, Outcome.STOPPED)
-
     def _log_unheeded_handlers(self) -> None:
         for task, context in self.under_way.items():
             if not task.done() and self.outcomes.keys().isdisjoint(context.claimed):
@@ -154,8 +135,9 @@ async def execute(execution: Execution) -> None:
                 await _run_item(execution, item_context(config, claim, item, checkpoints), item)
             else:
                 await _run_items(execution)
-    finally:
-        execution.note_stopped()
+    finally:  # if this instance leaves, cancelled runs without an outcome would be handed over, and begun again
+        for item in execution.to_stop & claim.items.keys():
+            execution.outcomes.setdefault(item, Outcome.STOPPED)
 
 
 async def _run_engine(execution: Execution, engine: Engine) -> None:
@@ -212,10 +194,11 @@ async def _run_item(execution: Execution, context: Context, *items: int) -> None
 
 
 async def _run_handler(execution: Execution, context: Context) -> Outcome:
-    timeout, task = execution.config.timeout, asyncio.current_task()
+    config, timeout, task = execution.config, execution.config.timeout, asyncio.current_task()
     assert task is not None  # as always in a coroutine
     execution.under_way[task] = context
-    attempts = _Attempts(execution, context, task) if execution.tries_again else None
+    is_repeatable = config.retry is not None or config.attempt_timeout is not None
+    attempts = _Attempts(execution, context, task) if is_repeatable else None
     failure: Exception | None = None
     limit = execution.scope(context, task, timeout)
     try:
@@ -233,7 +216,9 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
         failure = too_long
     if failure is None:
         return Outcome.COMPLETED
-    _fail(execution, context if attempts is None else attempts.context, failure)
+    if execution.executors.tracer is not None:
+        execution.executors.tracer.failed(failure)
+    execution.failed(context if attempts is None else attempts.context, failure)
     return Outcome.TIMED_OUT if is_cut or isinstance(failure, AttemptTimedOut) else Outcome.FAILED
 
 
@@ -276,7 +261,9 @@ class _Attempts:
                 add_note(failure, f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
                 raise failure
             self.context = replace(self.context, attempt=number + 1)
-            execution.begin_again(self.context, self._task)
+            execution.under_way[self._task] = self.context
+            if execution.trace is not None:
+                execution.trace.attempts.update(dict.fromkeys(self.context.claimed, self.context.attempt))
 
     async def _attempt(self) -> Exception | None:
         """Call the handler once, within ``attempt_timeout``, and return its error."""
@@ -300,12 +287,6 @@ class _Attempts:
         if self._execution.config.retry is not None:
             seconds = asyncio.get_running_loop().time() - self._began
             self._execution.report_attempt(self._execution, FailedAttempt(self.context, failure, seconds, pause))
-
-
-def _fail(execution: Execution, context: Context, error: Exception) -> None:
-    if execution.executors.tracer is not None:
-        execution.executors.tracer.failed(error)
-    execution.failed(context, error)
 
 
 async def _call(execution: Execution, context: Context) -> None:
