@@ -120,7 +120,7 @@ class Coordinator:
         view = self._read_view()
         if self._leaves:  # an instance that leaves coordinates no more
             return inf
-        if _may_be_dismissed(self._member, view):
+        if self._member.id not in view.instances or self._member.layout.shutdown(self._member.id) in view.tree:
             return partial(self._attempt, self._look_whether_dismissed, view)
         return self._decide(view)
 
@@ -233,10 +233,6 @@ async def _note_refusals(member: Member, tree: Tree) -> None:
         raise
     except RegistryError:
         return
-
-
-def _may_be_dismissed(member: Member, view: JobView) -> bool:
-    return member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
 
 
 async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import Logger
@@ -70,10 +70,6 @@ class Member:
         """Return the features that the job requires according to a tree, and that this instance does not know."""
         node = tree.get(self.layout.config)
         return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
-
-    def knows(self, features: Collection[str]) -> bool:
-        """Whether this instance knows all of these features."""
-        return self.features.issuperset(features)
 
 
 def instances_of(tree: Tree, layout: Layout) -> Mapping[str, Instance]:

@@ -221,6 +221,6 @@ def _joining(
         operations.append(Create(layout.instance(member.id), description, ephemeral=True))
     if view.leader is None:  # a leader requires an assignment by itself; a dead leader would not answer the mark
         is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)
-        leads = member.knows(holds.requires) and not is_disabled
+        leads = member.features.issuperset(holds.requires) and not is_disabled
         operations += to_transactions(BecomeLeader(member.id), view)[0] if leads else mark_necessary(view)
     return operations

@@ -72,14 +72,12 @@ class Refusals:
         if known is None or abs(now - known.last) >= QUIET_FOR:
             known = RefusedRequest(what, str(error), now, now, 0)
         self.open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
-        if abs(now - self._logged.get(what, -QUIET_FOR)) >= QUIET_FOR and self._admits(what):
+        if abs(now - self._logged.get(what, -QUIET_FOR)) < QUIET_FOR:
+            return
+        if self._limited_log is None or self._limited_log.admits(log, self._job, f"the registry refuses {what}"):
             self._logged[what] = now
             text = "%s: the registry refuses %s: %s"
             log.error(text, self._job, what, error.with_page(), extra={"job": self._job})
-
-    def _admits(self, what: str) -> bool:
-        limited_log = self._limited_log
-        return limited_log is None or limited_log.admits(log, self._job, f"the registry refuses {what}")
 
     def accepted(self, what: str) -> None:
         """Note that a request was accepted.  That is logged if its refusal was logged."""

@@ -104,7 +104,7 @@ class JobScheduler(CommandLoop):
     @property
     def newest_reported(self) -> int:
         """The newest moment that this process has run or reported, in milliseconds since the epoch; 0 if none."""
-        return max(self._state.newest_reported, self._state.missed.newest_of_all)
+        return max([self._state.newest_reported, *(item.reported for item in self._state.items.values())])
 
     @property
     def vitals(self) -> JobVitals:
@@ -121,11 +121,6 @@ class JobScheduler(CommandLoop):
     def is_refusing(self) -> bool:
         """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
         return self._state.intolerable_skew() is not None
-
-    @property
-    def view(self) -> JobView:
-        """The newest view of the job."""
-        return self.views.value
 
     @property
     def shutdown_timeout(self) -> float:

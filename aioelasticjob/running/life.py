@@ -271,7 +271,7 @@ class Life:
             self.tasks.cancel()
             await self.tasks.ended()
             if job_scheduler is not None:
-                view = job_scheduler.view
+                view = job_scheduler.views.value
                 await job_scheduler.end()
                 if self.error is None:
                     with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):

@@ -27,11 +27,6 @@ class MissedMoments:
         self._clock, self._items, self._reports = clock, items, reports
         self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
-    @property
-    def newest_of_all(self) -> int:
-        """The newest moment of any item that was run or reported here; 0 if there is none."""
-        return max((item.reported for item in self._items.values()), default=0)
-
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
         """Treat moments later than ``moment`` as not reported, for some items.
 

@@ -175,6 +175,7 @@ class Runs:
                 if (kept := getattr(config, setting)) != getattr(view.config, setting):
                     text = f"{setting} = {kept!r} is used, because the handlers here {why}"
                     self._shared.limited_log.warning(log, config.job_name, f"handlers {why}", text)
+        events = self._shared.events
         return Execution(
             self._job,
             config,
@@ -182,7 +183,7 @@ class Runs:
             RunOffsets(self._state.offsets, claim, offsets),
             self._shared.executors,
             self._failed,
-            trace=self._stats.trace_of(claim, config),
+            trace=Trace(claim, config, events, self._shared.clock) if events.heard else None,
             report_attempt=self._stats.attempt_failed,
             retry_waits=self._retry_waits,
             is_proven=self._member.is_proven,

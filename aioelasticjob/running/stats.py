@@ -22,7 +22,6 @@ from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.retry_waits import FailedAttempt
-from aioelasticjob.running.trace import Trace
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +49,6 @@ class ExecutionStats:
     def under_way(self) -> Claim | None:
         """The claim of the execution under way."""
         return None if self.execution is None else self.execution.claim
-
-    def trace_of(self, claim: Claim, config: JobConfig) -> Trace | None:
-        """Return what puts the events of an execution; None if nobody reads events."""
-        return Trace(claim, config, self._events, self._clock) if self._events.heard else None
 
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""

@@ -132,7 +132,7 @@ def test_a_claim_that_was_withdrawn_is_not_kept() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/5 * * * * ?").running():
             await here.until(9.91)
-            view = ref(running_job(here.apps[0], "job").view)
+            view = ref(running_job(here.apps[0], "job").views.value)
             await here.flag(LAYOUT.server_paused("127.0.0.1"))
             await here.until(20)
             gc.collect()
