@@ -23,7 +23,7 @@ from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Tree
 
 MAX_CONFLICTS = 50
 """How often joining is tried: instances that join at the same time cause conflicts, and one succeeds each time."""
@@ -66,8 +66,7 @@ async def join(
     """
     for _ in range(MAX_CONFLICTS):
         tree = trees.value
-        stored = _stored(tree, member.layout, last)
-        holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
+        stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
         view = read(tree, member.layout, holds, switches=switches)
         differing = [one.setting for one in differences(config, holds)]
@@ -170,27 +169,26 @@ async def _announcement(member: Member) -> list[Op]:
     return operations
 
 
-def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | None:
+def _agreed(tree: Tree, layout: Layout, given: JobConfig, last: JobConfig | None) -> tuple[JobConfig | None, JobConfig]:
+    """Return the configuration in the registry, if there is one, and the one that is to be in force."""
     if last is not None:
-        return read(tree, layout, last, last.job_type).config
+        kept = read(tree, layout, last, last.job_type).config
+        return kept, kept
     node = tree.get(layout.config)
-    return None if node is None or not node.data else parse(node.data, layout)
-
-
-def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None) -> JobConfig:
-    if stored is None:
-        return given
+    if node is None or not node.data:
+        return None, given
+    stored = parse(node.data, layout)
     if stored.job_type != given.job_type:
         raise JobConflict(
             "job_name", given.job_name, f"is already a {stored.job_type} job in this namespace: choose another name"
         )
     if given.overwrite:
-        return given.in_place_of(b"" if node is None else node.data)
+        return stored, given.in_place_of(node.data)
     try:
         fits(stored)
     except InvalidSetting as mistake:
         raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
-    return with_known_names(stored, given)[0]  # a wrong one is logged once there is a view
+    return stored, with_known_names(stored, given)[0]  # a wrong one is logged once there is a view
 
 
 def _joining(
