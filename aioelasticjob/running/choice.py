@@ -107,8 +107,8 @@ class Choice:
         if (claim := taken.claim) is None:
             return taken
         if (taken.renewed or taken.cut_off) and (renewed := taken.renewed.union(taken.cut_off) & claim.items.keys()):
-            # their offsets may have changed
-            offsets = _without(offsets, renewed) | (yield ReadOffsets(renewed, claimed=True))
+            kept = {item: offset for item, offset in offsets.items() if item not in renewed}
+            offsets = kept | (yield ReadOffsets(renewed, claimed=True))  # they may have changed
         if not (yield from self._moment_comes(view, claim)):
             yield GiveBack()
             return taken
@@ -185,10 +185,6 @@ class Choice:
         if number not in self._state.held:
             item.forget()
         return taken
-
-
-def _without(offsets: dict[int, str], items: frozenset[int]) -> dict[int, str]:
-    return {item: offset for item, offset in offsets.items() if item not in items}
 
 
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
