@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import Logger
 from math import inf
+from typing import TypeGuard
 
 from aioelasticjob import config as settings
 from aioelasticjob.config import required
@@ -46,6 +47,10 @@ class Member:
     def is_proven(self) -> bool:
         """Whether the session in which this instance has joined is certain to live now."""
         return self.session.incarnation == self.incarnation and self.session.is_proven()
+
+    def owns(self, node: Node | None) -> TypeGuard[Node]:
+        """Whether a node exists and lives as long as the session in which this instance has joined."""
+        return node is not None and node.stat.ephemeral_owner == self.incarnation
 
     def admits(self, log: Logger, kind: str) -> bool:
         """Whether another line of a kind may be written about the job; one that may not is counted."""

@@ -136,10 +136,10 @@ async def leave(member: Member) -> None:
         paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
         mine, leader_node, mark, *asked = await member.session.get_many(paths)
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
-        if leader_node is not None and leader_node.stat.ephemeral_owner == member.incarnation:
+        if member.owns(leader_node):
             operations.append(Delete(layout.host, leader_node.stat.version))
         # another leader sees it by itself; if the node was removed by hand, the whole job may be: make no mark in it
-        if mine and asks and (leader_node is None or leader_node.stat.ephemeral_owner == member.incarnation):
+        if mine and asks and (leader_node is None or member.owns(leader_node)):
             operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return
@@ -159,11 +159,11 @@ async def _announcement(member: Member) -> list[Op]:
     layout, operations = member.layout, list[Op]()
     paths = (layout.epoch, layout.host, layout.instance(member.id))  # each election raises the epoch
     epoch, leader_node, mine = await member.session.get_many(paths)
-    if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
+    if member.owns(mine):
         here = instance(member.id, mine)
         data = member.describe(here.up_since, leaving=True, before=mine.data)
         operations += [] if here.leaving else [Set(layout.instance(member.id), data, mine.stat.version)]
-    if leader_node is not None and leader_node.stat.ephemeral_owner == member.incarnation:
+    if member.owns(leader_node):
         operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
         operations.append(Delete(layout.host, leader_node.stat.version))
     return operations

@@ -194,7 +194,7 @@ class RecordCache:
             if mark is not None:
                 entry.mark, entry.mark_version = _decoded(mark.data), mark.stat.version
                 entry.stuck = mark.stat.num_children > 0
-            entry.locked = runner is not None and runner.stat.ephemeral_owner == self._member.incarnation
+            entry.locked = self._member.owns(runner)
             if runner is not None:
                 running[item] = runner
                 if not runner.stat.ephemeral_owner:

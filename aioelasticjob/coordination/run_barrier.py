@@ -136,9 +136,8 @@ class RunBarrier:
             nonlocal mine
             path, calling = self._layout.guarantee, self._layout.calling(run)
             parent, holder = await self._read([path, calling])
-            mine = _runs(parent).get(run) == state
-            if mine and holder is not None:  # our own is left from a run that was cut off
-                mine = holder.stat.ephemeral_owner == self._member.incarnation
+            is_free = holder is None or self._member.owns(holder)  # our own is left from a run that was cut off
+            mine = is_free and _runs(parent).get(run) == state
             if not mine or holder is not None:
                 return []
             unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
@@ -158,7 +157,7 @@ class RunBarrier:
             parent, holder = await self._read([path, calling])
             data = json.dumps(_kept({**_runs(parent), run: state})).encode()
             operations: list[Op] = [Create(path, data) if parent is None else Set(path, data, parent.stat.version)]
-            if holder is not None and holder.stat.ephemeral_owner == self._member.incarnation:
+            if self._member.owns(holder):
                 operations.append(Delete(calling, holder.stat.version))
             return operations
 

@@ -140,7 +140,7 @@ class Settlements:
         except BaseException:
             entry.executing = False
             raise
-        if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
+        if self._member.owns(rescue):
             entry.rescuing = True
         assert entry.seen is not None  # it was just read
         if await self.finish(self._begin({item: entry.seen}, SETTLE, hand_over=hand_over)):
@@ -159,7 +159,7 @@ class Settlements:
         items = await items_below(session, layout.execution)
         nodes = await session.get_many([layout.item(item).running for item in items])
         for item, lock in zip(items, nodes, strict=True):
-            if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
+            if self._member.owns(lock):
                 await self.release(item, hand_over=hand_over)
 
     def _begin(
@@ -216,7 +216,7 @@ class Settlements:
         rescued = [item for item in sorted(mine) if entries[item].rescuing]
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
-            entries[item].rescuing = mark is not None and mark.stat.ephemeral_owner == self._member.incarnation
+            entries[item].rescuing = self._member.owns(mark)
         return mine
 
 
