@@ -232,7 +232,7 @@ class Claims:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 
-    async def _reconsider(self, sent: SentClaim) -> set[int]:
+    async def _reconsider(self, sent: SentClaim) -> frozenset[int]:
         """Read the items again, and want no more those that run or are done; return those that run.
 
         A rescue is decided on the record of one run, so it does not take an item of which another run was cut off.
@@ -247,7 +247,7 @@ class Claims:
             else:
                 last = wanted[item]
                 wanted[item] = records.begun(record, fire, self._member.id, last.begun, last.next_fire)
-        return set(running)
+        return running
 
 
 def items_per_transaction(texts: Collection[str | None]) -> int:

@@ -167,23 +167,19 @@ class RecordCache:
         """The entry of each item.  Reading the entry of a new item makes it."""
         self._warned: dict[str, int] = {}
 
-    async def learn(self, items: Collection[int]) -> dict[int, Node]:
-        """Read the records, marks and locks of items; return the locks (``running``) that exist."""
-        chosen, running = sorted(items), dict[int, Node]()
+    async def learn(self, items: Collection[int]) -> frozenset[int]:
+        """Read the records, marks and locks of items; return those that an instance runs at present."""
+        chosen, running = sorted(items), set[int]()
         for first in range(0, len(chosen), ITEMS_PER_READ):
             running |= await self._learn_some(chosen[first : first + ITEMS_PER_READ])
-        return running
+        return frozenset(running)
 
-    async def _learn_some(self, chosen: Sequence[int]) -> dict[int, Node]:
+    async def _learn_some(self, chosen: Sequence[int]) -> set[int]:
         paths = [self._member.layout.item(item) for item in chosen]
-        nodes = iter(
-            await self._member.session.get_many(
-                [path for one in paths for path in (one.execution, one.misfire, one.running)]
-            )
-        )
-        running = {}
-        for item, path in zip(chosen, paths, strict=True):
-            record, mark, runner = next(nodes), next(nodes), next(nodes)
+        wanted = [path for one in paths for path in (one.execution, one.misfire, one.running)]
+        nodes = await self._member.session.get_many(wanted)
+        running = set[int]()
+        for item, path, record, mark, runner in zip(chosen, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True):
             entry = self.items[item]
             before = Record() if entry.seen is None else entry.record
             entry.seen = VersionedRecord(Record(), None) if record is None else self._understood(item, record)
@@ -196,13 +192,10 @@ class RecordCache:
                 entry.stuck = mark.stat.num_children > 0
             entry.locked = self._member.owns(runner)
             if runner is not None:
-                running[item] = runner
+                running.add(item)
                 if not runner.stat.ephemeral_owner:
-                    self.warn(
-                        path.running,
-                        runner.stat.mzxid,
-                        "is not ephemeral, so the item does not run until this node is removed",
-                    )
+                    why = "is not ephemeral, so the item does not run until this node is removed"
+                    self.warn(path.running, runner.stat.mzxid, why)
         return running
 
     def warn(self, path: str, mzxid: int, why: str) -> None:

@@ -91,7 +91,7 @@ class StateDriver(JobState):
             case ReadOffsets(items, claimed):
                 return await (self.offsets.reread(items) if claimed else self.offsets.read(items))
             case ReadItems():
-                running = frozenset(await self.cache.learn(command.records))
+                running = await self.cache.learn(command.records)
                 await self.offsets.read(command.offsets)
                 return running
             case MarkMissed():
