@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from operator import length_hint
 from typing import Any, TypeAlias
 
@@ -111,8 +112,10 @@ class Position:
 class BatchQueue:
     """The records of one context: at most one batch that is being processed, and one fetched ahead."""
 
-    def __init__(self, context: Context, fetching: Context, position: Position) -> None:
-        self.context, self.fetching, self.position = context, fetching, position
+    def __init__(self, context: Context) -> None:
+        self.context, self.position = context, Position(context.checkpoints)
+        self.fetching = replace(context, checkpoints=self.position)
+        """The context that ``fetch`` is given."""
         self.time = asyncio.get_running_loop().time
         self.call: Call
         """Calls ``process`` for this queue."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from anyio import CancelScope, CapacityLimiter, create_task_group, sleep
@@ -21,7 +21,7 @@ from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed
-from aioelasticjob.running.batches import BatchQueue, Position, Workers
+from aioelasticjob.running.batches import BatchQueue, Workers
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.feed import Feed, HandlerCalls
@@ -116,9 +116,7 @@ class _DataflowRun:
             if config.per == "instance"
             else [item_context(config, claim, item, saved) for item in sorted(claim.items)]
         )
-        positions = [Position(saved) for _ in contexts]
-        fetching = [replace(one, checkpoints=each) for one, each in zip(contexts, positions, strict=True)]
-        return list(map(BatchQueue, contexts, fetching, positions))
+        return list(map(BatchQueue, contexts))
 
     def _flow_through(self) -> None:
         limit = 1 if self._config.ordered else self._config.concurrency
