@@ -105,6 +105,8 @@ class RefreshServer:
     """Touch a server's node: its age says how long no instance has been on the server."""
 
     ip: str
+    data: bytes
+    """The present data of the node."""
     version: int
 
 
@@ -202,8 +204,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [[*_leading(view), Delete(path)] for path in paths]
         case RestoreNodes(me, nodes):
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
-        case RefreshServer(ip, version):
-            return [[Set(layout.server(ip), _data(view, layout.server(ip)), version)]]
+        case RefreshServer(ip, data, version):
+            return [[Set(layout.server(ip), data, version)]]
         case RemoveServer(ip, version):
             counts = [path for path in (layout.success_count(ip), layout.failure_count(ip)) if path in view.tree]
             return [[*_leading(view), *map(Delete, counts), Delete(layout.server(ip), version)]]
@@ -338,8 +340,3 @@ def _update_request(view: JobView, update: UpdateRequest) -> list[Transaction]:
 def _written(view: JobView, path: str, data: bytes) -> Op:
     node = view.tree.get(path)
     return Create(path, data) if node is None else Set(path, data, node.stat.version)
-
-
-def _data(view: JobView, path: str) -> bytes:
-    node = view.tree.get(path)
-    return b"" if node is None else node.data

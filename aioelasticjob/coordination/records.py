@@ -128,10 +128,7 @@ def whole_number(value: object, most: int = MAX_MILLISECONDS) -> int:
 
 
 def _iso(milliseconds: int) -> str | None:
-    try:
-        return moment(milliseconds / 1000).isoformat(timespec="milliseconds") if milliseconds else None
-    except (ValueError, OverflowError, OSError):
-        return None
+    return moment(milliseconds / 1000).isoformat(timespec="milliseconds") if milliseconds else None
 
 
 def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:

@@ -246,7 +246,7 @@ def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
     ip = now.view.instances[now.me].ip
     node = now.view.tree.get(now.view.layout.server(ip))
     if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / REFRESHES_PER_RETENTION:
-        yield RefreshServer(ip, node.stat.version)
+        yield RefreshServer(ip, node.data, node.stat.version)
 
 
 def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:

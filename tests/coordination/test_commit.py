@@ -307,7 +307,7 @@ ACTIONS: dict[str, Action] = {
     "mark orphan": _effect(MarkOrphan(0, 0, Record())),
     "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
-    "refresh": _effect(RefreshServer("10.0.0.1", 0)),
+    "refresh": _effect(RefreshServer("10.0.0.1", b"", 0)),
     "forget the server": _effect(RemoveServer("10.0.0.7", 0)),
     "clear records": _effect(ClearRecords({LAYOUT.item(1).execution: 0})),
 }
