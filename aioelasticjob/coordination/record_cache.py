@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import is_item
 from aioelasticjob.model import Record, VersionedRecord
@@ -169,9 +170,9 @@ class RecordCache:
 
     async def learn(self, items: Collection[int]) -> frozenset[int]:
         """Read the records, marks and locks of items; return those that an instance runs at present."""
-        chosen, running = sorted(items), set[int]()
-        for first in range(0, len(chosen), ITEMS_PER_READ):
-            running |= await self._learn_some(chosen[first : first + ITEMS_PER_READ])
+        running = set[int]()
+        for part in parts(sorted(items), ITEMS_PER_READ):
+            running |= await self._learn_some(part)
         return frozenset(running)
 
     async def _learn_some(self, chosen: Sequence[int]) -> set[int]:
