@@ -203,9 +203,8 @@ class Life:
         """Have the monitor port follow the newest view, once there is a port."""
         if self._port is None and views.value.config.monitor_port != OFF:
             self._port = MonitorPort(self.member, views)
-        if self._port is not None and self._listening is None:
-            self._listening = Activity(self.tasks, self._port)
-        if self._listening is not None:
+        if self._port is not None:
+            self._listening = self._listening or Activity(self.tasks, self._port)
             self._listening.wake()
 
     def nodes_changed(self) -> None:
