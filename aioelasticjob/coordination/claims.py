@@ -104,7 +104,7 @@ class Claims:
         return taken
 
     async def finish(self, sent: SentClaim) -> ClaimResult:
-        """Wait for the result of a claim; claim those of its items that can be claimed.
+        """Wait for the result of a claim; if items were refused, claim the others, and claim the items that follow.
 
         If the claim was withdrawn before it was sent, the result is stale.
 
@@ -120,10 +120,8 @@ class Claims:
                 sent.fire = sent.fire if taken.claim is None else taken.claim.fire
                 self._send_next(sent)
                 await self._take(sent, taken)
-        except SessionEnded:
-            raise
-        except RegistryError:
-            if taken.claim is None:
+        except RegistryError as error:
+            if taken.claim is None or isinstance(error, SessionEnded):
                 raise  # otherwise the items claimed before are run and settled; the others are still due
         finally:
             for item in items if taken.claim is None else items - taken.claim.items.keys():

@@ -43,8 +43,8 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
 async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
     """Call an execution's listeners, before and after its handlers are run.
 
-    If a call of ``before`` fails, that is reported as the items' failure, and no handler is run.  A listener on every
-    instance is called afterwards unless its own ``before`` has failed, or that of a listener before it.
+    If a call of ``before`` fails, that is reported as the items' failure, and no handler is run.  ``after`` of a
+    listener on every instance is called if its own ``before`` and those of all earlier listeners have succeeded.
     """
     listeners = execution.job.listeners
     context = instance_context(execution.config, execution.claim, execution.checkpoints)
@@ -183,16 +183,14 @@ class _OncePerCluster:
         for run in await marks.finished_runs(self.views.value, besides):
             if not await marks.acquire(run, BEGUN):
                 continue  # another instance calls it
-            noted = False
             try:
                 for listener in reversed(self.listeners):
                     if listener.after is not None:
                         await _after(self.execution, self._context_of(run), listener.after)
                 await marks.note(run, OVER)
-                noted = True
-            finally:
-                if not noted:
-                    await marks.release(run)
+            except BaseException:
+                await marks.release(run)
+                raise
             await marks.tidy(self.views.value)
 
     def _context_of(self, run: str) -> InstanceContext:
