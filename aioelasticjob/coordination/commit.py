@@ -154,9 +154,9 @@ def committed_by_nodes(
     """Return what the lost reply would have said if the nodes show that ``ops`` were applied, else None.
 
     ``nodes`` were read after ``ops`` had been sent, and ``since`` is the zxid of a transaction that was written before
-    them.  If the nodes do not show it, ``ops`` count as not applied: they are conditional, so they can be sent again,
-    and would be refused.  A new lock of this session proves that ``ops`` were applied, even if somebody has changed
-    other nodes by hand since, because nobody else can make it.
+    them.  If the nodes do not show it, ``ops`` count as not applied and are sent again: they are conditional, so they
+    are refused if they were applied after all.  A new lock of this session proves that ``ops`` were applied, because
+    nobody else can make it, even if somebody has changed other nodes by hand since.
     """
     made, removed = ({op.path for op in ops if isinstance(op, kind)} for kind in (Create, Delete))
     shown = [

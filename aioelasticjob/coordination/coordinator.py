@@ -238,9 +238,8 @@ async def _note_refusals(member: Member, tree: Tree) -> None:
 async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:
     """Return why this instance has to leave: an operator asks for it, or has removed the job or the instance's node.
 
-    Return an empty text if it stays.
-
-    ``seen`` is the zxid up to which this instance has seen the job.  The log names who has removed the job since then.
+    The result is empty if the instance stays.  ``seen`` is the zxid up to which it has seen the job: the result, and
+    the log, name who has removed the job since then.
     """
     if member.id not in view.instances:
         if not await _is_removed(member):

@@ -79,10 +79,8 @@ async def note_accounted(
 ) -> AccountedMoment | None:
     """Write the newest moment up to ``now`` (seconds) if it is later than the ``known`` one; return the newest known.
 
-    None is returned if the node has to be read before the next attempt.
-
-    A later moment that another instance has written is kept, unless it is so far in the future that a clock must have
-    been ahead.
+    The result is None if the node has to be read before the next attempt.  A later moment that another instance has
+    written is kept, unless it is so far in the future that a clock must have been ahead.
 
     Raises:
         Suspended: there is no connection.

@@ -43,7 +43,7 @@ MAX_FORMER_SCHEDULES = 8
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
 _GRACE = 1 + 1 / REFRESHES_PER_RETENTION
-"""A factor of ``server_retention``: nodes are kept longer, because the node of a server in use may be older as well."""
+"""A factor of ``server_retention``: the node of a server in use is touched now and then only, so it may be older."""
 NAMED_FOR = 7 * 24 * 3600
 """Seconds for which the id of a request is remembered after its end, if who has asked has given the id."""
 UNNAMED_FOR = 3600
@@ -149,7 +149,7 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
 
     It gives a run up after ``max_rescues`` rescues in a row were cut off, because the run's handler may be why: without
     a limit, a handler that ends its process would end one instance after the other.  It ends a run as stopped if
-    somebody had cancelled it: who cancels a thread that hangs, and kills its process because it goes on, does not want
+    somebody had cancelled it: an operator who cancels a thread that hangs, and then kills its process, does not want
     another instance to begin the run again.  If an instance has handed the run over, its mark is removed as well,
     because rescuers ignore the mark of such a run.
     """

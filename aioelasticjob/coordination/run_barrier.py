@@ -79,7 +79,7 @@ def fire_of(run: str, view: JobView, present: int) -> Fire:
 
 
 def is_awaited(run: str, request: Request, moment: int | None) -> bool:
-    """Whether an item that has this moment of a request to run next has yet to begin a run."""
+    """Whether an item, which has to run this moment of a request next, has yet to begin a run."""
     if moment is None or request.span is None:
         return moment is not None and run == run_of(Fire(moment, request.source, request_id=request.number))
     begun, _, slot = run.rpartition("-")

@@ -103,7 +103,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether all jobs of this process have joined and none has to wait, the registry answers, and it stays."""
+        """Whether the registry answers, all jobs have joined and none has to wait, and the process does not stop."""
         waits = any(job.problem and not job.dismissed for job in self.jobs)
         return self.status == "up" and self.phase == "running" and not waits
 

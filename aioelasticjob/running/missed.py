@@ -28,10 +28,10 @@ class MissedMoments:
         self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
-        """Treat moments later than ``moment`` as not reported, for some items.
+        """Treat moments later than ``moment`` as not reported, for two kinds of items.
 
-        These are the items for which a moment later than ``beyond`` was reported.  They are also those for which no
-        moment later than ``former`` was reported: what was reported of these belongs to another schedule.
+        For the first kind, a moment later than ``beyond`` was reported.  For the second kind, no moment later than
+        ``former`` was reported, so all that was reported belongs to another schedule.
         """
         for item in self._items.values():
             if item.reported > beyond or item.reported <= former:
@@ -126,9 +126,9 @@ class MissedMoments:
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
         """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.
 
-        This is called when this instance gains an item (the run may still go on then, so it is not reported), when it
-        claims the item, and when records are switched off.  Between two calls a record that claims a moment too far in
-        the future may have been lowered.  The report names the moment that the record had claimed.
+        This is called when this instance gains an item whose run goes on nowhere, when it claims an item, and when
+        records are switched off.  If a record claims a moment too far in the future, it may be lowered between two
+        calls; the report names the moment that it claimed before.
         """
         together = dict[tuple[int, str], list[int]]()
         for item, record in cut_off.items():

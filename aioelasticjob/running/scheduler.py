@@ -86,7 +86,7 @@ class Scheduler:
     async def run(self) -> None:
         """Give turns until cancelled, and then cancel the tasks that were started meanwhile, and wait for their end.
 
-        It may be called again then, or twice at a time; no requested turn is lost.
+        It may be called again after that, or a second time meanwhile: no requested turn is lost.
         """
         started = _Started()
         self._runs.append(started)

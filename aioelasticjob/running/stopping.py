@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Departures:
-    """The writes of the jobs of one process that leave: those of thousands, or on a slow registry, take some time."""
+    """The writes of all jobs of a process that leave.  For thousands of jobs, or a slow registry, they take a while."""
 
     newest: float = -inf
     """When the registry has accepted such a write last, by the loop's clock."""
@@ -70,8 +70,8 @@ class Stopping:
     async def stopped(self, seconds: float) -> None:
         """Wait until the job has left, at most so many seconds.
 
-        After its handlers have ended, this waits no longer if the registry accepts nothing for ``SETTLE_TIMEOUT``
-        seconds.  Nothing is logged while it accepts writes of jobs that leave: then this one only waits for its turn.
+        After the handlers of the job have ended, this gives up if the registry accepts nothing for ``SETTLE_TIMEOUT``
+        seconds.  While it accepts writes of other jobs that leave, this job only waits for its turn: nothing is logged.
         """
         self._leaves, self._since = True, self._loop.time()
         with move_on_after(seconds) as limit:
