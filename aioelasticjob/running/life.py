@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
-from anyio import CancelScope, move_on_after
+from anyio import move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -273,7 +273,7 @@ class Life:
                 view = job_scheduler.views.value
                 await job_scheduler.end()
                 if self.error is None:
-                    with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
+                    with move_on_after(LEAVE_TIMEOUT, shield=True):
                         await _unregister(job_scheduler, self.member, view, self._shared.clock)
                 past.config = view.config
                 past.newest_reported = max(past.newest_reported, job_scheduler.newest_reported)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from anyio import CancelScope, create_task_group, move_on_after
+from anyio import create_task_group, move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import dismissed
@@ -38,7 +38,7 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
             why = await dismissed(member, read(tree, member.layout, config))
             if not why:
                 await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
-    with suppress(RegistryError), CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
+    with suppress(RegistryError), move_on_after(LEAVE_TIMEOUT, shield=True):
         await leave(member)  # if that fails, the session's end removes the instance
     return why
 
