@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from operator import length_hint
 from typing import Any, TypeAlias
@@ -228,11 +229,8 @@ class Workers:
         while True:
             if queue:
                 batch = queue[0]
-                if batch.span is None:
+                with nullcontext() if batch.span is None else batch.span.entered():
                     await self._drain(batch)
-                else:
-                    with batch.span.entered():
-                        await self._drain(batch)
                 if queue and queue[0] is batch:
                     queue.popleft()
             elif self._closed:
