@@ -106,11 +106,6 @@ class Coordinator:
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
 
-    @property
-    def view(self) -> JobView:
-        """The newest view."""
-        return self._views.value
-
     def turn(self) -> float | Work:
         """Read the newest tree and decide; return the seconds until the next turn, or work that has to wait."""
         missing = self._written_at + MIRROR_TIMEOUT - get_running_loop().time()
@@ -125,7 +120,7 @@ class Coordinator:
         return self._decide(view)
 
     def _read_view(self) -> JobView:
-        tree, switches, before = self._trees.value, self._switches.value, self.view
+        tree, switches, before = self._trees.value, self._switches.value, self._views.value
         if before.tree is tree and before.switches is switches:
             return before
         view = follow(before, tree, switches)
@@ -210,7 +205,7 @@ class Coordinator:
         except RegistryError as error:  # try to read it again later; the job runs meanwhile
             member.refusals.refused(READ_PURPOSE, error)
             self._pacing.look_again()
-            return self._pause(self.view, quiet=False)
+            return self._pause(self._views.value, quiet=False)
 
     def _pause(self, view: JobView, quiet: bool) -> float:
         pause = self._pacing.pause(view, quiet)
