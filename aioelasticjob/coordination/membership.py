@@ -55,8 +55,8 @@ async def join(
 ) -> JobConfig:
     """Register the instance and return the configuration in force: the registry's, or with ``overwrite`` the declared.
 
-    ``last`` is given if the instance joins again: it is the configuration used before, and stays in force if the
-    registry's is invalid; then nothing is overwritten.  ``up_since`` is when this process first joined.
+    If the instance joins again, ``last`` is the configuration used before: it stays in force if the registry's is
+    invalid, and nothing is overwritten.  ``up_since`` is when this process first joined.
     ``switches`` has the nodes of the servers in all jobs: an instance whose server is disabled there does not lead.
 
     Raises:

@@ -48,8 +48,8 @@ class Offsets:
     async def read(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items, and note which of them have one.
 
-        Those with which runs begin are read before the claim: no instance can save an offset between the record on
-        which the claim depends and the claim.
+        The offsets with which a run begins are read before its claim.  Nobody saves one in between: an offset is saved
+        under a claim, and another claim would change the record on which this claim depends.
         """
         if not items:  # then no connection is needed
             return {}

@@ -147,9 +147,9 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
 def end_runs(now: RuleInput) -> Iterator[EndRun]:
     """The leader settles a run that was cut off and is not to be rescued.
 
-    It gives a run up after ``max_rescues`` rescues in a row were cut off, because the run's handler may be why: without
+    It gives a run up after ``max_rescues`` rescues in a row were cut off.  The run's handler may be the reason: without
     a limit, a handler that ends its process would end one instance after the other.  It ends a run as stopped if
-    somebody had cancelled it: an operator who cancels a thread that hangs, and then kills its process, does not want
+    somebody had cancelled it.  An operator who cancels a thread that hangs, and then kills its process, does not want
     another instance to begin the run again.  If an instance has handed the run over, its mark is removed as well,
     because rescuers ignore the mark of such a run.
     """

@@ -36,8 +36,8 @@ class HandlerScope:
     """A cancel scope that calls ``unheeded`` once if the code inside goes on although it was cancelled.
 
     The scope cancels by itself ``after`` so many seconds.  ``unheeded`` is None if the code runs in threads.  Then no
-    cancellation is held back: the thread could not see it in anyio.from_thread.check_cancelled(), and a task that waits
-    for a thread is not cancelled over and over.
+    cancellation is held back.  That is not needed, because a task that waits for a thread is not cancelled over and
+    over; and it would hide the cancellation from anyio.from_thread.check_cancelled() in the thread.
     """
 
     def __init__(self, unheeded: Callable[[], None] | None, after: float | None = None) -> None:

@@ -185,8 +185,8 @@ class FollowReleases:
 class AwaitMoment:
     """Wait until the moment of a claim comes, if it is still to come.
 
-    The answer is False if the claim is not to be run, since the view or the time has changed meanwhile, the session may
-    be over, or this instance leaves.
+    The answer is False if the claim is not to be run: the view or the time has changed meanwhile, the session may be
+    over, or this instance leaves.
     """
 
     view: JobView

@@ -1,10 +1,12 @@
 """Records from the future: they were written while the registry's clock, which jobs use, was ahead.
 
 The clock has been set back since.  If a record claims moments up to one minute ahead, it stands: those moments were run
-early or reported, and are not run again.  But if the item or its schedule was made while the clock was ahead, nobody
-has run the moments before that, so they are reported as missed.  (It was made while the clock was ahead if its date is
-later than the time at which the record was found.  Otherwise it has no moments before its date.)  If a record claims
-moments more than a minute ahead, its item would not run for too long, so the record is lowered to the present.
+early or reported, and are not run again.  If it claims later ones, its item would not run for too long, so the record
+is lowered to the present.
+
+The item or its schedule may have been made while the clock was ahead, too: then its date is later than the time at
+which the record was found.  Nobody has run the moments before that date, so they are reported as missed.  An item that
+was made earlier has no moments before its date.
 """
 
 from __future__ import annotations
