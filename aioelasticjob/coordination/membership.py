@@ -73,20 +73,15 @@ async def join(
         description = member.describe(min(up_since, view.up_since), differs=differing)
         try:
             written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
+            break
         except Conflict as conflict:
             await _overtaken(member, trees, tree, conflict)
-            continue
-        with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
-            await _shown(trees, written.zxid)
-        return holds
-    raise ForeignData(
-        member.layout.root, "", f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
-    )
-
-
-async def _shown(trees: Latest[Tree], zxid: int) -> None:
-    """Wait until the mirror shows a transaction."""
-    await trees.until(lambda newer: newer.zxid >= zxid)
+    else:
+        why = f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
+        raise ForeignData(member.layout.root, "", why)
+    with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
+        await trees.until(lambda newer: newer.zxid >= written.zxid)
+    return holds
 
 
 async def _missing_parents(member: Member, tree: Tree) -> list[str]:

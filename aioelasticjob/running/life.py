@@ -36,7 +36,7 @@ from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.monitor_port import OFF, MonitorPort
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
-from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_until_known
+from aioelasticjob.running.standby import LEAVE_TIMEOUT, unless, wait_until_known
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Stopping
 
@@ -147,7 +147,8 @@ class Life:
             except InvalidSetting as mistake:
                 past.wait(name, mistake, self._shared)
         if problem:
-            await wait_for_news(trees, seen, leaving)
+            async with unless(leaving):
+                await trees.until(lambda newer: newer is not seen)
 
     async def _join(self, past: History) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""

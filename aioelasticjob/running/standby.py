@@ -33,7 +33,7 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
     """
     await join(member, config, trees, config)
     why = ""
-    async with _unless(leaving):
+    async with unless(leaving):
         while not why and member.lacks(tree := trees.value):
             why = await dismissed(member, read(tree, member.layout, config))
             if not why:
@@ -43,14 +43,8 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
     return why
 
 
-async def wait_for_news(trees: Latest[Tree], seen: Tree, leaving: Latest[bool]) -> None:
-    """Wait until a node of the job changes, or the job is to leave."""
-    async with _unless(leaving):
-        await trees.until(lambda newer: newer is not seen)
-
-
 @asynccontextmanager
-async def _unless(leaving: Latest[bool]) -> AsyncIterator[None]:
+async def unless(leaving: Latest[bool]) -> AsyncIterator[None]:
     """Cancel the block when the job is to leave.  When the session is over, the job's life cancels all its tasks."""
     async with create_task_group() as tasks:
 
