@@ -105,14 +105,14 @@ def accepted(member: Member, sent: SentTransaction) -> Committed | None:
     return answer.result()
 
 
-async def delete(member: Member, path: str, version: int, what: str, *conditions: Op) -> bool:
-    """Delete a node that is of this version; return False if it was replaced or removed, or a condition does not hold.
+async def write_if_unchanged(member: Member, ops: Sequence[Op], what: str) -> bool:
+    """Write a transaction; return False if nothing was written, because a node has changed on which it depends.
 
     Raises:
-        RegistryError: there is no connection, or the registry refuses it; nothing was deleted.
+        RegistryError: there is no connection, or the registry refuses it; nothing was written.
     """
     try:
-        await write(member, [*conditions, Delete(path, version)], what)
+        await write(member, ops, what)
     except Conflict:
         return False
     return True

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination.commit import write
+from aioelasticjob.coordination.commit import write, write_if_unchanged
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, Entry, MissedMark, RecordCache
 from aioelasticjob.coordination.view import JobView
@@ -128,12 +128,8 @@ async def advance_accounted(member: Member, view: JobView, until: int, version: 
         RegistryError: the registry refuses the write; nothing was written.
     """
     leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
-    operations: list[Op] = [leading, Set(member.layout.execution, str(until).encode(), version)]
-    try:
-        await write(member, operations, "to note which moments no instance was up for")
-    except Conflict:
-        return False
-    return True
+    note = Set(member.layout.execution, str(until).encode(), version)
+    return await write_if_unchanged(member, [leading, note], "to note which moments no instance was up for")
 
 
 async def _left(

@@ -16,7 +16,7 @@ from math import inf
 from typing import Any, TypeAlias, assert_never
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.coordination.commit import delete
+from aioelasticjob.coordination.commit import write_if_unchanged
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import advance_accounted, mark_missed_moments, read_accounted
 from aioelasticjob.coordination.progress import Offsets
@@ -25,7 +25,7 @@ from aioelasticjob.coordination.request_runs import requested_run
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Requested
-from aioelasticjob.registry.transaction import Check
+from aioelasticjob.registry.transaction import Check, Delete
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     AnyReport,
@@ -111,7 +111,7 @@ class StateDriver(JobState):
                 return requested
             case RemoveTrigger(path, version):
                 assigned = Check(member.layout.sharding, self.view.sharding_version)  # a newer view may show more items
-                return await delete(member, path, version, "to take a request", assigned)
+                return await write_if_unchanged(member, [assigned, Delete(path, version)], "to take a request")
             case _:
                 assert_never(command)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination import coordinator
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import committed_by_nodes, delete, write
+from aioelasticjob.coordination.commit import committed_by_nodes, write, write_if_unchanged
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
@@ -262,7 +262,9 @@ async def drop(job: RefusedJob) -> None:
     path = LAYOUT.trigger(ME)
     job.write(Create(path, b"P"))
     job.session.zxid = job.registry.zxid
-    assert await delete(job.member, path, 0, "to take a request") is (path not in job.registry.nodes)
+    assert await write_if_unchanged(job.member, [Delete(path, 0)], "to take a request") is (
+        path not in job.registry.nodes
+    )
 
 
 async def listen(job: RefusedJob) -> None:
