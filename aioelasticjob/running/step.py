@@ -184,6 +184,7 @@ class JobState(Account):
             self._account([number], Came.UNRECORDED, ended=given_at(view, number))
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
         self._recorded_since = max([written, *known])
+        self._floor = max(self._floor, self._recorded_since)
 
     def _let_go(self, view: JobView, given: Mapping[int, int]) -> tuple[frozenset[int], frozenset[int]]:
         """Forget the items that this instance has lost: all but those ``given`` to it.
