@@ -56,6 +56,12 @@ class Account:
         self._refuses = False
         """Whether this instance has refused the last fire."""
 
+    @property
+    def steady_in(self) -> float:
+        """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
+        wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
+        return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
+
     def intolerable_skew(self) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
         return self.clock.intolerable(self.view.config)

@@ -51,37 +51,34 @@ from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.step import JobState
 
 
-class StateDriver(JobState):
-    """Adds to ``JobState`` the I/O that performs commands.  This class decides nothing."""
+class StateDriver:
+    """Reads clocks and nodes for the state of a job, writes what it commands, and makes its reports.
+
+    It decides nothing.
+    """
 
     def __init__(self, member: Member, view: JobView, clock: Clock, stats: ExecutionStats, past: Past) -> None:
-        super().__init__(member.id, view, Reading.of(member.session, clock), past)
-        self._member, self._wall, self._stats = member, clock, stats
-        self.cache = RecordCache(member, self._believable, self.items)
+        self.state = JobState(member.id, view, Reading.of(member.session, clock), past)
+        self._member, self._clock, self._stats = member, clock, stats
+        self.cache = RecordCache(member, self._believable, self.state.items)
         self.offsets = Offsets(member, self.cache)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
-        host = self._wall.now()
-        return self.clock.take(Reading(host, *self._member.session.compare_clocks(host)))
-
-    @property
-    def steady_in(self) -> float:
-        """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
-        wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
-        return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
+        host = self._clock.now()
+        return self.state.clock.take(Reading(host, *self._member.session.compare_clocks(host)))
 
     def released(self, item: int) -> None:
-        """See ``JobState.released``."""
+        """Tell the state that the item's run on another instance has ended."""
         self.now()
-        super().released(item)
+        self.state.released(item)
         self.say_all()
 
     def report(
         self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False
     ) -> None:
         """Report moments that need not be in the schedule, or another instance's run that was cut off."""
-        self.missed.put(items, passed, why, cut_off, handled=handled)
+        self.state.missed.put(items, passed, why, cut_off, handled=handled)
         self.say_all()
 
     async def perform(self, command: NodeCommand) -> object:
@@ -110,20 +107,21 @@ class StateDriver(JobState):
                 requested: Requested | None = requested_run(item, record, *await member.session.get_many(paths))
                 return requested
             case RemoveTrigger(path, version):
-                assigned = Check(member.layout.sharding, self.view.sharding_version)  # a newer view may show more items
+                # a newer view may show more items
+                assigned = Check(member.layout.sharding, self.state.view.sharding_version)
                 return await write_if_unchanged(member, [assigned, Delete(path, version)], "to take a request")
             case _:
                 assert_never(command)
 
     def say_all(self) -> None:
         """Make the reports that are left."""
-        while self.reports:
-            self._say(self.reports.pop(0))
+        while self.state.reports:
+            self._say(self.state.reports.pop(0))
 
     def _say(self, report: AnyReport) -> None:
         match report:
             case Report():
-                self._stats.missed_reports.put(self.view.config, report)
+                self._stats.missed_reports.put(self.state.view.config, report)
             case SayLowered():
                 self._stats.missed_reports.lowered(self._member.layout.job, report)
             case SayRefused(why, again):
@@ -141,7 +139,7 @@ class StateDriver(JobState):
     def _believable(self) -> float:
         """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""
         now = self.now()
-        return inf if self.clock.unsteady else now
+        return inf if self.state.clock.unsteady else now
 
 
 Pass: TypeAlias = Steps[float | None]
@@ -184,8 +182,8 @@ class InTask:
 class CommandLoop(ABC):
     """Makes the passes of one job, one after another."""
 
-    def __init__(self, state: StateDriver, activity: Activity) -> None:
-        self._state = state
+    def __init__(self, driver: StateDriver, activity: Activity) -> None:
+        self._driver, self._state = driver, driver.state
         self.activity = activity
         """Asks the process's scheduler for turns."""
         self._steps: Pass | None = None
@@ -252,7 +250,7 @@ class CommandLoop(ABC):
                     answer.come()
                 return inf
             if is_first:
-                self._state.now()
+                self._driver.now()
                 is_first = False
             command = self._next(answer, error)
             if isinstance(command, float):
@@ -280,7 +278,7 @@ class CommandLoop(ABC):
             return self._refused(failure)
         finally:
             if self._state.reports:
-                self._state.say_all()
+                self._driver.say_all()
 
     async def _work(self, task: InTask) -> float:
         """Do work, and go on after it; return the seconds until the next turn."""

@@ -30,13 +30,13 @@ class ItemReleases:
     def __init__(
         self,
         member: Member,
-        state: StateDriver,
+        driver: StateDriver,
         claims: Claims,
         settlements: Settlements,
         tasks: TaskScope,
         after_release: Callable[[], None],
     ) -> None:
-        self._member, self._state, self._claims, self._settlements = member, state, claims, settlements
+        self._member, self._driver, self._claims, self._settlements = member, driver, claims, settlements
         self._tasks, self._after_release = tasks, after_release
 
     def follow(self, items: Iterable[int]) -> None:
@@ -54,7 +54,7 @@ class ItemReleases:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
         with suppress(SessionEnded):  # the end of the session has removed them
             await self._until_answered(
-                lambda: self._settlements.release_all(hand_over=self._state.view.config.failover)
+                lambda: self._settlements.release_all(hand_over=self._driver.state.view.config.failover)
             )
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
@@ -64,15 +64,15 @@ class ItemReleases:
             await self._claims.mark_misfired(view, item, slot)
         with suppress(SessionEnded):
             await self._until_answered(lambda: self._ended(item))
-            self._state.released(item)
+            self._driver.released(item)
             self._after_release()
 
     async def _ended(self, item: int) -> None:
-        await self._settlements.release(item, hand_over=self._state.view.config.failover)
+        await self._settlements.release(item, hand_over=self._driver.state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        while self._state.items[item].seen is not None:
-            await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
-            await self._state.offsets.read([item])
+        while self._driver.state.items[item].seen is not None:
+            await self._driver.cache.learn([item])  # first the record: the offset read next is then the ended run's
+            await self._driver.offsets.read([item])
             if not self._is_to_be_ended(item):
                 return
             await sleep(LOOK_AGAIN_AFTER)
@@ -83,7 +83,7 @@ class ItemReleases:
         This changes the record only, and instances do not mirror records.  If this instance did not read the record
         again, the item would count as being rescued, and not run, until another node of the job changes.
         """
-        view, entry = self._state.view, self._state.items[item]
+        view, entry = self._driver.state.view, self._driver.state.items[item]
         if not view.config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
             return False
         return entry.cut_off and bool(ended_as(view, item, entry.record, entry.fence))

@@ -78,15 +78,15 @@ class JobScheduler(CommandLoop):
         """The view of the job."""
         self._tasks, self._life, self._loop = tasks, life, tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
-        state = StateDriver(member, views.value, shared.clock, self._stats, past)
-        super().__init__(state, Activity(tasks, self, is_urgent=False))
-        self._claims = Claims(member, self._state.cache)
-        self._settlements = settlements = Settlements(member, self._state.cache)
+        driver = StateDriver(member, views.value, shared.clock, self._stats, past)
+        super().__init__(driver, Activity(tasks, self, is_urgent=False))
+        self._claims = Claims(member, driver.cache)
+        self._settlements = settlements = Settlements(member, driver.cache)
         self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
         self.stopping = Stopping(member, shared.limited_log, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self._runs = Runs(job, member, views, shared, self._state, settlements, self._stats, self.stopping)
+        self._runs = Runs(job, member, views, shared, driver, settlements, self._stats, self.stopping)
         self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
         self.left = False
         """Whether this instance was asked to leave."""
@@ -98,7 +98,7 @@ class JobScheduler(CommandLoop):
     @property
     def releases(self) -> ItemReleases:
         """Waits for items that other instances still run.  It keeps nothing, so it is made when it is needed."""
-        parts = self._state, self._claims, self._settlements, self._tasks
+        parts = self._driver, self._claims, self._settlements, self._tasks
         return ItemReleases(self._member, *parts, self._look_at_once)
 
     @property
@@ -141,7 +141,7 @@ class JobScheduler(CommandLoop):
 
         This is called when the view or the time has changed.
         """
-        self._state.now()  # the state notices a jump of the time, also during an execution
+        self._driver.now()  # the state notices a jump of the time, also during an execution
         self._state.switches_changed(self.views.value)
         self._ahead.take_back()
         self._runs.stop_cancelled()
@@ -226,7 +226,7 @@ class JobScheduler(CommandLoop):
             case RemoveOrphanMark(item):
                 return InTask(partial(self._claims.remove_orphan_mark, item))
             case _:
-                return InTask(partial(state.perform, command))
+                return InTask(partial(self._driver.perform, command))
 
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
         """Claim items at once, or send the claim shortly before the moment if this is still to come."""
@@ -265,10 +265,10 @@ class JobScheduler(CommandLoop):
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         if isinstance(written, UpdateRequest):
             due = written.request.moment
-            self._state.report(written.expired_items, Passed(due, due), EXPIRED)
+            self._driver.report(written.expired_items, Passed(due, due), EXPIRED)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
             moment = written.run.moment
-            self._state.report([written.item], Passed(moment, moment), str(error), written.run.instance, handled=True)
+            self._driver.report([written.item], Passed(moment, moment), str(error), written.run.instance, handled=True)
 
     async def end(self) -> None:
         """Settle or give back what waits without a task, and report the runs that can begin here no more.
@@ -280,7 +280,7 @@ class JobScheduler(CommandLoop):
             await self._runs.finish()
             await self._ahead.give_back()
         self._choice.triggers.give_up()
-        self._state.say_all()
+        self._driver.say_all()
 
     def _look_at_once(self) -> None:
         """End a streaming run, and ask for a turn: an item was released, or this instance leaves."""

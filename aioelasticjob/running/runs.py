@@ -76,12 +76,12 @@ class Runs:
         member: Member,
         views: Latest[JobView],
         shared: ProcessContext,
-        state: StateDriver,
+        driver: StateDriver,
         settlements: Settlements,
         stats: ExecutionStats,
         stopping: Stopping,
     ) -> None:
-        self._job, self._member, self._views, self._shared, self._state = job, member, views, shared, state
+        self._job, self._member, self._views, self._shared, self._driver = job, member, views, shared, driver
         self._settlements, self._stats, self._stopping = settlements, stats, stopping
         self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
         self._fitted = (job.config, job.config)
@@ -180,7 +180,7 @@ class Runs:
             self._job,
             config,
             claim,
-            RunOffsets(self._state.offsets, claim, offsets),
+            RunOffsets(self._driver.offsets, claim, offsets),
             self._shared.executors,
             self._failed,
             trace=Trace(claim, config, events, self._shared.clock) if events.heard else None,
@@ -201,7 +201,7 @@ class Runs:
             execution.stream_control = stream
             if self._retry_waits.leaves or (fire.source is FireSource.FAILOVER and view.assignment_stands):
                 stream.end.set()  # if the item has a holder, its rescue ends after one batch
-        catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
+        catch_up = fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
         with execution.scope_of_all() as scope:
@@ -219,19 +219,19 @@ class Runs:
     def _settle(self, ended: EndedRun) -> Settlement | None:
         """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""
         claim, outcomes, unfinished = ended.claim, ended.outcomes, ended.unfinished
-        state, view = self._state, self._views.value
+        driver, view = self._driver, self._views.value
         if claim.fire.source in SCHEDULED:
-            state.items.ran(claim.items, claim.fire.slot)
+            driver.state.items.ran(claim.items, claim.fire.slot)
         if not claim.fences:  # the next holder finds no record of this run
             for item in unfinished:
-                state.items[item].assume(claim.fire.slot - 1)
+                driver.state.items[item].assume(claim.fire.slot - 1)
             slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - outcomes.keys()
-            state.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
+            driver.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
             return None
         settled = left_open(claim, unfinished) if unfinished else claim
         hand_over, removed = view.config.failover, self._member.id not in view.instances
         self._stopping.settling = claim
-        return self._settlements.settle(settled, outcomes, state.now(), hand_over=hand_over, removed=removed)
+        return self._settlements.settle(settled, outcomes, driver.now(), hand_over=hand_over, removed=removed)
 
     def _failed(self, context: Context, error: Exception, **of_a_part: Any) -> None:
         self._stats.failed(self._views.value.config, context, error, **of_a_part)

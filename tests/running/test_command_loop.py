@@ -37,6 +37,10 @@ class Looped:
     def scheduler(self) -> Looped:
         return self
 
+    @property
+    def state(self) -> Looped:
+        return self
+
     def __post_init__(self) -> None:
         self.loop = ScriptedLoop(self)
 

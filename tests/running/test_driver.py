@@ -25,13 +25,13 @@ OTHER = b"10.0.0.2@-@1"
 SLOT = 1010
 
 
-async def look(state: StateDriver, view: JobView) -> None:
+async def look(driver: StateDriver, view: JobView) -> None:
     """Apply a view, and perform the commands that this takes."""
-    state.now()
-    steps, answer = state.look(view), None
+    driver.now()
+    steps, answer = driver.state.look(view), None
     with suppress(StopIteration):
         while True:
-            answer = await state.perform(steps.send(answer))
+            answer = await driver.perform(steps.send(answer))
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
@@ -45,11 +45,11 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    state = StateDriver(job.member, view, clock, stats, Past(clock.now()))
-    done(look(state, view))
+    driver = StateDriver(job.member, view, clock, stats, Past(clock.now()))
+    done(look(driver, view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came
-        done(look(state, view))
+        done(look(driver, view))
     record = Record(slot=SLOT * 1000, instance=OTHER.decode(), begun=SLOT * 1000 - 500)
     job.write(Create(paths.execution, records.encode(record)))
     job.write(Set(paths.instance, ME.encode(), -1), Set(LAYOUT.config, off.to_json(), -1))
@@ -58,10 +58,10 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     if interrupted:
         job.session.reads.append("suspended")
         with pytest.raises(Suspended):
-            done(look(state, view))
-    done(look(state, view))
-    assert state.timetable.newest == SLOT * 1000
-    assert not state.owed()
+            done(look(driver, view))
+    done(look(driver, view))
+    assert driver.state.timetable.newest == SLOT * 1000
+    assert not driver.state.owed()
 
 
 @pytest.mark.parametrize("is_outdated", [False, True])
@@ -72,8 +72,8 @@ def test_a_trigger_is_not_removed_by_who_has_yet_to_see_the_newest_assignment(is
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    state = StateDriver(job.member, view, clock, stats, Past(clock.now()))
+    driver = StateDriver(job.member, view, clock, stats, Past(clock.now()))
     if is_outdated:
         job.write(Set(LAYOUT.sharding, b"", -1))  # it may give this instance items that the trigger is for
-    assert done(state.perform(RemoveTrigger(trigger, 0))) is not is_outdated
+    assert done(driver.perform(RemoveTrigger(trigger, 0))) is not is_outdated
     assert (trigger in job.registry.nodes) is is_outdated

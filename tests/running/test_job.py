@@ -18,9 +18,9 @@ from aioelasticjob.coordination.settlements import Settlement
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.running.commands import NodeSteps
-from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.life import Life
 from aioelasticjob.running.runs import EndedRun, Runs
+from aioelasticjob.running.step import JobState
 from aioelasticjob.testing import UnhandledErrors, VirtualCluster, simulated
 from tests.support.simulated_jobs import end_life, running_job
 
@@ -40,15 +40,15 @@ async def _a_defect_in_one_job(cluster: VirtualCluster) -> None:
 def test_a_defect_of_this_package_in_one_job_makes_it_join_again_and_the_others_do_not_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look, failures = StateDriver.look, list[int]()
+    look, failures = JobState.look, list[int]()
 
-    def fails_sometimes(self: StateDriver, view: JobView) -> NodeSteps[frozenset[int]]:
+    def fails_sometimes(self: JobState, view: JobView) -> NodeSteps[frozenset[int]]:
         if self.view.config.job_name == "broken" and len(failures) < 3 and ran["sound"] > 5 * (len(failures) + 1):
             failures.append(1)
             raise AssertionError("a defect")
         return look(self, view)
 
-    monkeypatch.setattr(StateDriver, "look", fails_sometimes)
+    monkeypatch.setattr(JobState, "look", fails_sometimes)
     ran.clear()
     with pytest.raises(UnhandledErrors, match="errors nobody handled") as raised:
         _a_defect_in_one_job(VirtualCluster())
@@ -65,13 +65,13 @@ def _broken_and_sound(handler: Callable[[ItemContext], Awaitable[object]] = coun
 
 
 def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    look, failures = StateDriver.look, list[str]()
+    look, failures = JobState.look, list[str]()
 
     def fail(what: str) -> None:
         failures.append(what)
         raise AssertionError(what)
 
-    def looks(self: StateDriver, view: JobView) -> NodeSteps[frozenset[int]]:
+    def looks(self: JobState, view: JobView) -> NodeSteps[frozenset[int]]:
         if self.view.config.job_name == "broken" and not failures and ran["sound"] > 5:
             fail("looks")
         return look(self, view)
@@ -81,7 +81,7 @@ def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytes
             fail("joins")
         return await join(member, *args)
 
-    monkeypatch.setattr(StateDriver, "look", looks)
+    monkeypatch.setattr(JobState, "look", looks)
     monkeypatch.setattr("aioelasticjob.running.life.join", joins)
     ran.clear()
     with pytest.raises(UnhandledErrors) as raised:

@@ -640,11 +640,11 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    state = StateDriver(job.member, older, clock, stats, Past(clock.now()))
+    driver = StateDriver(job.member, older, clock, stats, Past(clock.now()))
 
     class Rescuer(CommandLoop):
         def _begin(self) -> Pass:
-            yield from Choice(LAYOUT, job.member.id, state, lead=100).run_next(older)
+            yield from Choice(LAYOUT, job.member.id, driver.state, lead=100).run_next(older)
             return inf
 
         def _perform(self, command: Command) -> object:
@@ -652,12 +652,12 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
                 fires.append(command.fire)
                 return ClaimResult()
             assert isinstance(command, NodeCommand)
-            return InTask(partial(state.perform, command))
+            return InTask(partial(driver.perform, command))
 
         def _refused(self, error: RegistryError) -> float:
             raise error
 
-    work = Rescuer(state, cast(Any, None)).turn()  # nothing is awaited
+    work = Rescuer(driver, cast(Any, None)).turn()  # nothing is awaited
     assert not isinstance(work, float)
     done(work())
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]

@@ -29,11 +29,11 @@ from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
 from aioelasticjob.running import choice, execution
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.commands import RemoveTrigger, Steps
-from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
 from aioelasticjob.running.missed import MissedMoments
+from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Run, Triggers
 
 Defect = Callable[[], AbstractContextManager[object]]
@@ -135,7 +135,7 @@ def claim_unsettled() -> AbstractContextManager[object]:
 
 def forget_orphans() -> AbstractContextManager[object]:
     """Claim an item's next moment although its last run was cut off and waits for a rescuer."""
-    return mock.patch.object(StateDriver, "_in_rescue", return_value=frozenset())
+    return mock.patch.object(JobState, "_in_rescue", return_value=frozenset())
 
 
 def mark_on_ticks_only() -> AbstractContextManager[object]:
@@ -211,12 +211,12 @@ def give_no_grace() -> AbstractContextManager[object]:
 
 def late_run_unasked() -> AbstractContextManager[object]:
     """Run what was missed although ``misfire`` is off."""
-    original: Any = StateDriver.collapse
+    original: Any = JobState.collapse
 
-    def collapse(self: StateDriver, view: JobView, *, run_late: bool) -> None:
+    def collapse(self: JobState, view: JobView, *, run_late: bool) -> None:
         original(self, view, run_late=True)
 
-    return mock.patch.object(StateDriver, "collapse", collapse)
+    return mock.patch.object(JobState, "collapse", collapse)
 
 
 def ignore_timeouts() -> AbstractContextManager[object]:

@@ -27,11 +27,11 @@ from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.running import choice, execution, retry_waits
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.commands import ReadItems, Report, Steps
-from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
+from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.simulation.bare import faults as bare_events
@@ -257,13 +257,13 @@ def prune_what_runs() -> AbstractContextManager[object]:
 
 def always_catch_up() -> AbstractContextManager[object]:
     """Run what nobody was up for, whether or not that is wanted."""
-    original: Any = StateDriver._begun
+    original: Any = JobState._begun
 
-    def begun(self: StateDriver, view: JobView, gained: frozenset[int]) -> Any:
+    def begun(self: JobState, view: JobView, gained: frozenset[int]) -> Any:
         wanted = view.config.model_copy(update={"catch_up": 3600.0})
         return original(self, replace(view, config=wanted), gained)
 
-    return mock.patch.object(StateDriver, "_begun", begun)
+    return mock.patch.object(JobState, "_begun", begun)
 
 
 def try_what_is_switched_off() -> AbstractContextManager[object]:
