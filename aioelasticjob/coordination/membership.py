@@ -17,6 +17,7 @@ from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member, instance
+from aioelasticjob.coordination.operator_log import log_overwritten
 from aioelasticjob.coordination.view import JobView, parse, read, scheduling
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
@@ -79,6 +80,8 @@ async def join(
     else:
         why = f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
         raise ForeignData(member.layout.root, "", why)
+    if stored is not None and last is None and config.overwrite:
+        log_overwritten(member, stored, holds)
     with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
         await trees.until(lambda newer: newer.zxid >= written.zxid)
     return holds

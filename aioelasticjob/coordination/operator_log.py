@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aioelasticjob.coordination.declaration import differences, shown
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.declaration import Difference, differences, shown
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.request_nodes import order
 from aioelasticjob.coordination.requests import CANCELLED, Cancellation, Request
@@ -85,6 +86,14 @@ def log_operator_actions(member: Member, before: JobView, after: JobView) -> Non
             log.info("%s: %s", job, text, extra={"job": job})
 
 
+def log_overwritten(member: Member, before: JobConfig, after: JobConfig) -> None:
+    """Log which settings in the registry this instance has replaced by its own, as ``overwrite`` asks."""
+    for one in differences(before, after):
+        if member.admits(log, "instances overwrite settings"):
+            job, what = member.layout.job, _changed(f"this instance has changed the setting {one.setting}", one)
+            log.info("%s: %s, because its code says so and has overwrite=True", job, what, extra={"job": job})
+
+
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:
     """Yield a sentence for each thing that an operator has done to the job between two views."""
     layout, ip, change = member.layout, member.ip, _Change(before, after)
@@ -131,8 +140,13 @@ def _configured(change: _Change, path: str) -> Iterator[str]:
             who = f"the setting {one.setting} was changed"
         else:
             who = f"{by} has changed the setting {one.setting}"
-        secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)  # options may hold passwords
-        yield who if secret else f"{who} from {shown(one.declared)} to {shown(one.applies)}"
+        yield _changed(who, one)
+
+
+def _changed(who: str, one: Difference) -> str:
+    """Return a sentence with both values of a setting; without them if they are options, which may hold passwords."""
+    secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)
+    return who if secret else f"{who} from {shown(one.declared)} to {shown(one.applies)}"
 
 
 def _requested(change: _Change) -> Iterator[str]:

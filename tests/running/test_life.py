@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import anyio
@@ -164,8 +165,13 @@ def test_each_setting_that_is_declared_otherwise_than_the_registry_has_it_is_war
                 status = await operations.job(here.observer, "job", now=0)
                 assert [one.differs for one in status.instances] == [(), ("cron", "timeout")]
         caplog.clear()
-        async with here.app(cron=EVERY_TWO, sharding_total_count=2, overwrite=True).running():
-            assert not caplog.records
+        caplog.set_level(logging.INFO, "aioelasticjob.coordination.operator_log")
+        for _ in range(2):  # the second time it declares what the registry has already
+            async with here.app(cron=EVERY_TWO, sharding_total_count=2, overwrite=True).running():
+                pass
+        reason = "because its code says so and has overwrite=True"
+        said = f"job: this instance has changed the setting cron from {EVERY_TEN!r} to {EVERY_TWO!r}, {reason}"
+        assert [one.getMessage() for one in caplog.records] == [said]
 
     simulate(scene)
 
