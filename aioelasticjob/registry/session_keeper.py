@@ -97,6 +97,7 @@ class SessionKeeper:
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._logged = ""  # the failure that was logged last
         self._limited_log = LimitedLog()
+        self._kept = True  # until ``keep`` has ended, after which nothing sends heartbeats
         self._password = NO_PASSWORD
         self._loop = asyncio.get_running_loop()
         self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the lease's clock
@@ -110,19 +111,22 @@ class SessionKeeper:
 
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""
-        while True:
-            lived = 0.0
-            if (connection := await self._anywhere()) is not None:
-                begun = self._loop.time()
-                await self._attend(connection)
-                lived = self._loop.time() - begun
-            elif self.failure is not None and self._certain and not self.status.value.incarnation:
-                raise self.failure  # at the start nothing depends on us, and the settings given may be wrong
-            elif self.ensure_server is not None:
-                await self.ensure_server()
-            self.backoff.ended(lived)
-            urgent = self.lease.now() < self.lease.proven + self.lease.timeout
-            await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
+        try:
+            while True:
+                lived = 0.0
+                if (connection := await self._anywhere()) is not None:
+                    begun = self._loop.time()
+                    await self._attend(connection)
+                    lived = self._loop.time() - begun
+                elif self.failure is not None and self._certain and not self.status.value.incarnation:
+                    raise self.failure  # at the start nothing depends on us, and the settings given may be wrong
+                elif self.ensure_server is not None:
+                    await self.ensure_server()
+                self.backoff.ended(lived)
+                urgent = self.lease.now() < self.lease.proven + self.lease.timeout
+                await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
+        finally:
+            self._kept = False
 
     async def close(self) -> None:
         """End the session, and tell the server so if it answers within two seconds.  ``keep`` must have ended."""
@@ -299,10 +303,11 @@ class SessionKeeper:
         lives.
 
         A silent connection is given up long before its lease ends.  So this happens only when the machine was
-        suspended or the loop was blocked.
+        suspended or the loop was blocked, or when handlers run on after everything was cancelled.
         """
         if self.connection is not None:
-            self.connection.abort("the session may have ended while this process stood still")
+            stops = "this process is stopping, and sends no heartbeats any more"
+            self.connection.abort("the session may have ended while this process stood still" if self._kept else stops)
 
     def _expire(self) -> None:
         session = f"{self.lease.incarnation:#x}"

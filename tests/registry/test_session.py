@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
+from anyio import CancelScope
 
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import (
@@ -315,6 +316,25 @@ def test_after_closing_everything_is_refused_and_nothing_waits(registry_address:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run_async(real_loop_kind, main)
+
+
+def test_a_handler_that_outlasts_the_session_of_a_stopping_process_is_named_as_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with simulated() as world:
+            with CancelScope() as everything:
+                async with open_session(world.settings(session_timeout=6), clock=VirtualClock(), seed=1) as session:
+                    with CancelScope() as work:
+                        session.bind(work, session.incarnation)
+                        everything.cancel()
+                        with CancelScope(shield=True):
+                            await asyncio.sleep(10)
+
+    run(main)
+    lost = [record.getMessage() for record in caplog.records if "was lost" in record.getMessage()]
+    reason = "this process is stopping, and sends no heartbeats any more"
+    assert lost == [f"the connection to the registry was lost: {reason}"]
 
 
 def test_a_slow_answer_changes_what_is_known_of_the_registrys_clock_only_as_far_as_it_must() -> None:
