@@ -19,7 +19,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.job_settings import DeclaredSettings, section_of
 from aioelasticjob.setting_errors import mistakes, never_fires, unknown_setting
 from aioelasticjob.setting_sections import DATAFLOW
-from aioelasticjob.setting_types import Features, parts_of
+from aioelasticjob.setting_types import NO_BYTES, Features, has_bytes, parts_of
 
 SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
 FEATURES: frozenset[str] = frozenset({"requests", "retry", SWITCHES_FEATURE})
@@ -53,8 +53,10 @@ class JobConfig(DeclaredSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_no_booleans_for_numbers(cls, given: Any) -> Any:
+    def _has_no_bytes_and_no_booleans_for_numbers(cls, given: Any) -> Any:
         for name, value in given.items() if isinstance(given, dict) else ():
+            if has_bytes(value):
+                raise InvalidSetting(name, value, NO_BYTES)
             if isinstance(value, bool) and name in _numbers():
                 raise InvalidSetting(name, value, "must be a number, not True or False")
         return given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -69,12 +69,20 @@ _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
+NO_BYTES = "must not be bytes"
 DURATION = BeforeValidator(as_seconds)
 """Marks a setting that is a duration, and reads it."""
 Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False), DURATION]
 Interval = Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION]
 Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False), DURATION]
 """A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
+
+
+def has_bytes(value: object) -> bool:
+    """Whether a value is bytes, or has some inside: pydantic would take them as text, as numbers and as flags."""
+    if isinstance(value, Mapping):
+        return any(has_bytes(one) for pair in value.items() for one in pair)
+    return isinstance(value, bytes | bytearray) or (isinstance(value, list | tuple) and any(map(has_bytes, value)))
 
 
 def parts_of(field: FieldInfo) -> list[object]:

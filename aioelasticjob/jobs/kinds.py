@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from aioelasticjob.config import JobConfig
@@ -22,6 +22,7 @@ from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.plugins import load
 from aioelasticjob.setting_errors import mistakes, unknown_setting
+from aioelasticjob.setting_types import NO_BYTES, has_bytes, parts_of
 from aioelasticjob.user_code import UserCode
 
 CODED = ("SIMPLE", "DATAFLOW")
@@ -40,6 +41,14 @@ class Options(BaseModel):
         # people write numbers where text is needed: a port in the environment, a number in a header
         coerce_numbers_to_str=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_not_bytes(cls, value: Any, info: ValidationInfo) -> Any:
+        parts = parts_of(cls.model_fields[info.field_name or ""])
+        if has_bytes(value) and bytes not in parts and any(kind in parts for kind in (str, int, float, bool)):
+            raise ValueError(NO_BYTES)
+        return value
 
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)

@@ -53,6 +53,29 @@ def change(here: SimulatedJobs, **options: object) -> Any:
     return here.write(Set(LAYOUT.config, text.encode(), -1))
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "setting"),
+    [
+        ("script", {"command": "true", "environment": {"A": b"1"}}, "environment"),
+        ("script", {"command": "true", "shell": b"1"}, "shell"),
+        ("script", {"command": "true", "grace": b"1"}, "grace"),
+        ("http", {"url": b"http://127.0.0.1/"}, "url"),
+    ],
+)
+def test_bytes_are_no_options(kind: str, options: dict[str, object], setting: str) -> None:
+    with pytest.raises(InvalidSetting, match="must not be bytes") as wrong:
+        kinds.find(kind).parse(options)
+    assert wrong.value.setting == setting
+
+
+def test_a_kind_may_have_options_that_are_bytes() -> None:
+    class Upload(Options):
+        content: bytes
+
+    kind = kinds.Kind(Upload, lambda context, options: None)
+    assert kind.parse({"content": b"x"}).content == b"x"
+
+
 def test_a_packages_kind_runs_with_the_options_of_now(offer: Offer, caplog: pytest.LogCaptureFixture) -> None:
     ran: list[tuple[float, int, str, int]] = []
 
