@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,12 @@ def test_the_size_of_requests_can_be_given_in_a_file_and_in_the_environment(
     assert ElasticJob.from_settings(file).settings.max_request == 4_000_000
     monkeypatch.setenv("AIOELASTICJOB_MAX_REQUEST", "5000000")
     assert ElasticJob.from_settings(file).settings.max_request == 5_000_000
+
+
+@pytest.mark.parametrize("file", [5, "a\0.yaml", ""])
+def test_what_is_no_path_is_no_settings_file(file: Any) -> None:
+    with pytest.raises(WrongSettings, match="must be the path of a file"):
+        ElasticJob.from_settings(file)
 
 
 @pytest.mark.parametrize(("text", "name"), [(YAML, "jobs.yaml"), (TOML, "jobs.toml")])

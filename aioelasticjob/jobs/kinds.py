@@ -147,6 +147,8 @@ def declared(kind: str, name: str, given: Mapping[str, object], *, look: bool = 
     Raises:
         InvalidSetting: names the setting, its value and what would be right.
     """
+    if not isinstance(kind, str):
+        raise InvalidSetting("kind", kind, f"must be one of {', '.join(names())}")
     found = find(kind)
     bare = JobConfig.build(job_name=name, job_type=kind.upper())
     config = configured(bare, {**found.settings, **given})

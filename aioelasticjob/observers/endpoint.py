@@ -105,9 +105,10 @@ def where(given: object) -> tuple[str, int]:
     Raises:
         InvalidSetting: it is none of these.
     """
-    host, _, port = str(given).rpartition(":")
+    is_port = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 65536
+    host, _, port = (str(given) if is_port or isinstance(given, str) else "").rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if isinstance(given, bool) or not isinstance(given, int | str) or not (port.isdecimal() and int(port) < 65536):
+    if not port.isdecimal() or len(port) > 5 or int(port) > 65535:
         raise InvalidSetting("metrics", given, "write a port, or HOST:PORT with a port up to 65535")
     return host, int(port)
 

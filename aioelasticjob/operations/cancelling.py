@@ -5,6 +5,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 from aioelasticjob.coordination.requests import encode_cancellation
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.asking import requiring, see_whether_requests_work
 from aioelasticjob.operations.queries import has_item, listed, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit
@@ -32,8 +34,7 @@ async def cancel(
     """
     view = await view_of(session, job)
     see_whether_requests_work(view, f"runs of {job} can be cancelled only with monitor_execution = True")
-    if item is not None and not has_item(view, item):
-        raise no_such_item("item", item, job, view.config.sharding_total_count)
+    _see_what_is_meant(view, item, fence)
     items = sorted(view.items) if item is None else [item]
     locks = await session.get_many([view.layout.item(one).running for one in items])
     locked = ((one, lock) for one, lock in zip(items, locks, strict=True) if lock is not None)
@@ -52,3 +53,10 @@ async def cancel(
         "an item stays locked until all handlers of its instance have returned"
     )
     return await commit(session, [*requiring(view), *parent, wish], summary)
+
+
+def _see_what_is_meant(view: JobView, item: object, fence: object) -> None:
+    if fence is not None and (isinstance(fence, bool) or not isinstance(fence, int)):
+        raise InvalidSetting("fence", fence, "must be a whole number")
+    if item is not None and not has_item(view, item):
+        raise no_such_item("item", item, view.layout.job, view.config.sharding_total_count)

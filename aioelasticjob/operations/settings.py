@@ -114,8 +114,10 @@ def settings_from(given: Mapping[str, object]) -> dict[str, object]:
     """Return settings by their Python names; text from a form or a command line is converted to the setting's type.
 
     Raises:
-        InvalidSetting: a setting is given twice, or cannot be changed.
+        InvalidSetting: it is no mapping, or a setting is given twice, or cannot be changed.
     """
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise InvalidSetting("settings", given, "must be a mapping of settings by name")
     found = dict[str, object]()
     for key, value in given.items():
         name = _names().get(key, key)

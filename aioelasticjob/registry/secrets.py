@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from aioelasticjob.errors import InvalidSetting
@@ -20,6 +21,11 @@ def secret(setting: str, text: str | None, file: str | None) -> str | None:
         raise InvalidSetting(f"{setting}_file", file, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise InvalidSetting(f"{setting}_file", file, "is no text in UTF-8") from None
+
+
+def is_path(value: object) -> bool:
+    """Return whether a value may be the path of a file: neither empty nor with a zero byte, which no path has."""
+    return isinstance(value, str | os.PathLike) and bool(os.fspath(value)) and "\0" not in os.fsdecode(value)
 
 
 def is_login(value: object) -> bool:

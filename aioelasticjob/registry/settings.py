@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +12,7 @@ from aioelasticjob.credentials import HIDDEN, hide_in_address
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.names import is_ip
-from aioelasticjob.registry.secrets import is_login
+from aioelasticjob.registry.secrets import is_login, is_path
 from aioelasticjob.registry.tls import TlsSettings
 from aioelasticjob.setting_errors import unknown_setting
 
@@ -122,7 +121,7 @@ class ConnectionSettings:
                 raise InvalidSetting(name, "…", "write user:password")  # the value is a secret
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
                 raise InvalidSetting(f"{name}_file", getattr(self, f"{name}_file"), f"leave it out, or {name}")
-            if not isinstance(file := getattr(self, f"{name}_file"), str | os.PathLike | None):
+            if (file := getattr(self, f"{name}_file")) is not None and not is_path(file):
                 raise InvalidSetting(f"{name}_file", file, "the path of a file")
         if self.ip is not None and not is_ip(self.ip):
             raise InvalidSetting("ip", self.ip, "an address of this host, such as 10.0.0.7")
@@ -172,7 +171,7 @@ def _host(server: str, address: str, default: int) -> tuple[str, int]:
         name = name[1:-1]
     elif ":" in name:
         raise _no_host(address, f"write an IPv6 address in brackets, [{server}]:{default}")
-    if not _resolvable(name) or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not _resolvable(name) or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
         raise _no_host(address, f"{server!r} is not host:port with a port from 1 to 65535")
     return name, int(port)
 

@@ -16,7 +16,7 @@ from aioelasticjob.errors import (
     TlsFailed,
 )
 from aioelasticjob.registry.certificates import check_validity, read
-from aioelasticjob.registry.secrets import secret
+from aioelasticjob.registry.secrets import is_path, secret
 from aioelasticjob.setting_errors import unknown_setting
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -55,7 +55,7 @@ class TlsSettings:
             raise InvalidSetting("tls", given, f"a mapping of {', '.join(_NAMES)}")
         for name, value in given.items():
             if name not in _NAMES:
-                raise InvalidSetting(f"tls.{name}", "…", unknown_setting(name, "…", _NAMES).expected)
+                raise InvalidSetting(f"tls.{name}", "…", unknown_setting(str(name), "…", _NAMES).expected)
             if value is not None and not isinstance(value, str | PathLike | float):
                 raise InvalidSetting(f"tls.{name}", "…" if name == "key_password" else value, "a text")
         found = {name: _text(value) for name, value in given.items() if value is not None}
@@ -64,6 +64,9 @@ class TlsSettings:
     def __post_init__(self) -> None:
         if self.minimum_version not in VERSIONS:
             raise InvalidSetting("tls.minimum_version", self.minimum_version, f"one of {', '.join(VERSIONS)}")
+        for name in ("ca", "certificate", "key", "key_password_file"):
+            if (file := getattr(self, name)) and not is_path(file):
+                raise InvalidSetting(f"tls.{name}", file, "the path of a file")
         if self.certificate is None and self.key is not None:
             raise InvalidSetting("tls.key", self.key, "set tls.certificate too: the key belongs to a certificate")
         if self.key_password is not None and self.key_password_file is not None:

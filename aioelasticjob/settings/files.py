@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import yaml
 
+from aioelasticjob.registry.secrets import is_path
 from aioelasticjob.settings.errors import Mistake
 
 Keys: TypeAlias = tuple[str, ...]
@@ -39,7 +40,10 @@ class SettingsFile:
 
 def read(file: str | Path) -> SettingsFile:
     """Read a YAML, JSON or TOML file; this raises nothing, the result has all mistakes."""
-    path, name = Path(file), str(file)
+    name = str(file)
+    if not is_path(file):
+        return _unread(name, None, "must be the path of a file")
+    path = Path(file)
     readers = {".yaml": _read_yaml, ".yml": _read_yaml, ".json": _read_yaml, ".toml": _read_toml}
     if path.suffix.lower() not in readers:
         return _unread(name, None, f"must end in {', '.join(readers)}")

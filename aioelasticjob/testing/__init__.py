@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from aioelasticjob.testing.errors import NotSeen
     from aioelasticjob.testing.faults import Farewell, Faults
     from aioelasticjob.testing.loop import (
         Deadlock,
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     )
     from aioelasticjob.testing.network import Link, Network
     from aioelasticjob.testing.process import Process, ProcessKilled, current_process
-    from aioelasticjob.testing.virtual_cluster import Instance, NotSeen, VirtualCluster, simulated
+    from aioelasticjob.testing.virtual_cluster import Instance, VirtualCluster, simulated
 
 __all__ = [
     "Deadlock",
@@ -44,7 +45,8 @@ _HOMES = {
     "loop": ("Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"),
     "network": ("Link", "Network"),
     "process": ("Process", "ProcessKilled", "current_process"),
-    "virtual_cluster": ("Instance", "NotSeen", "VirtualCluster", "simulated"),
+    "errors": ("NotSeen",),
+    "virtual_cluster": ("Instance", "VirtualCluster", "simulated"),
 }
 
 

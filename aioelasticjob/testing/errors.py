@@ -1,6 +1,12 @@
-"""The errors of a simulation: it cannot go on, or code needs something that a simulation does not have."""
+"""The errors of a simulation: it cannot go on, code needs something that it lacks, or nothing came of a wait."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioelasticjob.events import JobEvent
 
 
 class Deadlock(RuntimeError):
@@ -24,3 +30,11 @@ class OutsideWorld(RuntimeError):
 
 class UnhandledErrors(ExceptionGroup[Exception]):
     """Errors that reached the loop's exception handler during a run, where they would only have been logged."""
+
+
+class NotSeen(AssertionError):
+    """What a test waited for did not happen."""
+
+    def __init__(self, what: str, seconds: float, events: Iterable[JobEvent]) -> None:
+        last = "".join(f"\n  {event}" for event in events) or " nothing"
+        super().__init__(f"no {what} within {seconds:g} simulated seconds; the last events:{last}")

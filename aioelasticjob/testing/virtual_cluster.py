@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import copy
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -25,9 +25,11 @@ from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.asking import milliseconds
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.running.executors import OwnExecutors, Processes
 from aioelasticjob.running_app import RunningApp
+from aioelasticjob.testing.errors import NotSeen
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import START, VirtualClock, run
 from aioelasticjob.testing.process import Process
@@ -46,14 +48,6 @@ OBSERVER_SESSION_TIMEOUT = 600.0
 """Session timeout of the observer, in seconds; a short one would make most work of heartbeats."""
 DEFAULT_TIMEOUT = 3600.0
 """Simulated seconds that a test waits for something to happen, unless it says otherwise."""
-
-
-class NotSeen(AssertionError):
-    """What a test waited for did not happen."""
-
-    def __init__(self, what: str, seconds: float, events: Iterable[JobEvent]) -> None:
-        last = "".join(f"\n  {event}" for event in events) or " nothing"
-        super().__init__(f"no {what} within {seconds:g} simulated seconds; the last events:{last}")
 
 
 class Instance:
@@ -176,8 +170,10 @@ class VirtualCluster:
 
         ``overrides`` go beside the application's ``dependency_overrides``.
 
-        Raises: what ``app.running()`` raises.
+        Raises: InvalidSetting when ``app`` is no application; what ``app.running()`` raises.
         """
+        if not isinstance(app, ElasticJob):
+            raise InvalidSetting("app", app, "must be an ElasticJob")
         settings = replace(app.settings, hosts=((REGISTRY, PORT),))
         host = f"10.0.1.{len(self.instances) + 1}"
         instance = Instance(self, _stand_in(app, settings, overrides or {}), host)
@@ -260,7 +256,11 @@ class VirtualCluster:
         return await operations.job(self._session, self._named(job), now=VirtualClock().now())
 
     async def until(self, when: datetime) -> None:
-        """Let time pass to a moment."""
+        """Let time pass to a moment.
+
+        Raises: InvalidSetting when it is no datetime with a time zone.
+        """
+        milliseconds("when", when)
         await sleep(max(0.0, (when - self.now).total_seconds()))
 
     async def close(self) -> None:

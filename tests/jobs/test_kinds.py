@@ -137,9 +137,10 @@ def test_what_a_package_offers_may_be_no_kind_or_fail_to_load(offer: Offer) -> N
         ("other", "leads to a ModelMetaclass, not to a Kind"),
         ("scirpt", "must be one of broken, http, other, script; did you mean script"),
         ("", "must be one of"),
+        (None, "must be one of"),
     ):
         with pytest.raises(InvalidSetting, match=says) as caught:
-            ElasticJob(NOWHERE).kind(name, "job")
+            ElasticJob(NOWHERE).kind(name, "job")  # type: ignore[arg-type]
         assert caught.value.setting == "kind"
 
 

@@ -336,7 +336,10 @@ def test_addresses(given: int | str, expected: tuple[str, int]) -> None:
     assert where(given) == expected
 
 
-@pytest.mark.parametrize("given", ["", "here", "here:", 65536, -1, True, 1.5, "host:-1", "host:99999"])
+HUGE = [pytest.param(given, id=f"huge {type(given).__name__}") for given in ("9" * 5000, 10**5000, -(10**5000))]
+
+
+@pytest.mark.parametrize("given", ["", "here", "here:", 65536, -1, True, 1.5, "host:-1", "host:99999", *HUGE])
 def test_addresses_that_make_no_sense(given: Any) -> None:
     with pytest.raises(InvalidSetting, match="metrics"):
         ElasticJob("embedded://", metrics=given)

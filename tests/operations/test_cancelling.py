@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -108,5 +110,18 @@ def test_runs_of_a_job_without_records_cannot_be_cancelled_and_the_sentence_is_a
         await start_processes(here, "a", work=40, cron=NEVER, monitor_execution=False)
         with pytest.raises(InvalidSetting, match="runs of job can be cancelled only with monitor_execution = True"):
             await operations.cancel(here.observer, "job")
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("fence", ["x", True, 1.5])
+def test_what_is_no_fence_is_refused_by_name(fence: Any) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", work=40, cron=NEVER)
+        await operations.ask(here.observer, "job")
+        await anyio.sleep(2)
+        with pytest.raises(InvalidSetting, match="must be a whole number") as wrong:
+            await operations.cancel(here.observer, "job", item=1, fence=fence)
+        assert wrong.value.setting == "fence"
 
     simulate(scene)

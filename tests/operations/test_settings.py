@@ -120,6 +120,17 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
     simulate(scene)
 
 
+def test_settings_have_to_be_a_mapping() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, JobConfig(job_name="job").to_json()))
+        for call in (operations.preview, operations.configure):
+            for settings in (None, {1: 2}):
+                with pytest.raises(InvalidSetting, match=r"settings = .*: must be a mapping of settings by name"):
+                    await call(here.observer, "job", settings)  # type: ignore[operator]
+
+    simulate(scene)
+
+
 def test_a_job_that_nobody_runs_is_configured_all_the_same() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, JobConfig(job_name="job").to_json()))

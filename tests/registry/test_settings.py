@@ -37,6 +37,11 @@ def test_a_wrong_address_is_refused_by_name(address: str) -> None:
     assert caught.value.value == address
 
 
+def test_a_port_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"is not host:port|999…"):
+        ConnectionSettings.parse(f"zk://h:{'9' * 5000}")
+
+
 @pytest.mark.parametrize(
     "namespace", ["a//b", "a/./b", "..", "a/..", "zookeeper", "zookeeper/jobs", "a\0b", "\a", "\ue000", "\U0001f600"]
 )
@@ -64,12 +69,25 @@ def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> 
         ("digest", "user"),
         ("digest", ":password"),
         ("sesion_timeout", 10),
+        ("digest_file", ""),
+        ("digest_file", "\0"),
+        ("sasl_file", 5),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(InvalidSetting) as caught:
         ConnectionSettings.parse("zk://h", **{name: value})  # type: ignore[arg-type]
     assert caught.value.setting == name
+
+
+@pytest.mark.parametrize(
+    ("tls", "setting"),
+    [({1: 2}, "tls.1"), ({"ca": "\0"}, "tls.ca"), ({"key_password_file": "a\0"}, "tls.key_password_file")],
+)
+def test_a_wrong_setting_of_tls_is_refused_by_name(tls: dict[str, object], setting: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        ConnectionSettings.parse("zks://h", tls=tls)
+    assert caught.value.setting == setting
 
 
 def test_times_may_be_text_or_a_timedelta() -> None:

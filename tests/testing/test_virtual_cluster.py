@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 
-from aioelasticjob import ElasticJob, ItemContext
+import pytest
+
+from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.virtual_cluster import _stand_in
@@ -64,3 +68,24 @@ async def _a_mapping_as_parameter(cluster: VirtualCluster) -> None:
 
 def test_a_job_is_triggered_with_a_mapping_as_it_is_by_the_application() -> None:
     _a_mapping_as_parameter(VirtualCluster())
+
+
+@simulated
+async def _wrong_arguments(cluster: VirtualCluster, wrong: Callable[[VirtualCluster], Awaitable[object]]) -> None:
+    app = ElasticJob("embedded://")
+    app.add(_nothing, name="job")
+    await cluster.start(app)
+    await wrong(cluster)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda cluster: cluster.start(None), "app = None: must be an ElasticJob"),
+        (lambda cluster: cluster.until(datetime(2026, 1, 1)), "when = .*: must be a datetime with a time zone"),
+        (lambda cluster: cluster.until(5), "when = 5: must be a datetime with a time zone"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(wrong: Callable[[VirtualCluster], Awaitable[object]], says: str) -> None:
+    with pytest.raises(InvalidSetting, match=says):
+        _wrong_arguments(VirtualCluster(), wrong)
