@@ -19,6 +19,7 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.settings import ConnectionOptions, wrong_address
+from aioelasticjob.registry.tls import TlsSettings
 from aioelasticjob.shared_registry import EXAMPLE, SharedServer, ensure_server
 
 EMBEDDED = "embedded://"
@@ -51,7 +52,7 @@ class Address:
             raise InvalidSetting("address", text, "write zk://host:port,host:port/namespace, or embedded://")
         if not text.startswith(EMBEDDED):
             return cls(text, ConnectionSettings.parse(text, **options))
-        options.pop("tls", None)  # such a registry is on this machine
+        TlsSettings.of(options.pop("tls", None))  # checked, and not used: such a registry is on this machine
         place, question, query = text.removeprefix(EMBEDDED).partition("?")
         if "@" in place:
             raise wrong_address(text, "must have no credentials")

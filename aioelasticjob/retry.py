@@ -27,6 +27,7 @@ Kinds: TypeAlias = type[Exception] | str | Sequence[type[Exception] | str]
 """Classes of exceptions, or their names: ``ConnectionError``, or ``module:Class`` if it is not one of Python's own."""
 MAX_DOUBLINGS = 64
 """How often a pause doubles at most; it is bounded by ``longest`` long before."""
+_KINDS = "must be an exception class, the name of one, or several of them"
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_<][\w.<>]*")
 
 
@@ -54,6 +55,8 @@ class Retry:
         if isinstance(attempts, bool) or not (isinstance(attempts, int) and attempts >= 1):
             raise InvalidSetting("retry.attempts", attempts, "must be a whole number, at least 1")
         several = on if isinstance(on, Sequence) and not isinstance(on, str) else (on,)
+        if not several:
+            raise InvalidSetting("retry.on", on, _KINDS)
         object.__setattr__(self, "attempts", attempts)
         object.__setattr__(self, "backoff", _seconds("backoff", backoff))
         object.__setattr__(self, "on", tuple(dict.fromkeys(_name_of(one) for one in several)))
@@ -168,7 +171,7 @@ def _name_of(kind: object) -> str:
         if _NAME.fullmatch(kind) or (isinstance(own, type) and issubclass(own, Exception)):
             return kind
         raise InvalidSetting("retry.on", kind, "must name an exception of Python's, or another one as module:Class")
-    raise InvalidSetting("retry.on", kind, "must be an exception class, the name of one, or several of them")
+    raise InvalidSetting("retry.on", kind, _KINDS)
 
 
 def _is_found(module: str) -> bool:

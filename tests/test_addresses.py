@@ -38,6 +38,13 @@ def test_a_private_registry_lets_everybody_in_who_would_log_in_elsewhere() -> No
     asyncio.run(main())
 
 
+def test_settings_of_tls_are_checked_where_they_are_not_used() -> None:
+    for address in ("zk://h/a", "embedded://", "embedded://127.0.0.1:2181/a"):
+        for wrong in (5, {"cas": "ca.pem"}):
+            with pytest.raises(InvalidSetting, match="tls"):
+                Address.parse(address, tls=wrong)  # type: ignore[arg-type]
+
+
 def test_a_changed_address_keeps_its_access() -> None:
     before = Address.parse("zks://h/a", tls={"ca": "ca.pem"}, sasl_file="f", ip="10.0.0.7")
     after = before.changed("zks://g/b", session_timeout=7)

@@ -25,7 +25,6 @@ def test_exceptions_are_kept_by_name_and_count_with_their_subclasses() -> None:
     assert [retry.applies_to(error) for error in (TimeoutError(), VeryBusy(), OSError())] == [True] * 3
     assert not retry.applies_to(ValueError())
     assert Retry().applies_to(ValueError())
-    assert not Retry(on=()).applies_to(ValueError())
 
 
 def test_a_class_is_found_by_the_package_that_offers_it_and_no_other_class_of_its_name() -> None:
@@ -70,6 +69,7 @@ def test_it_is_written_in_several_ways_and_stored_in_one(written: object) -> Non
         ({"longest": -1}, "retry.longest = -1: must be seconds, 0 or more"),
         ({"on": "Busy"}, "retry.on = 'Busy': must name an exception of Python's, or another one as module:Class"),
         ({"on": "KeyboardInterrupt"}, "retry.on = 'KeyboardInterrupt'"),
+        ({"on": []}, "retry.on = []: must be an exception class"),
         ({"on": [5]}, "retry.on = 5: must be an exception class"),
     ],
 )
@@ -77,6 +77,12 @@ def test_what_makes_no_sense_is_refused_with_its_place(wrong: object, says: str)
     with pytest.raises(InvalidSetting) as refused:
         JobConfig.build(job_name="job", retry=wrong)
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize("on", [(), b"", b"ab", ""])
+def test_a_retry_after_no_error_at_all_is_refused(on: Any) -> None:
+    with pytest.raises(InvalidSetting, match=r"retry\.on = .*: must"):
+        Retry(on=on)
 
 
 def test_names_are_looked_up_where_no_module_has_to_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

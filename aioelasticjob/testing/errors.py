@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import get_args
 
-if TYPE_CHECKING:
-    from aioelasticjob.events import JobEvent
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.events import JobEvent
 
 
 class Deadlock(RuntimeError):
@@ -38,3 +38,18 @@ class NotSeen(AssertionError):
     def __init__(self, what: str, seconds: float, events: Iterable[JobEvent]) -> None:
         last = "".join(f"\n  {event}" for event in events) or " nothing"
         super().__init__(f"no {what} within {seconds:g} simulated seconds; the last events:{last}")
+
+
+def see_what_is_wanted(kind: object, wanted: Mapping[str, object]) -> None:
+    """Check that a test can wait for events of this kind with these attributes.
+
+    Raises: InvalidSetting.
+    """
+    known = get_args(JobEvent)
+    found = [one for one in known if isinstance(kind, type) and issubclass(one, kind)]
+    if not found:
+        names = ", ".join(sorted(one.__name__ for one in known))
+        raise InvalidSetting("kind", kind, f"must be a class of events: {names}")
+    for name, value in wanted.items():
+        if not any(hasattr(one, name) for one in found):
+            raise InvalidSetting(name, value, f"{found[0].__name__} has no attribute of this name")

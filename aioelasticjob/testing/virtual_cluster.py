@@ -29,7 +29,7 @@ from aioelasticjob.operations.asking import milliseconds
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.running.executors import OwnExecutors, Processes
 from aioelasticjob.running_app import RunningApp
-from aioelasticjob.testing.errors import NotSeen
+from aioelasticjob.testing.errors import NotSeen, see_what_is_wanted
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import START, VirtualClock, run
 from aioelasticjob.testing.process import Process
@@ -223,8 +223,9 @@ class VirtualCluster:
 
         What came before the event that was waited for last is past.
 
-        Raises: NotSeen.
+        Raises: NotSeen; InvalidSetting when there is no such kind of event, or it has no such attribute.
         """
+        see_what_is_wanted(kind, fields)
         with move_on_after(within):
             async for event in self._from_here():
                 if isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items()):

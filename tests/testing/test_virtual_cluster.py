@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import get_args
 
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
+from aioelasticjob.events import Ended, JobEvent
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
+from aioelasticjob.testing.errors import see_what_is_wanted
 from aioelasticjob.testing.virtual_cluster import _stand_in
 
 
@@ -83,9 +86,17 @@ async def _wrong_arguments(cluster: VirtualCluster, wrong: Callable[[VirtualClus
     [
         (lambda cluster: cluster.start(None), "app = None: must be an ElasticJob"),
         (lambda cluster: cluster.until(datetime(2026, 1, 1)), "when = .*: must be a datetime with a time zone"),
+        (lambda cluster: cluster.event(Ended, nosuch=5), "nosuch = 5: Ended has no attribute of this name"),
+        (lambda cluster: cluster.event(int), "kind = .*: must be a class of events: AttemptFailed, Began, "),
+        (lambda cluster: cluster.event("Ended"), "kind = 'Ended': must be a class of events"),
         (lambda cluster: cluster.until(5), "when = 5: must be a datetime with a time zone"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(wrong: Callable[[VirtualCluster], Awaitable[object]], says: str) -> None:
     with pytest.raises(InvalidSetting, match=says):
         _wrong_arguments(VirtualCluster(), wrong)
+
+
+def test_every_attribute_of_an_event_may_be_waited_for() -> None:
+    for kind in get_args(JobEvent):
+        see_what_is_wanted(kind, {one.name: None for one in dataclasses.fields(kind)})
