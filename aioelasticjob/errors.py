@@ -311,9 +311,9 @@ def stack_text(error: BaseException, *, whole: bool = True) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's class and text; if its ``__str__`` fails, say that."""
+    """Return an error's class, and its text unless that is empty; if its ``__str__`` fails, say that."""
     try:
         text = str(error)
     except BaseException:
         text = "(its text cannot be had: __str__ failed)"
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -211,6 +211,8 @@ def test_what_a_call_leaves_behind_in_our_task_is_tidied_up(call: Callable[[], A
 def test_an_error_without_a_text_has_words_all_the_same() -> None:
     assert error_text(Mute()) == "Mute: (its text cannot be had: __str__ failed)"
     assert error_text(KeyError("x")) == "KeyError: 'x'"
+    assert error_text(ValueError()) == "ValueError"
+    assert str(NotAnException("the handler", Panic(), is_cancelled=False)) == "the handler raised Panic"
 
 
 def test_scopes_around_ours_stay_open_though_the_call_has_left_ours() -> None:

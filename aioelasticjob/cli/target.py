@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _FOREIGN_FILES = ("<", importlib.__file__)
@@ -78,7 +78,7 @@ def _reason(error: BaseException) -> str:
         case SystemExit():
             return f"the module ends the process (SystemExit {error.code}) where it should only declare jobs"
         case _:
-            return f"{type(error).__name__}: {error}"
+            return error_text(error)
 
 
 def _place(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from anyio import CancelScope
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.database import Database
 from aioelasticjob.credentials import hide_in_json, hide_in_text
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, error_text
 
 Facts = Mapping[str, object]
 
@@ -69,7 +69,7 @@ class Audit:
             outcome.summary = str(error)
             raise
         except Exception as error:
-            outcome.summary = f"{type(error).__name__}: {error}"
+            outcome.summary = error_text(error)
             raise
         finally:
             with CancelScope(shield=True):  # a browser that disconnects must not leave an entry without its outcome

@@ -22,7 +22,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.instance_log import InstanceLog
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.settings import RegistrySettings
-from aioelasticjob.errors import ElasticJobError, Suspended, unwrapped
+from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource, Record
 from aioelasticjob.operations import ItemStatus, JobStatus
@@ -140,7 +140,7 @@ class RegistryWatch:
                     self._log_problem("registry lost", error)
                 self._told = type(error)
             except Exception as error:  # a bug that one registry shows must not end the watch of the others
-                self._mark_lost(f"{type(error).__name__}: {error}")
+                self._mark_lost(error_text(error))
                 log.exception("cannot watch", extra={"registry": self.settings.name})
             finally:
                 self._session = None

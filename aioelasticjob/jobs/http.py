@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
 
 from aioelasticjob.credentials import SECRET
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 from aioelasticjob.jobs.context import AnyContext, described
 from aioelasticjob.jobs.kinds import Kind, Options
 
@@ -183,7 +183,7 @@ async def run(context: AnyContext, options: Request) -> None:
         ):
             said = await _read(answer)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise RequestFailed(f"{options.shown}: {type(error).__name__}: {error}") from error
+        raise RequestFailed(f"{options.shown}: {error_text(error)}") from error
     if not options.expects(answer.status):
         expected = ", ".join(options.expected_status)
         raise RequestFailed(f"{options.shown} answered {answer.status}, expected {expected}: {said}", answer.status)

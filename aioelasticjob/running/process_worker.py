@@ -157,9 +157,7 @@ def _answer(request: bytes) -> bytes:
 def _raised(error: BaseException) -> Raised:
     stack = stack_text(error).rstrip()
     if not isinstance(error, Exception | SystemExit):  # such as KeyboardInterrupt, which would end the application
-        error = Unsendable(
-            f"the function raised what would end more than its run: {error_text(error).removesuffix(': ')}"
-        )
+        error = Unsendable(f"the function raised what would end more than its run: {error_text(error)}")
     try:
         pickle.loads(pickle.dumps(error))  # some error classes can be pickled but not loaded
     except BaseException:  # a class's own __reduce__ may raise anything

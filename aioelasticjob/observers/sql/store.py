@@ -24,7 +24,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
@@ -348,4 +348,4 @@ def _without_password(text: str, url: URL) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return " ".join(error_text(error).split())[:300]
