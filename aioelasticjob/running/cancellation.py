@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
@@ -44,6 +44,8 @@ class HandlerScope:
         self._unheeded, self._after = unheeded, after
         self.cancel_called = False
         """Whether ``cancel`` was called, or the time was over."""
+        self.notes: Sequence[str] = ()
+        """The notes of the cancellation with which the code has ended."""
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
         self._next: asyncio.Handle | None = None
@@ -77,6 +79,8 @@ class HandlerScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._over = True
+        if kind is asyncio.CancelledError:  # users' errors may be of classes that cannot be asked
+            self.notes = getattr(error, "__notes__", ())
         for handle in (self._timer, self._next):
             if handle is not None:
                 handle.cancel()

@@ -22,7 +22,7 @@ from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope, warn_unheeded
-from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, RetryWaits
 from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.running.trace import Trace
@@ -211,7 +211,8 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
     if is_cut:
-        too_long = TimeoutError(f"the run took longer than {timeout:g} s")
+        is_first = attempts is None or attempts.context.attempt == 1
+        too_long = TimeoutError(f"the run took longer than {timeout:g} s{_never_began(limit) if is_first else ''}")
         too_long.__cause__ = failure if failure is not None or attempts is None else attempts.failure
         failure = too_long
     if failure is None:
@@ -231,6 +232,11 @@ def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
     """
     is_own = failure is not None and (isinstance(failure, ElasticJobError) or cancellation_behind(failure) is None)
     return limit.cancel_called and not is_own
+
+
+def _never_began(limit: HandlerScope) -> str:
+    """Return the end of the sentence about a time limit: that no thread was free, if the function never began."""
+    return f": {NEVER_BEGAN}" if NEVER_BEGAN in limit.notes else ""
 
 
 class _Attempts:
@@ -278,7 +284,7 @@ class _Attempts:
         except Exception as error:
             failure = error
         if _is_cut_short(scope, failure):
-            too_long = AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s")
+            too_long = AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s{_never_began(scope)}")
             too_long.__cause__ = failure
             return too_long
         return failure

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException, add_note
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
@@ -28,6 +28,8 @@ from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, ser
 
 DEFAULT_THREADS = 40
 """How many plain functions may run in threads at the same time, unless the application sets another number."""
+NEVER_BEGAN = "it waited for a free thread, and its function never began"
+"""The note of a cancellation that came before the function did; `threads` bounds how many run at once."""
 EXIT_TIMEOUT = 1.0
 """Seconds that an idle process has to end by itself."""
 
@@ -76,10 +78,14 @@ class Executors:
             given = (_detached(context, executor), *arguments)
             found = await self.own.call(executor, context.job_name, function, *given, **named)
         else:
+            begun: list[Function] = []
             try:
-                work = partial(_in_thread, function, context, *arguments, **named)
+                work = partial(_in_thread, begun, function, context, *arguments, **named)
                 found = await to_thread.run_sync(work, limiter=self.threads)
-            except get_cancelled_exc_class():
+            except get_cancelled_exc_class() as error:
+                if not begun:
+                    add_note(error, NEVER_BEGAN)
+                    raise
                 # the thread called anyio.from_thread.check_cancelled(); the cancelled scope raises its own error
                 await checkpoint_if_cancelled()
                 raise
@@ -249,8 +255,12 @@ async def _result(future: Future[T]) -> T:
     return future.result()
 
 
-def _in_thread(function: Function, *arguments: Any, **named: Any) -> Any:
-    """Call a function.  A GeneratorExit that it raises becomes an Exception: it would close whatever waits for it."""
+def _in_thread(begun: list[Function], function: Function, *arguments: Any, **named: Any) -> Any:
+    """Note that a function begins, and call it.
+
+    A GeneratorExit that it raises becomes an Exception: it would close whatever waits for it.
+    """
+    begun.append(function)
     try:
         return function(*arguments, **named)
     except GeneratorExit as error:

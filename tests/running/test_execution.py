@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -91,6 +92,30 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
 
     assert run_async(real_loop_kind, main) == {0: Outcome.TIMED_OUT}
     assert ended == ["thread", "execution_of"]
+
+
+@pytest.mark.parametrize(("limit", "what"), [("timeout", "the run"), ("attempt_timeout", "attempt 1")])
+def test_the_error_says_that_a_run_timed_out_before_its_thread_was_free(limit: str, what: str) -> None:
+    finish, begun, errors = threading.Event(), list[int](), dict[int, str]()
+
+    def handler(context: ItemContext) -> None:
+        begun.append(context.item)
+        finish.wait(90)
+
+    def report(context: ItemContext, error: Exception) -> None:
+        errors[context.item] = str(error)
+        finish.set()
+
+    async def main() -> None:
+        config = JobConfig.build(job_name="job", sharding_total_count=3, **{limit: 0.05})
+        execution = execution_of(config, handler, 0, 1, 2)
+        await execute(replace(execution, executors=Executors(anyio.CapacityLimiter(1)), report_error=report))
+
+    anyio.run(main)
+    text = f"{what} took longer than 0.05 s"
+    waited = f"{text}: it waited for a free thread, and its function never began"
+    assert errors == {item: text if item in begun else waited for item in range(3)}
+    assert len(begun) == 1
 
 
 async def _fails_when_cancelled(context: ItemContext) -> None:
