@@ -115,10 +115,10 @@ def turn_at(wall: datetime, zone: tzinfo) -> Turn | None:
 
 
 def _offset_zone(name: str, sign: str, hours: int, minutes: int) -> timezone:
-    if hours > 23 or minutes > 59:
-        raise InvalidSetting(
-            "time_zone", name, "an offset has at most 23 hours and 59 minutes, as in 'GMT+8' or 'GMT-09:30'"
-        )
+    if hours > 23:
+        raise InvalidSetting("time_zone", name, "an offset has at most 23 hours, as in 'GMT+8' or 'GMT-09:30'")
+    if minutes > 59:
+        raise InvalidSetting("time_zone", name, "the minutes of an offset are 00 to 59, as in 'GMT-09:30'")
     offset = timedelta(hours=hours, minutes=minutes)
     return timezone(-offset if sign == "-" else offset, f"GMT{sign}{hours:02}:{minutes:02}")
 

@@ -51,8 +51,10 @@ def test_zones_are_named_as_iana_and_java_do(name: str, offset: int) -> None:
     [
         ("Europe/Berln", "did you mean 'Europe/Berlin'"),
         ("UTC+8", r"did you mean 'GMT\+8'"),
-        ("GMT+24", "at most 23 hours"),
-        ("GMT+8:60", "at most 23 hours and 59 minutes"),
+        ("GMT+24", "an offset has at most 23 hours"),
+        ("GMT+24:99", "an offset has at most 23 hours"),
+        ("GMT+8:60", "the minutes of an offset are 00 to 59"),
+        ("GMT+5:99", "the minutes of an offset are 00 to 59"),
         ("GMT+8:0", "no such time zone"),
         ("GMT+٨", "no such time zone"),
         ("", "no such time zone: expected a name such as 'Europe/Berlin'"),
