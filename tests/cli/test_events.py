@@ -114,6 +114,8 @@ def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
         ["list", "--store", "sqlite://", "--since", "99999999999d"],
         ["list", "--store", "sqlite://", "--since", "1700000000"],
         ["list", "--store", "sqlite://", "--outcome", "broken"],
+        ["list", "--store", "sqlite://", "--source", "nope"],
+        ["list", "--store", "sqlite://", "--source", "cron"],
         ["list", "--store", "sqlite://", "--item", "99999999999999999999"],
         ["list", "--store", "sqlite://", "--after", "nonsense"],
         ["show", "--store", "sqlite://", "nobody"],

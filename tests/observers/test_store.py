@@ -156,6 +156,7 @@ def test_pages_of_newer_runs_lead_back_the_same_way_whatever_is_written_meanwhil
         (Filter(instance="10.0.0"), 0),
         (Filter(source="CRON"), 10),
         (Filter(source="FAILOVER"), 0),
+        (Filter(source="NORMAL_TRIGGER"), 0),
         (Filter(outcome="running"), 2),
         (Filter(outcome="completed"), 2),
         (Filter(outcome="failed"), 2),

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import run_id_of
+from aioelasticjob.model import FireSource
 
 T = TypeVar("T")
 
 RUNNING = "running"
 """Stands for the outcome of a run that has not ended."""
+SOURCES = (*(source.value for source in FireSource), "NORMAL_TRIGGER")
+"""The sources of runs; rows of Elastic-Job's have the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,11 @@ class DurationCount:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which runs, or which states; None asks for all of them."""
+    """Which runs, or which states; None asks for all of them.
+
+    Raises:
+        InvalidSetting: there is no such source of runs.
+    """
 
     job: str | None = None
     item: int | None = None
@@ -165,6 +173,10 @@ class Filter:
     """Text that the failure, its stack or the message of a state contains, in upper or lower case."""
     items: tuple[int, int] | None = None
     """The first and the last of some items; only for queries of runs."""
+
+    def __post_init__(self) -> None:
+        if self.source not in (None, *SOURCES):
+            raise InvalidSetting("source", self.source, f"must be one of {', '.join(SOURCES)}")
 
 
 @dataclass(frozen=True, slots=True)
