@@ -24,6 +24,7 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import OperationResult, Preview
+from aioelasticjob.operations.settings import settings_from
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
@@ -139,6 +140,8 @@ def _pairs(settings: list[str]) -> dict[str, object]:
             raise InvalidSetting("setting", pair, "write setting=value, as shardingTotalCount=6")
         if setting in given:
             raise InvalidSetting("setting", pair, "is given twice")
+        if not value.strip() and None in settings_from({setting: value}).values():
+            raise InvalidSetting(setting, value, f"write {setting}=none if the job is to have none")
         given[setting] = value
     return given
 
