@@ -13,6 +13,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.setting_errors import unknown_setting
 
 FILE = "AIOELASTICJOB_PROFILES"
 """The environment variable that names another file than the usual one."""
@@ -88,5 +89,7 @@ def _profile(file: Path, name: str, table: object) -> Profile:
         return Profile.model_validate(table)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]  # the input may be a digest
-        where = ".".join([name, *map(str, first["loc"])])
-        raise InvalidSetting("profiles", str(file), f"{where}: {first['msg']}") from None
+        where, said = ".".join([name, *map(str, first["loc"])]), first["msg"]
+        if first["type"] == "extra_forbidden":
+            said = unknown_setting(str(first["loc"][-1]), "…", Profile.model_fields).expected
+        raise InvalidSetting("profiles", str(file), f"{where}: {said}") from None

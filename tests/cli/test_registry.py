@@ -148,7 +148,16 @@ def test_variables_that_others_read_are_left_alone(
         ("default = 7", (), "has no such profile"),
         ("[a", (), "profiles = '{file}': cannot be read: "),
         ("[a]", (), "a.registry: Field required"),
-        ('[a]\nregistry = "zk://h"\ndigets = "user:secret"', (), "a.digets: Extra inputs are not permitted"),
+        (
+            '[a]\nregistry = "zk://h"\ndigets = "user:secret"',
+            (),
+            "a.digets: there is no such setting; did you mean digest?",
+        ),
+        (
+            '[a]\nregistry = "zk://h"\nx = "secret"',
+            (),
+            "a.x: there is no such setting; known are digest, digest_file, ",
+        ),
         ('[a]\nregistry = "zk://h"\ntimeout = "secret"', (), "a.timeout: "),
         ('a = "secret"', (), "profiles = '{file}': a: "),
         ('[a]\nregistry = "nonsense"', ("-p", "a"), "address = 'nonsense'"),
