@@ -88,7 +88,8 @@ class RunningApp:
                 self.events.limited_log = limited_log
                 stack.enter_context(watchdog())
                 if self.recorder is not None:
-                    await stack.enter_async_context(self.recorder.open(self.events, self.clock))
+                    recorder = self.recorder.open(self.events, self.clock, registry.settings.namespace)
+                    await stack.enter_async_context(recorder)
                 if self.endpoint is not None:
                     await stack.enter_async_context(self.endpoint.open())
                 session = await stack.enter_async_context(open_registry(registry, clock=self.clock))

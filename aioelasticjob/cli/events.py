@@ -32,6 +32,13 @@ Store: TypeAlias = Annotated[
         "--store", "-s", envvar="AIOELASTICJOB_EVENT_STORE", help="The database: sqlite:///events.db, postgresql://…"
     ),
 ]
+Namespace: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only runs of jobs in this namespace of a registry, such as billing.")
+]
+Since: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Only runs since then: 90s, 30m, 1h30m or 7d ago, or a time in ISO 8601 with its zone."),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 events = typer.Typer(name="events", help="The history of runs, from an event store.", no_args_is_help=True)
@@ -42,6 +49,7 @@ _STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "stop
 @events.command("list")
 def list_(
     store: Store,
+    namespace: Namespace = None,
     job: Annotated[str | None, typer.Option(help="Only runs of this job.")] = None,
     item: Annotated[int | None, typer.Option(help="Only runs of this item.")] = None,
     instance: Annotated[str | None, typer.Option(help="Only runs on this instance, or at this address.")] = None,
@@ -51,10 +59,7 @@ def list_(
     source: Annotated[
         str | None, typer.Option(help="Only runs with this source: CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL.")
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Only runs since then: 90s, 30m, 1h30m or 7d ago, or a time in ISO 8601 with its zone."),
-    ] = None,
+    since: Since = None,
     until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,
     text: Annotated[str | None, typer.Option(help="Only runs whose failure or stack contains this text.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs are shown, the newest ones.")] = 20,
@@ -67,7 +72,9 @@ def list_(
     def question(store: EventStore) -> Awaitable[Page[RunEntry]]:
         from aioelasticjob.observers.sql import Filter
 
-        which = Filter(job, item, instance, outcome, source, None, begun, over, text)
+        which = Filter(
+            job, item, instance, outcome, source, None, begun, over, text, namespace=namespace and namespace.strip("/")
+        )
         return store.history(which, after=after, limit=limit)
 
     page = _ask(store, question)

@@ -22,6 +22,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.instance_log import InstanceLog
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.settings import RegistrySettings
+from aioelasticjob.console.shared_stores import scope_of, sharing
 from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource, Record
@@ -88,6 +89,7 @@ class RegistryWatch:
         """Stands for this start of the console: versions that an earlier one gave out are not compared."""
         self.store: StoreWatch | None = None
         """The history of its runs; None without an event store."""
+        self._shares_store = True
         self.store_problem: str | None = None
         """Why the event store that the settings name cannot be used at all."""
         self._statuses: tuple[JobStatus, ...] | None = None
@@ -96,6 +98,12 @@ class RegistryWatch:
         self._told: type[ElasticJobError] | None = None
         """What the log has said about this loss; None while the registry is there."""
         self._session: Session | None = None
+
+    def share_store(self, shared: bool) -> None:
+        """Note whether another registry has the same event store."""
+        self._shares_store = shared
+        if self.store is not None:
+            self.store.store.scope = scope_of(self.settings, shared=shared)
 
     @property
     def session(self) -> Session:
@@ -123,6 +131,7 @@ class RegistryWatch:
                     self.store_problem = str(error)
                     self._log_problem("no event store", error)
                 else:
+                    opened.scope = scope_of(self.settings, shared=self._shares_store)
                     self.store = StoreWatch(opened, self._clock, self.settings.name, self.touch)
                     await stack.enter_async_context(beside(self.store.watch))
             await self._watch()
@@ -295,6 +304,7 @@ class Registries:
         assert self._tasks is not None, "registries are watched inside watching()"
         scope, watched = anyio.CancelScope(), RegistryWatch(settings, self._clock)
         self._watched[settings.name] = watched, scope
+        self._see_sharing()
 
         async def watch() -> None:
             with scope:
@@ -306,6 +316,12 @@ class Registries:
         """Watch one no more."""
         with suppress(KeyError):
             self._watched.pop(name)[1].cancel()
+            self._see_sharing()
+
+    def _see_sharing(self) -> None:
+        shared = sharing([watched.settings for watched in self])
+        for watched in self:
+            watched.share_store(watched.settings.name in shared)
 
     def get(self, name: str) -> RegistryWatch | None:
         """Return a registry by name."""

@@ -33,11 +33,11 @@ class Recorder:
         return None if self._writer is None else self._writer.counts
 
     @asynccontextmanager
-    async def open(self, events: Events, clock: Clock) -> AsyncIterator[None]:
-        """Write the events to the store while the block is open."""
+    async def open(self, events: Events, clock: Clock, namespace: str) -> AsyncIterator[None]:
+        """Write the events of a namespace's jobs to the store while the block is open."""
         from aioelasticjob.observers.sql.writer import recording
 
-        async with recording(self.settings, events, clock) as (self.store, self._writer):
+        async with recording(self.settings, events, clock, namespace) as (self.store, self._writer):
             try:
                 yield
             finally:

@@ -128,3 +128,14 @@ def test_what_makes_no_sense_is_one_line_and_code_two(arguments: list[str]) -> N
     assert shown.stderr.startswith("error: ")
     assert len(shown.stderr.splitlines()) == 1
     assert "s3cret" not in shown.stderr
+
+
+def test_runs_of_one_namespace_are_listed_alone(store: str) -> None:
+    async def add() -> None:
+        async with open_store(store) as events:
+            await events.write(batch(end(item=7), namespace="shop/eu"))
+
+    asyncio.run(add())
+    printed = json.loads(command("list", "-s", store, "--namespace", "/shop/eu", "--json").stdout)
+    assert [(run["item"], run["namespace"]) for run in printed["runs"]] == [(7, "shop/eu")]
+    assert len(json.loads(command("list", "-s", store, "--json").stdout)["runs"]) == 4

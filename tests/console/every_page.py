@@ -63,8 +63,8 @@ def fill(there: Site) -> Keys:
         slot = int(now - 60) * 1000
         failed = end(slot, 0, Outcome.FAILED, job="failing", failure=raised())
         missed = Misfired("failing", INSTANCES[0], slot, slot, (1,), 1, "the run before took too long", at=slot / 1000)
-        await store.store.write(batch(*beginning(slot, job="failing"), failed, missed))
-        await store.store.write(batch(*beginning(NOON, job="calm"), end(NOON, job="calm")))
+        await store.store.write(batch(*beginning(slot, job="failing"), failed, missed, namespace="billing"))
+        await store.store.write(batch(*beginning(NOON, job="calm"), end(NOON, job="calm"), namespace="billing"))
         await store.ask()
         bulk = BulkAction("ada", "billing", "pause", ["calm", "failing"])
         state.bulk_actions.start(bulk, _one_fails)

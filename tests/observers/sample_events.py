@@ -49,8 +49,8 @@ def end(
     return Ended(job, me, slot, source, item, outcome, seconds, name(slot, item, job, me), over, failure)
 
 
-def batch(*events: JobEvent) -> Batch:
-    made = Batch("host-1")
+def batch(*events: JobEvent, namespace: str | None = None) -> Batch:
+    made = Batch("host-1", namespace)
     for event in events:
         made.add(event)
     return made

@@ -153,7 +153,7 @@ def test_stores_that_open_at_the_same_moment_upgrade_once(url: str) -> None:
                 versions = (
                     await connection.execute(text("SELECT version FROM aioelasticjob_schema ORDER BY 1"))
                 ).scalars()
-                assert list(versions) == [1, 2, 3]
+                assert list(versions) == [1, 2, 3, 4]
 
     asyncio.run(main())
 
@@ -179,6 +179,7 @@ def test_the_statements_that_mysql_gets() -> None:
     dialect = mysql.dialect()  # type: ignore[no-untyped-call]
     made = str(CreateTable(schema.RUNS, if_not_exists=True).compile(dialect=dialect))
     assert "start_time DATETIME(6)" in made
+    assert "namespace TEXT COLLATE utf8mb4_bin" in made  # upper and lower case are different namespaces
     assert made.strip().startswith("CREATE TABLE IF NOT EXISTS job_execution_log")
     writes = Writes("mysql")
     begin, finish = (str(statement.compile(dialect=dialect)) for statement in (writes.begin, writes.end))

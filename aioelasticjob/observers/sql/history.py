@@ -42,6 +42,8 @@ class RunEntry:
     """The failure in one line."""
     attempts: int | None = None
     """How many attempts the run has had; None while it runs, if it was cut off, and in rows of older releases."""
+    namespace: str | None = None
+    """The namespace of the job's registry; None in rows of older releases and of Elastic-Job's."""
 
     @property
     def run_id(self) -> str:
@@ -173,6 +175,10 @@ class Filter:
     """Text that the failure, its stack or the message of a state contains, in upper or lower case."""
     items: tuple[int, int] | None = None
     """The first and the last of some items; only for queries of runs."""
+    namespace: str | None = None
+    """Only rows of jobs of this namespace; the empty text stands for a registry's root."""
+    unnamed: bool = False
+    """With ``namespace``: also rows of which nobody knows the namespace."""
 
     def __post_init__(self) -> None:
         if self.source not in (None, *SOURCES):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,8 +28,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.job_settings import MAX_ITEMS
-from aioelasticjob.model import CUT_OFF, Outcome
+from aioelasticjob.model import Outcome
+from aioelasticjob.observers.sql.conditions import naive_utc, run_conditions, state_conditions
 from aioelasticjob.observers.sql.history import (
     RUNNING,
     FailureEntry,
@@ -51,7 +52,6 @@ OUTCOME = case(
     else_=Outcome.FAILED.value,
 ).label("result")
 """The outcome of a row; rows that Elastic-Job wrote do not have our column, so it is derived from theirs."""
-OUTCOMES = (RUNNING, *(outcome.value for outcome in Outcome), HANDED_OVER, CUT_OFF)
 _RUN = [column for column in RUNS.columns if column.name not in ("failure_stack", "is_success")]
 
 
@@ -60,19 +60,24 @@ def runs(which: Filter, after: str | None, limit: int, before: str | None = None
 
     With ``before`` the oldest comes first.
     """
-    asked = select(*_RUN, OUTCOME).where(*_conditions(which))
+    asked = select(*_RUN, OUTCOME).where(*run_conditions(which))
     return _page(asked, RUNS, RUNS.c.start_time, after, limit, before)
 
 
 def states(which: Filter, after: str | None, limit: int) -> Select[Any]:
     """Return the query for a page of the status trace, plus one row."""
-    asked = select(STATES).where(*_state_conditions(which))
+    asked = select(STATES).where(*state_conditions(which))
     return _page(asked, STATES, STATES.c.creation_time, after, limit)
 
 
-def one_run(key: str) -> Select[Any]:
+def one_run(which: Filter, key: str) -> Select[Any]:
     """Return the query for a run with its stack."""
-    return select(*_RUN, OUTCOME, RUNS.c.failure_stack).where(RUNS.c.id == key)
+    return select(*_RUN, OUTCOME, RUNS.c.failure_stack).where(*run_conditions(which), RUNS.c.id == key)
+
+
+def job_names(which: Filter) -> Select[Any]:
+    """Return the query for the names of the jobs that have a history."""
+    return select(RUNS.c.job_name).where(*run_conditions(which)).distinct().order_by(RUNS.c.job_name)
 
 
 def trace_of(run: RunEntry) -> Select[Any]:
@@ -81,18 +86,27 @@ def trace_of(run: RunEntry) -> Select[Any]:
     return query.order_by(STATES.c.creation_time, STATES.c.id).limit(MAX_PAGE_ROWS)
 
 
-def kin_of(run: RunEntry) -> Select[Any]:
+def kin_of(which: Filter, run: RunEntry) -> Select[Any]:
     """Return the query for the other runs of the same item for the same moment."""
-    same = and_(RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == _naive(run.fire_time))
-    began = RUNS.c.start_time >= _naive(run.fire_time) if run.fire_time is not None else false()
-    return select(*_RUN, OUTCOME).where(same, began, RUNS.c.id != run.id).order_by(RUNS.c.start_time).limit(100)
+    if which.namespace is None:  # a job of the same name in another namespace is another job
+        which = replace(which, namespace=run.namespace, unnamed=True)
+    same = and_(
+        RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == naive_utc(run.fire_time)
+    )
+    began = RUNS.c.start_time >= naive_utc(run.fire_time) if run.fire_time is not None else false()
+    return (
+        select(*_RUN, OUTCOME)
+        .where(*run_conditions(which), same, began, RUNS.c.id != run.id)
+        .order_by(RUNS.c.start_time)
+        .limit(100)
+    )
 
 
 def failures(which: Filter, limit: int) -> Select[Any]:
     """Return the query for the newest runs that have failed, without their stacks."""
     wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.failure_cause, OUTCOME)
     failed = (RUNS.c.complete_time.is_not(None), RUNS.c.start_time.is_not(None), OUTCOME.element.not_in(GOOD))
-    return select(*wanted).where(*_conditions(which), *failed).order_by(RUNS.c.start_time.desc()).limit(limit)
+    return select(*wanted).where(*run_conditions(which), *failed).order_by(RUNS.c.start_time.desc()).limit(limit)
 
 
 def stacks(keys: Sequence[str]) -> Select[Any]:
@@ -100,12 +114,13 @@ def stacks(keys: Sequence[str]) -> Select[Any]:
     return select(RUNS.c.id, RUNS.c.failure_stack).where(RUNS.c.id.in_(keys))
 
 
-def sparklines(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
+def sparklines(which: Filter, jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
     """Return the query for the newest runs of each of some jobs: it reads a short piece of the index for each job."""
     wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.seconds, OUTCOME)
+    conditions = tuple(run_conditions(which))
     newest = (
         select(*wanted)
-        .where(RUNS.c.job_name == job, RUNS.c.start_time.is_not(None))
+        .where(*conditions, RUNS.c.job_name == job, RUNS.c.start_time.is_not(None))
         .order_by(RUNS.c.start_time.desc())
         .limit(last)
         .subquery()
@@ -116,7 +131,7 @@ def sparklines(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
 
 def counts(which: Filter) -> Select[Any]:
     """Return the query for the number of runs of each job and outcome."""
-    found = select(RUNS.c.job_name, OUTCOME).where(*_conditions(which)).subquery()
+    found = select(RUNS.c.job_name, OUTCOME).where(*run_conditions(which)).subquery()
     return select(found.c.job_name, found.c.result, func.count()).group_by(found.c.job_name, found.c.result)
 
 
@@ -153,7 +168,7 @@ def timeline(which: Filter, band: int, column: int) -> Select[Any]:
         ((RUNS.c.sharding_item - first) // band).label("band"),
         _slot(which, column),
         failed.label("failed"),
-    ).where(*_conditions(which))
+    ).where(*run_conditions(which))
     found = cells.subquery()
     counts = (func.count().label("runs"), func.sum(found.c.failed).label("failures"))
     return select(found.c.band, found.c.slot, *counts).group_by(found.c.band, found.c.slot)
@@ -162,7 +177,7 @@ def timeline(which: Filter, band: int, column: int) -> Select[Any]:
 def state_counts(which: Filter) -> Select[Any]:
     """Return the query for the number of rows of the status trace of each job, and for when the oldest was written."""
     counts = (func.count().label("number"), func.min(STATES.c.creation_time).label("first"))
-    return select(STATES.c.job_name, *counts).where(*_state_conditions(which)).group_by(STATES.c.job_name)
+    return select(STATES.c.job_name, *counts).where(*state_conditions(which)).group_by(STATES.c.job_name)
 
 
 def read_state_count(row: RowMapping) -> StateCount:
@@ -172,13 +187,13 @@ def read_state_count(row: RowMapping) -> StateCount:
 
 def histogram(which: Filter, column: int) -> Select[Any]:
     """Return the query for the number of runs by time and outcome: ``column`` seconds each."""
-    found = select(_slot(which, column), OUTCOME).where(*_conditions(which)).subquery()
+    found = select(_slot(which, column), OUTCOME).where(*run_conditions(which)).subquery()
     return select(found.c.slot, found.c.result, func.count().label("runs")).group_by(found.c.slot, found.c.result)
 
 
 def first(which: Filter) -> Select[Any]:
     """Return the query for the moment at which the oldest run began."""
-    return select(func.min(RUNS.c.start_time).label("began")).where(*_conditions(which))
+    return select(func.min(RUNS.c.start_time).label("began")).where(*run_conditions(which))
 
 
 def durations(which: Filter, column: int) -> Select[Any]:
@@ -187,7 +202,7 @@ def durations(which: Filter, column: int) -> Select[Any]:
     A percentile is the smallest duration that so many of a hundred runs did not exceed.
     """
     took = func.coalesce(RUNS.c.seconds, case((RUNS.c.outcome.is_(None), _java_seconds())))
-    known = select(_slot(which, column), took.label("took")).where(*_conditions(which), took.is_not(None)).subquery()
+    known = select(_slot(which, column), took.label("took")).where(*run_conditions(which), took.is_not(None)).subquery()
     rank = func.row_number().over(partition_by=known.c.slot, order_by=known.c.took).label("place")
     ranked = select(known, rank, func.count().over(partition_by=known.c.slot).label("number")).subquery()
 
@@ -208,7 +223,7 @@ def _slot(which: Filter, column: int) -> ColumnElement[int]:
     """Return in which piece of ``column`` seconds a run began, counted from the filter's ``since``."""
     if which.since is None:
         raise InvalidSetting("since", None, "a timeline begins at a moment")
-    start = bindparam("timeline_start", _naive(which.since), Moment)
+    start = bindparam("timeline_start", naive_utc(which.since), Moment)
     return (_SecondsBetween(start, RUNS.c.start_time) // column).label("slot")
 
 
@@ -236,6 +251,7 @@ def read_run(row: RowMapping) -> RunEntry:
         seconds=_seconds(row),
         failure=row["failure_cause"],
         attempts=row["attempts"],
+        namespace=row.get("namespace"),
     )
 
 
@@ -272,70 +288,17 @@ def read_first(row: RowMapping) -> datetime | None:
     return _aware(row["began"])
 
 
+def without_namespaces(question: Any) -> Any:
+    """Return the query for tables that have no namespaces yet, and so none of its rows has one."""
+    if "namespace" not in question.selected_columns:
+        return question
+    return question.with_only_columns(*(one for one in question.selected_columns if one.key != "namespace"))
+
+
 def key_of(row: RowMapping, time: str) -> str:
     """Return the key after which the next page begins."""
     moment = row[time]
     return f"{moment.isoformat()}~{row['id']}"
-
-
-def _conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
-    if which.state is not None:
-        raise InvalidSetting("state", which.state, "is a filter of states, runs have an outcome")
-    if which.job is not None:
-        yield RUNS.c.job_name == which.job
-    if which.item is not None:
-        if not 0 <= which.item < MAX_ITEMS:
-            raise InvalidSetting("item", which.item, f"a number from 0 to {MAX_ITEMS - 1}")
-        yield RUNS.c.sharding_item == which.item
-    if which.items is not None:
-        yield RUNS.c.sharding_item.between(*which.items)
-    if which.instance is not None:
-        yield or_(RUNS.c.instance == which.instance, RUNS.c.ip == which.instance)
-    if which.source is not None:
-        yield RUNS.c.execution_source == which.source
-    if which.outcome is not None:
-        yield _ended_so(which.outcome)
-    if which.since is not None:
-        yield RUNS.c.start_time >= _naive(which.since)
-    if which.until is not None:
-        yield RUNS.c.start_time < _naive(which.until)
-    if which.text:
-        cause, stack = RUNS.c.failure_cause, RUNS.c.failure_stack
-        yield or_(cause.icontains(which.text, autoescape=True), stack.icontains(which.text, autoescape=True))
-
-
-def _ended_so(outcome: str) -> ColumnElement[bool]:
-    if outcome not in OUTCOMES:
-        raise InvalidSetting("outcome", outcome, f"must be one of {', '.join(OUTCOMES)}")
-    ended = RUNS.c.complete_time.is_not(None)
-    if outcome == RUNNING:
-        return RUNS.c.complete_time.is_(None)
-    if outcome == Outcome.COMPLETED:
-        return and_(ended, RUNS.c.is_success == 1)
-    if outcome == Outcome.FAILED:
-        return and_(ended, RUNS.c.is_success == 0, or_(RUNS.c.outcome == outcome, RUNS.c.outcome.is_(None)))
-    return and_(ended, RUNS.c.outcome == outcome)
-
-
-def _state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
-    if which.outcome is not None:
-        raise InvalidSetting("outcome", which.outcome, "is a filter of runs, a trace has states")
-    if which.job is not None:
-        yield STATES.c.job_name == which.job
-    if which.item is not None:
-        yield STATES.c.sharding_item == str(which.item)
-    if which.instance is not None:
-        yield or_(STATES.c.instance == which.instance, STATES.c.slave_id == which.instance)
-    if which.source is not None:
-        yield STATES.c.execution_source == which.source
-    if which.state is not None:
-        yield STATES.c.state == which.state
-    if which.since is not None:
-        yield STATES.c.creation_time >= _naive(which.since)
-    if which.until is not None:
-        yield STATES.c.creation_time < _naive(which.until)
-    if which.text:
-        yield STATES.c.message.icontains(which.text, autoescape=True)
 
 
 def _page(
@@ -361,7 +324,7 @@ def _page(
 def _place(setting: str, text: str) -> tuple[datetime, str]:
     moment, _, key = text.partition("~")
     try:
-        return _naive(datetime.fromisoformat(moment).replace(tzinfo=UTC)), key
+        return naive_utc(datetime.fromisoformat(moment).replace(tzinfo=UTC)), key
     except ValueError:
         raise InvalidSetting(setting, text, "must be the key that the previous page gave") from None
 
@@ -377,17 +340,6 @@ def _seconds(row: RowMapping) -> float | None:
         took: float = (row["complete_time"] - row["start_time"]).total_seconds()  # Java's
         return took
     return seconds
-
-
-def _naive(moment: datetime | None) -> datetime:
-    if moment is None:
-        return datetime.max
-    if moment.tzinfo is None:
-        raise InvalidSetting("time", moment.isoformat(), "must say its time zone")
-    try:
-        return moment.astimezone(UTC).replace(tzinfo=None)
-    except OverflowError:
-        raise InvalidSetting("time", moment.isoformat(), "must lie in the years 1 to 9999") from None
 
 
 def _utc(moment: datetime) -> datetime:

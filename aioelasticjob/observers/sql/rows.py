@@ -44,6 +44,8 @@ class Batch:
 
     host: str
     """The name of this machine."""
+    namespace: str | None = None
+    """The namespace of the jobs' registry."""
     events: int = 0
     """The number of events that were added."""
     begun: dict[str, Row] = field(default_factory=dict)
@@ -167,6 +169,7 @@ class Batch:
             "seconds": None,
             "failure_stack": None,
             "attempts": None,
+            "namespace": self.namespace,
         }
 
     def _state(
@@ -188,13 +191,15 @@ class Batch:
                 "instance": event.instance,
                 "fire_time": at(event.slot / 1000),
                 "execution_source": source.value,
+                "namespace": self.namespace,
             }
         )
 
 
 def halved(batch: Batch) -> tuple[Batch, Batch]:
     """Split a batch into two, each with a part of its rows."""
-    one, other = Batch(batch.host, batch.events // 2), Batch(batch.host, batch.events - batch.events // 2)
+    one = Batch(batch.host, batch.namespace, batch.events // 2)
+    other = Batch(batch.host, batch.namespace, batch.events - one.events)
     for n, (kind, row) in enumerate(batch.rows()):
         half = one if n < len(batch) // 2 else other
         if kind in ("begun", "ended"):

@@ -34,6 +34,8 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from aioelasticjob.clock import Clock, moment
 
 Moment = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+_Exact = Text().with_variant(mysql.TEXT(collation="utf8mb4_bin"), "mysql", "mariadb")
+"""Text in which upper and lower case differ, also in MySQL."""
 METADATA = MetaData()
 
 
@@ -78,6 +80,7 @@ RUNS = Table(
     Column("seconds", Float(53)),
     Column("failure_stack", Text),
     Column("attempts", Integer),
+    Column("namespace", _Exact),
 )
 STATES = Table(
     "job_status_trace_log",
@@ -86,6 +89,7 @@ STATES = Table(
     Column("instance", String(255)),
     Column("fire_time", Moment),
     Column("execution_source", String(20)),
+    Column("namespace", _Exact),
     Index("task_id_state_index", "task_id", "state", mysql_length={"task_id": 128}),
 )
 VERSIONS = Table(
@@ -128,6 +132,11 @@ def is_fit(connection: Connection) -> bool:
     return _version(connection) >= len(STEPS)
 
 
+def is_readable(connection: Connection) -> bool:
+    """Whether the tables can be read although they have no namespaces yet."""
+    return _version(connection) >= READABLE
+
+
 def naive(seconds: float) -> datetime:
     """Return seconds since the epoch as the tables hold them: a naive datetime in UTC."""
     return moment(seconds).replace(tzinfo=None)
@@ -161,8 +170,10 @@ def _add_ours(connection: Connection) -> None:
                 connection.execute(CreateIndex(index))
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_create, _add_ours, _add_ours)
-"""The upgrade steps, in order.  A newer shape gets a further step; that of ``attempts`` is the third."""
+STEPS: tuple[Callable[[Connection], None], ...] = (_create, _add_ours, _add_ours, _add_ours)
+"""The upgrade steps, in order.  A newer shape gets a further step: ``attempts`` the third, ``namespace`` the fourth."""
+READABLE = 3
+"""The oldest version that can be read as it is, by those who may not change the tables: it lacks the namespaces."""
 
 
 @contextmanager

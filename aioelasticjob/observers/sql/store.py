@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from anyio import CancelScope, Lock, fail_after, move_on_after
@@ -42,13 +42,15 @@ from aioelasticjob.observers.sql.history import (
     TimelineCount,
 )
 from aioelasticjob.observers.sql.rows import Batch
-from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, naive, upgrade
+from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, is_readable, naive, upgrade
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_PER_QUERY = 50
 """At most so many jobs are in one query for sparklines."""
 ROWS_PER_REMOVAL = 500
 """Rows that one transaction removes: other transactions should not wait long for it."""
+BEFORE_ALL = datetime(1, 1, 1, tzinfo=UTC)
+"""No run began before this moment."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing the connections may take."""
 
@@ -89,27 +91,48 @@ class EventStore:
 
     def __init__(self, engine: AsyncEngine, settings: EventStoreSettings, clock: Clock) -> None:
         self.settings = settings
+        self.scope = Filter()
+        """If it has a namespace, every query finds only that namespace's rows."""
         self.widths: Mapping[str, int] = {}
         """Characters that the columns hold; known after the first use of the tables."""
         self._engine, self._clock = engine, clock
         self._preparing = Lock()
         self._prepared = False
+        self._named, self._may_upgrade = True, True
+        """Whether the tables have namespaces, and whether the database has never refused to upgrade them."""
         self._writes = Writes(engine.dialect.name)
 
-    async def prepare(self) -> None:
-        """Make the tables, or upgrade older ones; the first query or write does this."""
+    async def prepare(self, *, to_read: bool = False) -> None:
+        """Make the tables, or upgrade older ones; the first query or write does this.
+
+        Who only reads gets by without the upgrade if the database refuses it and the tables are not too old.
+        """
         async with self._preparing:
             if self._prepared:
                 return
             with self._asking():
                 async with self._connected() as connection:
                     fit = await connection.run_sync(is_fit)
+                    readable = to_read and await connection.run_sync(is_readable)
                 if not fit:  # a process that only reads needs neither the right to write nor the lock
-                    async with self._writing() as connection:
-                        await connection.run_sync(lambda sync: upgrade(sync, self._clock))
+                    fit = await self._upgrade(readable)
                 async with self._connected() as connection:
                     self.widths = await connection.run_sync(widths)
-            self._prepared = True
+            self._prepared = self._named = fit
+
+    async def _upgrade(self, readable: bool) -> bool:
+        """Upgrade the tables, and return whether that was done; it may be left to others if they are readable."""
+        if readable and not self._may_upgrade:
+            return False
+        try:
+            async with self._writing() as connection:
+                await connection.run_sync(lambda sync: upgrade(sync, self._clock))
+        except DBAPIError:
+            if not readable:
+                raise
+            self._may_upgrade = False
+            return False
+        return True
 
     async def history(
         self,
@@ -124,7 +147,7 @@ class EventStore:
         Raises:
             InvalidSetting: a filter makes no sense.
         """
-        found = await self._ask(queries.runs(which, after, limit, before))
+        found = await self._ask(queries.runs(await self._within(which), after, limit, before))
         rows, more = found[:limit], len(found) > limit
         if before is not None:
             rows = rows[::-1]
@@ -141,24 +164,27 @@ class EventStore:
         Raises:
             InvalidSetting: a filter makes no sense.
         """
-        rows = await self._ask(queries.states(which, after, limit))
+        rows = await self._ask(queries.states(await self._within(which), after, limit))
         following = queries.key_of(rows[limit - 1], "creation_time") if len(rows) > limit else None
         return Page(tuple(map(queries.read_state, rows[:limit])), following)
 
     async def run(self, key: str) -> RunDetails | None:
         """Return one run with its failure and its states; None if it is not in the store (any more)."""
-        found = await self._ask(queries.one_run(key))
+        which = await self._within(Filter())
+        found = await self._ask(queries.one_run(which, key))
         if not found:
             return None
         run = queries.read_run(found[0])
         states = await self._ask(queries.trace_of(run))
-        kin = await self._ask(queries.kin_of(run)) if run.fire_time is not None else ()
+        kin = await self._ask(queries.kin_of(which, run)) if run.fire_time is not None else ()
         trace = tuple(map(queries.read_state, states))
         return RunDetails(run, found[0]["failure_stack"], trace, tuple(map(queries.read_run, kin)))
 
     async def failures(self, which: Filter = Filter(), *, limit: int = 500) -> Sequence[FailureEntry]:  # noqa: B008
         """Return the newest runs that have failed, the newest first."""
-        return [queries.read_failure(row) for row in await self._ask(queries.failures(which, limit))]
+        return [
+            queries.read_failure(row) for row in await self._ask(queries.failures(await self._within(which), limit))
+        ]
 
     async def stacks(self, keys: Sequence[str]) -> Mapping[str, str]:
         """Return the failures of some runs with their stacks, by the key of the run."""
@@ -168,9 +194,9 @@ class EventStore:
     async def sparklines(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[SparklineEntry, ...]]:
         """Return the newest runs of each job, the oldest of them first, for sparklines."""
         found: dict[str, list[SparklineEntry]] = {job: [] for job in jobs}
-        names = list(found)
+        names, which = list(found), await self._within(Filter())
         for n in range(0, len(names), JOBS_PER_QUERY):
-            for row in await self._ask(queries.sparklines(names[n : n + JOBS_PER_QUERY], last)):
+            for row in await self._ask(queries.sparklines(which, names[n : n + JOBS_PER_QUERY], last)):
                 found[row["job_name"]].append(queries.read_sparkline_entry(row))
         return {job: tuple(sorted(sparklines, key=lambda beat: beat.began)) for job, sparklines in found.items()}
 
@@ -185,7 +211,7 @@ class EventStore:
     async def counts_by_job(self, which: Filter = Filter()) -> Mapping[str, Mapping[str, int]]:  # noqa: B008
         """Return how many runs there are of each outcome, by job."""
         found: dict[str, dict[str, int]] = {}
-        for row in await self._ask(queries.counts(which)):
+        for row in await self._ask(queries.counts(await self._within(which))):
             job, outcome, number = row.values()
             found.setdefault(job, {})[outcome] = number
         return found
@@ -196,12 +222,12 @@ class EventStore:
         Raises:
             InvalidSetting: a filter makes no sense.
         """
-        rows = await self._ask(queries.timeline(which, band, column))
+        rows = await self._ask(queries.timeline(await self._within(which), band, column))
         return tuple(TimelineCount(row["band"], row["slot"], row["runs"], int(row["failures"])) for row in rows)
 
     async def state_counts(self, which: Filter = Filter()) -> Mapping[str, StateCount]:  # noqa: B008
         """Return how many rows the status trace has, and when the oldest of them was written, by job."""
-        rows = await self._ask(queries.state_counts(which))
+        rows = await self._ask(queries.state_counts(await self._within(which)))
         return {row["job_name"]: queries.read_state_count(row) for row in rows}
 
     async def histogram(self, which: Filter, *, column: int = 60) -> tuple[OutcomeCount, ...]:
@@ -210,7 +236,7 @@ class EventStore:
         Raises:
             InvalidSetting: a filter makes no sense.
         """
-        rows = await self._ask(queries.histogram(which, column))
+        rows = await self._ask(queries.histogram(await self._within(which), column))
         return tuple(OutcomeCount(row["slot"], row["result"], row["runs"]) for row in rows)
 
     async def durations(self, which: Filter, *, column: int = 60) -> tuple[DurationCount, ...]:
@@ -219,16 +245,16 @@ class EventStore:
         Raises:
             InvalidSetting: a filter makes no sense.
         """
-        rows = await self._ask(queries.durations(which, column))
+        rows = await self._ask(queries.durations(await self._within(which), column))
         return tuple(sorted((DurationCount(*row.values()) for row in rows), key=lambda one: one.column))
 
     async def first(self, which: Filter = Filter()) -> datetime | None:  # noqa: B008
         """Return when the oldest run began; None if there is none."""
-        return queries.read_first((await self._ask(queries.first(which)))[0])
+        return queries.read_first((await self._ask(queries.first(await self._within(which))))[0])
 
     async def job_names(self) -> tuple[str, ...]:
         """Return the names of the jobs that have a history."""
-        rows = await self._ask(select(RUNS.c.job_name).distinct().order_by(RUNS.c.job_name))
+        rows = await self._ask(queries.job_names(await self._within(Filter())))
         return tuple(row["job_name"] for row in rows)
 
     async def prune(self, *, days: float | None = None, rows: int | None = None) -> int:
@@ -272,8 +298,20 @@ class EventStore:
             if len(keys) < ROWS_PER_REMOVAL:
                 return removed
 
+    async def _within(self, which: Filter) -> Filter:
+        """Return the filter with the store's scope, for the tables as they are."""
+        await self.prepare(to_read=True)
+        if self.scope.namespace is not None:
+            which = replace(which, namespace=self.scope.namespace, unnamed=self.scope.unnamed)
+        if self._named or which.namespace is None:
+            return which
+        # in tables without namespaces no row has one
+        return replace(which, namespace=None, until=which.until if which.unnamed else BEFORE_ALL)
+
     async def _ask(self, question: Any) -> Sequence[Any]:
-        await self.prepare()
+        await self.prepare(to_read=True)
+        if not self._named:
+            question = queries.without_namespaces(question)
         with self._asking():
             async with self._connected() as connection:
                 return (await connection.execute(question)).mappings().all()

@@ -61,8 +61,10 @@ class StoreCounts:
 class Writer:
     """Turns events into rows, and writes the rows: two steps, so that errors with their objects need not be kept."""
 
-    def __init__(self, table: Table, listener: EventReader, settings: EventStoreSettings) -> None:
-        self._table, self._listener, self._settings = table, listener, settings
+    def __init__(
+        self, table: Table, listener: EventReader, settings: EventStoreSettings, namespace: str | None = None
+    ) -> None:
+        self._table, self._listener, self._settings, self._namespace = table, listener, settings, namespace
         self._batches: deque[Batch] = deque()
         self._news, self._host = Event(), socket.gethostname()
         self._counts = StoreCounts()
@@ -118,7 +120,7 @@ class Writer:
     async def _gather_some(self) -> None:
         """Add some events to the newest batch while it is small; never to the batch that is being written."""
         if not self._batches or len(self._batches[-1]) >= self._settings.batch_size:
-            self._batches.append(Batch(self._host))
+            self._batches.append(Batch(self._host, self._namespace))
         batch = self._batches[-1]
         for event in self._listener.take(EVENTS_PER_TURN):
             try:
@@ -189,12 +191,12 @@ class Writer:
 
 @asynccontextmanager
 async def recording(
-    settings: EventStoreSettings, events: Events, clock: Clock
+    settings: EventStoreSettings, events: Events, clock: Clock, namespace: str | None = None
 ) -> AsyncIterator[tuple[EventStore, Writer]]:
-    """Write the events of jobs while the block is open; at its end, write the remaining ones."""
+    """Write the events of a namespace's jobs while the block is open; at its end, write the remaining ones."""
     async with open_store(settings, clock=clock) as store:
         listener, cancelled = EventReader(settings.backlog), True
-        writer = Writer(store, listener, settings)
+        writer = Writer(store, listener, settings, namespace)
         events.attach(listener)
         try:
             async with create_task_group() as tasks:

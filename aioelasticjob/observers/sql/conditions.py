@@ -1,0 +1,99 @@
+"""Which rows a query asks for: the conditions of a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from sqlalchemy import ColumnElement, Table, and_, or_
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.job_settings import MAX_ITEMS
+from aioelasticjob.model import CUT_OFF, Outcome
+from aioelasticjob.observers.sql.history import RUNNING, Filter
+from aioelasticjob.observers.sql.rows import HANDED_OVER
+from aioelasticjob.observers.sql.schema import RUNS, STATES
+
+OUTCOMES = (RUNNING, *(outcome.value for outcome in Outcome), HANDED_OVER, CUT_OFF)
+
+
+def run_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions for runs."""
+    if which.state is not None:
+        raise InvalidSetting("state", which.state, "is a filter of states, runs have an outcome")
+    yield from _of_namespace(which, RUNS)
+    if which.job is not None:
+        yield RUNS.c.job_name == which.job
+    if which.item is not None:
+        if not 0 <= which.item < MAX_ITEMS:
+            raise InvalidSetting("item", which.item, f"a number from 0 to {MAX_ITEMS - 1}")
+        yield RUNS.c.sharding_item == which.item
+    if which.items is not None:
+        yield RUNS.c.sharding_item.between(*which.items)
+    if which.instance is not None:
+        yield or_(RUNS.c.instance == which.instance, RUNS.c.ip == which.instance)
+    if which.source is not None:
+        yield RUNS.c.execution_source == which.source
+    if which.outcome is not None:
+        yield _ended_so(which.outcome)
+    if which.since is not None:
+        yield RUNS.c.start_time >= naive_utc(which.since)
+    if which.until is not None:
+        yield RUNS.c.start_time < naive_utc(which.until)
+    if which.text:
+        cause, stack = RUNS.c.failure_cause, RUNS.c.failure_stack
+        yield or_(cause.icontains(which.text, autoescape=True), stack.icontains(which.text, autoescape=True))
+
+
+def _ended_so(outcome: str) -> ColumnElement[bool]:
+    if outcome not in OUTCOMES:
+        raise InvalidSetting("outcome", outcome, f"must be one of {', '.join(OUTCOMES)}")
+    ended = RUNS.c.complete_time.is_not(None)
+    if outcome == RUNNING:
+        return RUNS.c.complete_time.is_(None)
+    if outcome == Outcome.COMPLETED:
+        return and_(ended, RUNS.c.is_success == 1)
+    if outcome == Outcome.FAILED:
+        return and_(ended, RUNS.c.is_success == 0, or_(RUNS.c.outcome == outcome, RUNS.c.outcome.is_(None)))
+    return and_(ended, RUNS.c.outcome == outcome)
+
+
+def state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions for states."""
+    if which.outcome is not None:
+        raise InvalidSetting("outcome", which.outcome, "is a filter of runs, a trace has states")
+    yield from _of_namespace(which, STATES)
+    if which.job is not None:
+        yield STATES.c.job_name == which.job
+    if which.item is not None:
+        yield STATES.c.sharding_item == str(which.item)
+    if which.instance is not None:
+        yield or_(STATES.c.instance == which.instance, STATES.c.slave_id == which.instance)
+    if which.source is not None:
+        yield STATES.c.execution_source == which.source
+    if which.state is not None:
+        yield STATES.c.state == which.state
+    if which.since is not None:
+        yield STATES.c.creation_time >= naive_utc(which.since)
+    if which.until is not None:
+        yield STATES.c.creation_time < naive_utc(which.until)
+    if which.text:
+        yield STATES.c.message.icontains(which.text, autoescape=True)
+
+
+def _of_namespace(which: Filter, table: Table) -> Iterator[ColumnElement[bool]]:
+    if which.namespace is not None:
+        named = table.c.namespace == which.namespace
+        yield or_(named, table.c.namespace.is_(None)) if which.unnamed else named
+
+
+def naive_utc(moment: datetime | None) -> datetime:
+    """Return a moment as the tables hold it; None stands for the end of time."""
+    if moment is None:
+        return datetime.max
+    if moment.tzinfo is None:
+        raise InvalidSetting("time", moment.isoformat(), "must say its time zone")
+    try:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise InvalidSetting("time", moment.isoformat(), "must lie in the years 1 to 9999") from None
