@@ -10,6 +10,7 @@ import anyio
 
 from aioelasticjob.console.acknowledgements import Acknowledgement
 from aioelasticjob.console.audit import AuditEntry
+from aioelasticjob.console.database import DatabaseUnwritable
 from aioelasticjob.console.state import ConsoleState
 
 CHECK_INTERVAL: Final = 2.0
@@ -25,7 +26,9 @@ async def watch(state: ConsoleState) -> None:
     while True:
         try:
             await end_those_over(state)
-        except sqlite3.Error as error:  # such as a full disk; the next round tries again
+        except DatabaseUnwritable:  # the database has logged it; the next round tries again
+            pass
+        except sqlite3.Error as error:
             log.warning("cannot end acknowledgements", extra={"reason": str(error)})
         await anyio.sleep(CHECK_INTERVAL)
 

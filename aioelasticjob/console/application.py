@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.allowed_addresses import check_allowed
+from aioelasticjob.console.database import DatabaseUnwritable
 from aioelasticjob.console.drawing import duration_text, outcome_class
 from aioelasticjob.console.i18n import Language
 from aioelasticjob.console.live_pages import LivePages
@@ -40,7 +41,7 @@ from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEn
 from aioelasticjob.job_settings import label_of
 from aioelasticjob.registry.session import beside
 
-UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable)
+UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable, DatabaseUnwritable)
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,10 @@ class Console:
 
     async def _error_response(self, http: Request, error: Exception) -> Response:
         """Answer with a page that says what was wrong."""
-        request = await read_request(self.state, http)
+        try:
+            request = await read_request(self.state, http)
+        except DatabaseUnwritable as unwritable:
+            request, error = await read_request(self.state, http, signed_in=False), unwritable
         status, message = _status_and_message(error, request.translate)
         if request.is_fragment:
             return request.show_notice(message, error=True, status=status)

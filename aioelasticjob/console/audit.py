@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from anyio import CancelScope
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.database import Database
+from aioelasticjob.console.database import Database, DatabaseUnwritable
 from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.errors import ElasticJobError, error_text
 
@@ -41,7 +41,8 @@ class AuditOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One line of the log; ``done`` is None where the console ended before it heard what came of it."""
+    """One line of the log; ``done`` is None where the console ended before it heard what came of it, or
+    could not write that down."""
 
     id: int
     at: float
@@ -72,7 +73,9 @@ class Audit:
             outcome.summary = error_text(error)
             raise
         finally:
-            with CancelScope(shield=True):  # a browser that disconnects must not leave an entry without its outcome
+            # a browser that disconnects must not leave an entry without its outcome; a disk that is full may, since
+            # what was done is done, and whoever did it should hear what came of it
+            with CancelScope(shield=True), suppress(DatabaseUnwritable):
                 await self._database.run(lambda db: self._write_outcome(db, number, done, outcome))
 
     async def note(self, entry: AuditEntry, summary: str = "", *, done: bool = True) -> None:

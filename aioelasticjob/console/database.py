@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -13,9 +14,15 @@ import anyio
 from anyio import to_thread
 
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.limited_log import MOST, LimitedLog
 
 T = TypeVar("T")
 
+UNWRITABLE: Final = {
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PERM),
+}
+"""What SQLite says if it cannot write: other errors are mistakes of ours."""
 VERSION: Final = 4
 GRANTS: Final = """
 create table grants (
@@ -71,6 +78,8 @@ create trigger outcomes_are_not_shortened before delete on audit_outcomes
     begin select raise(abort, 'the audit log only grows'); end;
 """
 
+log = logging.getLogger(__name__)
+
 
 class DataUnusable(ElasticJobError):
     """The console's data directory cannot be used."""
@@ -80,20 +89,61 @@ class DataUnusable(ElasticJobError):
         self.directory, self.reason = directory, reason
 
 
+class DatabaseUnwritable(ElasticJobError):
+    """The console's own database cannot be written."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the console's own database cannot be written ({reason}), so nothing was changed in the registry:"
+            " free space on the disk of its data directory, or make the directory writable"
+        )
+        self.reason = reason
+
+
 class Database:
-    """One connection, used by one thread at a time."""
+    """One connection, used by one thread at a time.
+
+    Raises:
+        DatabaseUnwritable: by ``run``, for instance if the disk is full; nothing of the transaction was written.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection, self._turn = connection, anyio.Lock()
+        self.problem: str | None = None
+        """Why the newest transaction could not be written; None since one has been."""
+        self.limited_log = LimitedLog()
+        """Limits the lines that can repeat.  ``open_database`` closes it."""
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what ``work`` returns, as one transaction in a thread."""
         async with self._turn:
-            return await to_thread.run_sync(self._transact, work)
+            try:
+                found, has_written = await to_thread.run_sync(self._transact, work)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in UNWRITABLE:
+                    raise
+                self._tell(str(error))
+                raise DatabaseUnwritable(str(error)) from error
+        if has_written:
+            self._tell(None)
+        return found
 
-    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
+        before = self._connection.total_changes
         with self._connection:
-            return work(self._connection)
+            found = work(self._connection)
+        return found, self._connection.total_changes != before
+
+    def _tell(self, problem: str | None) -> None:
+        """Note whether the database can be written, and log that if it has changed."""
+        if problem == self.problem:
+            return
+        self.problem = problem
+        text = "the console's own database can be written again"
+        if problem is not None:
+            text = f"the console's own database cannot be written: {problem}; nobody can sign in or change anything"
+        if self.limited_log.admits(log, None, "the console's own database comes and goes", each=MOST, newest=text):
+            log.warning("%s", text, extra={"reason": problem or ""})
 
 
 @asynccontextmanager
@@ -104,9 +154,11 @@ async def open_database(directory: Path) -> AsyncIterator[Database]:
         DataUnusable: the directory cannot be written, or holds the data of a newer console.
     """
     connection = await to_thread.run_sync(_connect, directory)
+    database = Database(connection)
     try:
-        yield Database(connection)
+        yield database
     finally:
+        database.limited_log.close()
         connection.close()
 
 

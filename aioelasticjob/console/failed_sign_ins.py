@@ -7,6 +7,7 @@ from typing import Final
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.audit import Audit, AuditEntry
+from aioelasticjob.console.database import DatabaseUnwritable
 
 WINDOW: Final = 300.0
 """Seconds after an entry in which further failures are only counted."""
@@ -44,9 +45,13 @@ class FailedSignIns:
         count, names, addresses = self._count, self._names, self._addresses
         self._count, self._names, self._addresses = 0, Counter(), Counter()
         asked = {"attempts": count, "names": _listed(names), "addresses": _listed(addresses)}
-        await self._audit.note(
-            AuditEntry("", "", "sign in", asked=asked), f"{count} more with a wrong name or password", done=False
-        )
+        entry, summary = AuditEntry("", "", "sign in", asked=asked), f"{count} more with a wrong name or password"
+        try:
+            await self._audit.note(entry, summary, done=False)
+        except DatabaseUnwritable:  # they are counted until it can be written again
+            self._count += count
+            self._names += names
+            self._addresses += addresses
 
 
 def _listed(counter: Counter[str]) -> str:

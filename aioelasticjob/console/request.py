@@ -161,11 +161,11 @@ def assets_version() -> str:
     return digest.hexdigest()[:12]
 
 
-async def read_request(state: ConsoleState, http: Request) -> PageRequest:
-    """Find out who asks, and in which language."""
+async def read_request(state: ConsoleState, http: Request, *, signed_in: bool = True) -> PageRequest:
+    """Find out who asks, and in which language; without ``signed_in`` nobody is looked up."""
     cookies = http.cookies
     agent = http.headers.get("user-agent", "")[:500]
-    session = await find_session(state, http, agent)
+    session = await find_session(state, http, agent) if signed_in else None
     form_key = cookies.get(FORM_COOKIE, "")[:100] or secrets.token_urlsafe(16)
     theme, zone = cookies.get(THEME_COOKIE, ""), unquote(cookies.get(ZONE_COOKIE, ""))[:60]
     viewer = Viewer(

@@ -6,13 +6,14 @@ import hashlib
 import hmac
 import secrets
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 
 from itsdangerous import BadSignature, Signer
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.accounts import Person, Role, grants_of
-from aioelasticjob.console.database import Database
+from aioelasticjob.console.database import Database, DatabaseUnwritable
 from aioelasticjob.console.settings import ConsoleSettings
 
 TOUCH = 60.0
@@ -57,10 +58,15 @@ class Sessions:
             key = self._signer.unsign(cookie).decode()
         except (BadSignature, UnicodeDecodeError):
             return None
-        person = await self._database.run(lambda db: self._look_up(db, _hash(key), _hash(agent)))
-        if person is None:
+        id, now = _hash(key), self._clock.now()
+        found = await self._database.run(lambda db: self._look_up(db, id, _hash(agent), now))
+        if found is None:
+            await self._write("delete from sessions where id = ?", (id,))
             return None
-        return SignedIn(_hash(key), person, self.form_token(key))
+        person, seen = found
+        if seen < now - TOUCH:
+            await self._write("update sessions set seen = ? where id = ?", (now, id))
+        return SignedIn(id, person, self.form_token(key))
 
     def from_proxy(self, person: Person) -> SignedIn:
         """Return the session of somebody whom a trusted proxy has signed in."""
@@ -76,8 +82,13 @@ class Sessions:
         """Return what a form has to carry to be believed to come from the page we gave to ``key``."""
         return hmac.new(self._secret, b"form:" + key.encode(), hashlib.sha256).hexdigest()
 
-    def _look_up(self, db: sqlite3.Connection, session: str, agent: str) -> Person | None:
-        now = self._clock.now()
+    async def _write(self, statement: str, values: tuple[object, ...]) -> None:
+        """Write something without which pages can be read."""
+        with suppress(DatabaseUnwritable):
+            await self._database.run(lambda db: db.execute(statement, values))
+
+    def _look_up(self, db: sqlite3.Connection, session: str, agent: str, now: float) -> tuple[Person, float] | None:
+        """Return the person of a session, and when it was last written down as used."""
         row: sqlite3.Row | None = db.execute(
             "select sessions.*, users.name, users.role, users.created as user_created"
             " from sessions join users on users.name = sessions.user"
@@ -85,12 +96,9 @@ class Sessions:
             (session, *self._oldest(now)),
         ).fetchone()
         if row is None or not hmac.compare_digest(row["agent"], agent):
-            db.execute("delete from sessions where id = ?", (session,))
             return None
-        if row["seen"] < now - TOUCH:
-            db.execute("update sessions set seen = ? where id = ?", (now, session))
         name = row["name"]
-        return Person(name, Role(row["role"]), row["user_created"], grants=grants_of(db, name))
+        return Person(name, Role(row["role"]), row["user_created"], grants=grants_of(db, name)), row["seen"]
 
     def _oldest(self, now: float) -> tuple[float, float]:
         """Return when a session must have been seen, and begun, at the earliest."""

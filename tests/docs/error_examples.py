@@ -15,7 +15,7 @@ import pytest
 from aioelasticjob.cli.target import ImportFailed
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import InvitationSpent, LastAdmin
-from aioelasticjob.console.database import DataUnusable
+from aioelasticjob.console.database import DatabaseUnwritable, DataUnusable
 from aioelasticjob.console.live_pages import LivePageLimits, LivePages, Reader, Turn
 from aioelasticjob.demo.cluster import Stalled
 from aioelasticjob.demo.database import Superseded
@@ -144,6 +144,7 @@ ERRORS = (
     LastAdmin("nobody would be left who may let others in"),
     asyncio.run(one_live_page_too_many()),
     DataUnusable(Path("/var/lib/console"), "[Errno 13] Permission denied: '/var/lib/console'"),
+    DatabaseUnwritable("database or disk is full"),
     not_moving(),
     ProcessEnded("worker 2", -9, "", LOGS / "worker-2.log"),
     Superseded(2, 17, 18),
