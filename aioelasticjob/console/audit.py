@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from anyio import CancelScope
 
@@ -16,6 +17,11 @@ from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.errors import ElasticJobError, error_text
 
 Facts = Mapping[str, object]
+
+MAX_VALUE_CHARACTERS: Final = 1_000
+"""Characters that the log keeps of one value: nothing is ever removed from it."""
+MAX_RESULT_CHARACTERS: Final = 4_000
+"""Characters that the log keeps of what came of an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,8 @@ class Audit:
         return [_record(row) for row in await self._database.run(work)]
 
     def _write_entry(self, db: sqlite3.Connection, entry: AuditEntry) -> int:
-        values = (self._clock.now(), entry.who, entry.address, entry.registry, entry.action, entry.target)
+        who, target = _shortened(entry.who), _shortened(entry.target)
+        values = (self._clock.now(), who, entry.address, entry.registry, entry.action, target)
         cursor = db.execute(
             "insert into audit (at, who, address, registry, action, target, asked, before)"
             " values (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -116,7 +123,8 @@ class Audit:
         return int(cursor.lastrowid or 0)
 
     def _write_outcome(self, db: sqlite3.Connection, number: int, done: bool, outcome: AuditOutcome) -> None:
-        values = (number, self._clock.now(), int(done), hide_in_text(outcome.summary), _text(outcome.after))
+        summary = _shortened(hide_in_text(outcome.summary), MAX_RESULT_CHARACTERS)
+        values = (number, self._clock.now(), int(done), summary, _text(outcome.after))
         db.execute("insert into audit_outcomes (id, at, done, summary, after) values (?, ?, ?, ?, ?)", values)
 
 
@@ -135,7 +143,20 @@ def _record(row: sqlite3.Row) -> AuditRecord:
 
 
 def _text(facts: Facts) -> str:
-    return json.dumps(hide_in_json(facts), ensure_ascii=False, default=str)
+    return json.dumps(_cut(hide_in_json(facts)), ensure_ascii=False, default=str)
+
+
+def _cut(value: object) -> object:
+    """Return a value of JSON whose texts are no longer than the log keeps them."""
+    if isinstance(value, str):
+        return _shortened(value)
+    if isinstance(value, Mapping):
+        return {_shortened(str(key)): _cut(part) for key, part in value.items()}
+    return [_cut(part) for part in value] if isinstance(value, Sequence) else value
+
+
+def _shortened(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
 def _read(text: str) -> Facts:

@@ -327,6 +327,28 @@ def test_what_broke_off_is_in_the_audit_log_too(play: Play) -> None:
     play(act)
 
 
+def test_the_audit_log_keeps_the_beginning_of_a_long_value_and_its_length(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        refused = await browser.submit(f"{REPORT}/do/trigger", {"parameter": "x" * 70_000, "items": "99"})
+        await browser.submit("/users", {"name": "n" * 70_000, "role": "viewer"})
+        audit = scene.console.state.storage.audit
+        invitation, trigger = (await audit.entries())[:2]
+        cut = f"{'x' * 1000}… (70,000 characters)"
+        assert (refused.status, trigger.done, trigger.entry.asked["parameter"]) == (409, False, cut)
+        assert invitation.entry.target == cut.replace("x", "n")
+        assert cut in (await browser.get("/audit")).text
+        nested = {"k" * 2000: ["v" * 2000, {"one": "w" * 2000}], "number": 7}
+        await audit.note(AuditEntry("ada", "", "test", asked=nested), "s" * 5000)
+        (entry,) = await audit.entries(text="test", most=1)
+        ((key, (first, second)), number) = entry.entry.asked.items()
+        assert [text.count("…") for text in (key, first, second["one"], entry.summary)] == [1, 1, 1, 1]
+        assert (number, len(entry.summary)) == (("number", 7), 4000 + len("… (5,000 characters)"))
+
+    play(act)
+
+
 def test_the_audit_log_cannot_be_rewritten(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.operator()
