@@ -95,9 +95,14 @@ class JobQuery:
             found.sort(key=self._group_order)
         return found
 
+    def pages(self, jobs: int) -> int:
+        """Return how many pages so many jobs fill."""
+        return max(1, -(-jobs // self.size))
+
     def groups(self, found: Sequence[JobStatus]) -> list[JobGroup]:
-        """Return the jobs of this page by their groups; one group of all where they are not grouped."""
-        first, groups, start = (self.page - 1) * self.size, list[JobGroup](), 0
+        """Return the jobs of this page, else of the last one, by their groups; all in one if they have none."""
+        page = min(self.page, self.pages(len(found)))  # there may have been more jobs when the address was kept
+        first, groups, start = (page - 1) * self.size, list[JobGroup](), 0
         if not self.by:
             shown = tuple(status.name for status in found[first : first + self.size])
             return [JobGroup(None, None, shown)] if shown else []
@@ -168,4 +173,5 @@ def _label(text: str) -> str:
 
 
 def _number(text: str | None, default: int, most: int) -> int:
-    return min(max(1, int(text)), most) if text and text.isascii() and text.isdecimal() and len(text) < 8 else default
+    number = int(text) if text and text.isascii() and text.isdecimal() and len(text) < 20 else 0
+    return min(number, most) if number > 0 else default

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from aioelasticjob.console.health import HealthGroups
-from aioelasticjob.console.job_query import JobGroup, JobQuery
+from aioelasticjob.console.job_query import MOST, JobGroup, JobQuery
 from aioelasticjob.operations import JobStatus
 from tests.console.browsing import in_a_browser
 from tests.console.samples import ended, item, status
@@ -128,4 +128,25 @@ def test_a_group_that_spans_two_pages_keeps_its_heading_and_its_count(there: Sit
         JobGroup("a", 1, ("job-0",)),
         JobGroup("b", 4, ("job-1", "job-2")),
     ]
+    there.show()
+
+
+def test_nonsense_in_an_address_means_the_usual_size_and_a_page_that_is_there() -> None:
+    for wrong in ("-1", "0", "x", "1.5", "", "²"):
+        assert JobQuery.of({"size": wrong, "page": wrong}) == JobQuery()
+    assert JobQuery.of({"size": "123456789", "page": "99999"}) == JobQuery(size=MOST, page=99_999)
+    jobs = [status(f"job-{number}", now=0) for number in range(5)]
+    for page in (3, 99_999):
+        assert JobQuery(size=2, page=page).groups(jobs) == [JobGroup(None, None, ("job-4",))]
+    assert JobQuery(page=7).groups([]) == []
+
+
+def test_a_page_behind_the_last_one_is_the_last_one(there: Site, open_page: Callable[..., Page]) -> None:
+    there.show(*(status(f"job-{number}", now=0) for number in range(5)))
+    page = open_page("/r/billing/jobs")
+    page.goto(f"{there.url}/r/billing/jobs?size=2&page=99999")
+    expect(page.get_by_text("page 3 of 3")).to_be_visible()
+    assert _names(page) == ["job-4"]
+    page.get_by_role("link", name="Back").click()
+    expect(page.get_by_text("page 2 of 3")).to_be_visible()
     there.show()

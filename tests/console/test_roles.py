@@ -88,6 +88,9 @@ def test_a_role_in_one_registry_is_another_one_than_elsewhere(play: Play) -> Non
         assert "10.0.0.1" in log.text  # what was done in that registry, and nothing about users
         assert "change a user" not in log.text
         assert "change a user" in (await admin.get("/audit")).text
+        nothing = await admin.submit("/users", {}, to="/users/grace")
+        assert (nothing.status, "neither a role nor whether" in nothing.text) == (409, True)
+        assert (await grace.get("/account")).status == 200  # and she was not signed out
         wrong = await admin.submit("/users", {"in:shop": "admin"}, to="/users/grace")
         assert wrong.status == 409
         await admin.submit("/users", {"in:billing": "viewer"}, to="/users/grace")

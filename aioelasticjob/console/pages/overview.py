@@ -108,7 +108,7 @@ class OverviewFeed:
 
     def pages(self, snapshot: RegistrySnapshot) -> int:
         """Return how many pages there are."""
-        return max(1, -(-len(self._found(snapshot)) // self._query.size))
+        return self._query.pages(len(self._found(snapshot)))
 
     def _found(self, snapshot: RegistrySnapshot) -> list[JobStatus]:
         return self._query.found(snapshot, self._request.state.health_of(self._registry, snapshot))

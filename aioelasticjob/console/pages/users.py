@@ -52,6 +52,8 @@ async def change(request: PageRequest) -> Response:
     before: dict[str, object] = {"role": found.role.value, "disabled": found.disabled}
     asked: dict[str, object] = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
     grants = {key.removeprefix(IN): _grant(form[key]) for key in form if key.startswith(IN)}
+    if not asked:
+        raise InvalidSetting("user", name, "the form says neither a role nor whether the person is locked out")
     before |= {key: found.grants.get(key) for key in grants}
     async with request.audited("change a user", name, asked=asked, before=before) as result:
         await state.storage.accounts.change(name, role=role, disabled=disabled, grants=grants)
