@@ -1,20 +1,28 @@
-"""The engine of SQLite: one file, one writer at a time, and connections that end whatever is cancelled."""
+"""The engine of SQLite: one file, one writer at a time, and connections that end whatever is cancelled.
+
+A file that cannot be written is opened for reading only, since SQLite otherwise makes files beside it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
+from os import W_OK, access
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from aiosqlite import Connection as SqliteConnection
-from sqlalchemy import URL, Connection, event
+from sqlalchemy import URL, Connection, NullPool, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 
 def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
     """Return the engine of a file; ``timeout`` is how many seconds a transaction waits for another one."""
     options = {"timeout": timeout, "async_creator_fn": _connection}
-    engine = create_async_engine(url, hide_parameters=True, connect_args=options)
+    # a file that cannot be written is opened anew each time: whether somebody else writes it decides how
+    pool: dict[str, Any] = {} if _for_reading(url.database or "") is None else {"poolclass": NullPool}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=options, **pool)
     event.listen(engine.sync_engine, "connect", _set_up)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
@@ -28,6 +36,8 @@ class _StoppedOnce(SqliteConnection):
     """
 
     _stopped: Future[Any] | None = None
+    only_reads = False
+    """Whether the file was opened for reading only."""
 
     def stop(self) -> Future[Any] | None:
         """Return what is done when the thread has closed the database."""
@@ -36,16 +46,33 @@ class _StoppedOnce(SqliteConnection):
 
 
 def _connection(database: str, **options: Any) -> SqliteConnection:
-    connection = _StoppedOnce(lambda: sqlite3.connect(database, **options), iter_chunk_size=64)
+    reading = _for_reading(database)
+    given = options if reading is None else {**options, "uri": True}
+    connection = _StoppedOnce(lambda: sqlite3.connect(reading or database, **given), iter_chunk_size=64)
+    connection.only_reads = reading is not None
     connection._thread.daemon = True  # as SQLAlchemy does it: a disk that does not answer holds up no process
     return connection
+
+
+def _for_reading(database: str) -> str | None:
+    """Return how to open a file that cannot be written; None for another one.
+
+    If nobody can be writing it, SQLite is told that it does not change: then it needs no file beside it.
+    """
+    file = Path(database)
+    if not file.is_file() or (access(file, W_OK) and access(file.parent, W_OK)):
+        return None
+    log, index = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
+    at_rest = not index.exists() and not (log.exists() and log.stat().st_size)
+    return f"file:{quote(str(file.absolute()))}?mode=ro{'&immutable=1' if at_rest else ''}"
 
 
 def _set_up(connection: Any, record: object) -> None:
     # otherwise Python's module decides when a transaction begins, and leaves DDL out of it
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")  # readers need not wait for writers
+    if not connection.driver_connection.only_reads:
+        cursor.execute("PRAGMA journal_mode = WAL")  # readers need not wait for writers
     # a power cut may lose the last transactions, but never damages the file
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.close()

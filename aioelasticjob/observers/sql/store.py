@@ -372,9 +372,11 @@ def _is_damage(error: BaseException | None) -> bool:
 
 def _explained(error: BaseException) -> str:
     text = _line(error)
-    return (
-        f"{text}: put a copy of the file back, or move it away, and an empty one is made" if _is_damage(error) else text
-    )
+    if _is_damage(error):
+        return f"{text}: put a copy of the file back, or move it away, and an empty one is made"
+    if isinstance(error, sqlite3.OperationalError) and "unable to open" in text:
+        return f"{text}: make its directory writable, or copy the file with the -wal beside it to one that is"
+    return text
 
 
 def _without_password(text: str, url: URL) -> str:
