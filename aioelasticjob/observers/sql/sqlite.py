@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
+from contextlib import suppress
 from os import W_OK, access
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from urllib.parse import quote
 from aiosqlite import Connection as SqliteConnection
 from sqlalchemy import URL, Connection, NullPool, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+ATTEMPTS = 20
+"""How often a connection tries to switch a file to WAL."""
 
 
 def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
@@ -72,10 +76,26 @@ def _set_up(connection: Any, record: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     if not connection.driver_connection.only_reads:
-        cursor.execute("PRAGMA journal_mode = WAL")  # readers need not wait for writers
+        _let_read_while_written(cursor)
     # a power cut may lose the last transactions, but never damages the file
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.close()
+
+
+def _let_read_while_written(cursor: Any) -> None:
+    """Switch the file to WAL, so that readers need not wait for writers.
+
+    Connections that make this switch of a new file at the same moment wait for each other until the timeout.  So nobody
+    waits here.  It does no harm if the switch is left to the next connection.
+    """
+    cursor.execute("PRAGMA busy_timeout")
+    (timeout,) = cursor.fetchone()
+    cursor.execute("PRAGMA busy_timeout = 0")
+    for _ in range(ATTEMPTS):
+        with suppress(sqlite3.OperationalError):
+            cursor.execute("PRAGMA journal_mode = WAL")
+            break
+    cursor.execute(f"PRAGMA busy_timeout = {timeout}")
 
 
 def _begin(connection: Connection) -> None:
