@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
+from errno import EACCES, EBUSY, EPERM, EROFS
 from pathlib import Path
 from secrets import token_hex
 from shutil import copymode
@@ -90,7 +93,7 @@ def export(
         print(text, end="", file=stdout())
         return
     try:
-        _replace(output.resolve(), text)
+        _replace(output, text)
     except OSError as error:
         raise InvalidSetting("output", str(output), f"cannot be written: {error.strerror or error}") from None
 
@@ -115,21 +118,37 @@ def import_(
 def _replace(file: Path, text: str) -> None:
     """Write a file as a whole.  If that fails, as on a full disk, an earlier file is as it was.
 
+    It is written directly if another file cannot take its place: nothing can be made in its directory, it is a mount
+    point, or it belongs to somebody else.
+
     Raises: OSError.
     """
     if file.exists() and not file.is_file():  # a pipe, a terminal: there is nothing to keep
         file.write_text(text, "utf-8")
         return
+    file = file.resolve()
     newer = file.with_name(f".{token_hex(8)}.part")
     try:
         newer.touch()
-        if file.exists():
-            copymode(file, newer)  # before anything is in it: settings may hold credentials
+        if file.exists():  # before anything is in it: settings may hold credentials
+            _take_after(newer, file)
         newer.write_text(text, "utf-8")
         newer.replace(file)
-    except BaseException:
-        newer.unlink(missing_ok=True)
-        raise
+    except BaseException as error:
+        with suppress(OSError):
+            newer.unlink(missing_ok=True)
+        if not isinstance(error, OSError) or error.errno not in (EACCES, EPERM, EBUSY, EROFS):
+            raise
+        file.write_text(text, "utf-8")
+
+
+def _take_after(newer: Path, file: Path) -> None:
+    """Give a file the mode, the owner and the group of another."""
+    copymode(file, newer)
+    wanted, made = file.stat(), newer.stat()
+    if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
+        os.chown(newer, wanted.st_uid, wanted.st_gid)
+        copymode(file, newer)  # a change of the owner may have cleared some of it
 
 
 def _pairs(settings: list[str]) -> dict[str, object]:

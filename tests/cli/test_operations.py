@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Callable
-from errno import ENOSPC
+from errno import EBUSY, ENOSPC
 from pathlib import Path
 
 import pytest
@@ -301,12 +303,49 @@ def test_an_export_that_fails_leaves_the_earlier_file_as_it_was(
         assert (json.loads(file.read_text()), file.stat().st_mode & 0o777) == ({"jobs": [CONFIG.as_json()]}, 0o600)
         assert link.is_symlink()
         assert said(typed("export", "--output", "/dev/null")) == ""
+        with monkeypatch.context() as mounted:
+            mounted.setattr(Path, "replace", _is_busy)
+            assert said(typed("export", "--output", str(file))) == ""
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.json", "link.json"]
 
     def _half_of_it(file: Path, text: str, encoding: str) -> int:
         real(file, text[: len(text) // 2], encoding)
         raise OSError(ENOSPC, "No space left on device")
 
+    def _is_busy(file: Path, target: Path) -> Path:
+        raise OSError(EBUSY, "Device or resource busy")
+
     typed_at_a_job(scene)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/fd")
+def test_an_export_goes_into_a_pipe_that_has_a_name(
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus],
+) -> None:
+    def scene(typed: Command) -> None:
+        reader, writer = os.pipe()
+        try:
+            assert said(typed("export", "--output", f"/dev/fd/{writer}")) == ""
+        finally:
+            os.close(writer)
+        with open(reader, encoding="utf-8") as written:
+            assert json.load(written) == {"jobs": [CONFIG.as_json()]}
+
+    typed_at_a_job(scene)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_an_export_leaves_a_file_its_owner(
+    typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text("yesterday")
+    file.chmod(0o640)
+    os.chown(file, 12345, 12346)
+    typed_at_a_job(lambda typed: said(typed("export", "--output", str(file))) and None)
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (12345, 12346, 0o640)
+    assert json.loads(file.read_text()) == {"jobs": [CONFIG.as_json()]}
 
 
 def test_a_registry_that_is_gone_is_one_line(command: Command) -> None:
