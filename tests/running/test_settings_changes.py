@@ -341,7 +341,6 @@ def test_count_parameters_and_what_is_called_are_changed() -> None:
     simulate(scene)
 
 
-@changes("sharding_strategy")
 def test_items_beyond_the_count_miss_no_moment_while_the_count_is_lower(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, work=3.0, sharding_total_count=6)
@@ -356,6 +355,7 @@ def test_items_beyond_the_count_miss_no_moment_while_the_count_is_lower(caplog: 
     assert [record.getMessage() for record in caplog.records if "missed" in record.getMessage()] == []
 
 
+@changes("sharding_strategy")
 def test_the_strategy_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here)
