@@ -263,6 +263,9 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
 
 def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Collection[int]) -> Iterable[Op]:
     layout = view.layout
+    config, last = view.tree.get(layout.config), view.tree.get(layout.sharding)
+    may_be_raised = config is not None and last is not None and config.stat.mzxid > last.stat.mzxid
+    """Whether the count may have been raised since the last assignment."""
     for item in sorted(view.items | assignment.keys()):
         paths, holder = layout.item(item), assignment.get(item)
         if holder is None:
@@ -276,7 +279,8 @@ def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Coll
             yield Create(paths.instance, holder.encode())
         elif before != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
-        was_surplus = node is None and item in view.items  # it was beyond the count, and is not removed yet
+        # it was beyond the count, and is not removed yet; otherwise somebody has removed its node ``instance`` by hand
+        was_surplus = may_be_raised and node is None and item in view.items
         if was_surplus or item in taken_from_paused:  # its moments count from now on
             yield Set(paths.sharding, b"", -1)
 

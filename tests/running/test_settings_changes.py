@@ -355,6 +355,17 @@ def test_items_beyond_the_count_miss_no_moment_while_the_count_is_lower(caplog: 
     assert [record.getMessage() for record in caplog.records if "missed" in record.getMessage()] == []
 
 
+def test_an_item_that_somebody_takes_from_its_holder_by_hand_runs_what_came_until_it_is_assigned_again() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", sharding_total_count=1, sharding_quiet=2)
+        await here.until(19.9)
+        await here.write(Delete(LAYOUT.item(0).instance))
+        await here.until(35)
+        assert [round(run.at) for run in them.runs] == [10, 20, 30]
+
+    simulate(scene)
+
+
 @changes("sharding_strategy")
 def test_the_strategy_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
