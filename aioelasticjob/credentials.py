@@ -48,7 +48,7 @@ _KNOWN: Final = re.compile(
     r"\b(?:gh[a-z]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}"
     r"|[srp]k[_-][\w-]{16,}|eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?)"
 )
-_LOGIN: Final = re.compile(r"((?:^|[?&])(?:digest|sasl)=)[^&]+")
+_LOGIN: Final = re.compile(r"((?:^|[?&])(?:digest|sasl)=)[^&]+", re.IGNORECASE)
 _LONG: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{24,}")
 _LETTERS_AND_DIGITS: Final = re.compile(r"[A-Za-z0-9]{12,}")
 _HEX: Final = re.compile(r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{32,}")

@@ -154,9 +154,9 @@ def wrong_address(address: str, expected: str) -> InvalidSetting:
 
 def address_without_credentials(address: str) -> str:
     """Return the address of a registry or a database with ``…`` in place of credentials that may be in it."""
-    before, mark, rest = address.rpartition("@")
+    before, mark, rest = hide_in_address(address).rpartition("@")  # a password behind a ``?`` may have an ``@`` in it
     scheme, separator, _ = before.partition("://")
-    return hide_in_address(f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}")
+    return f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}"
 
 
 def _no_host(address: str, expected: str) -> InvalidSetting:

@@ -113,7 +113,13 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(address: str) ->
     [
         *("zks//user:secret@h:1/x", "user:secret@h", "http://user:secret@h", "zk://h/x?password=secret"),
         *("embedded://?password=secret", "embedded://h:1/x?password=secret&data_dir=d"),
-        *("zk://h/x?sasl=u:secret", "zks://h/x?a=b&digest=u:secret", "embedded://h:1/x?data_dir=d&sasl=u:secret"),
+        *(
+            "zk://h/x?sasl=u:secret",
+            "zks://h/x?a=b&digest=u:secret",
+            "zk://h/x?SASL=u:secret",
+            "zk://h/x?sasl=u:pa@secret",
+            "embedded://h:1/x?data_dir=d&sasl=u:secret",
+        ),
     ],
 )
 def test_credentials_are_not_repeated_when_something_else_is_wrong(address: str) -> None:
