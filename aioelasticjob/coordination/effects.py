@@ -264,8 +264,8 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
 def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Collection[int]) -> Iterable[Op]:
     layout = view.layout
     config, last = view.tree.get(layout.config), view.tree.get(layout.sharding)
+    # whether the count may have been raised since the last assignment
     may_be_raised = config is not None and last is not None and config.stat.mzxid > last.stat.mzxid
-    """Whether the count may have been raised since the last assignment."""
     for item in sorted(view.items | assignment.keys()):
         paths, holder = layout.item(item), assignment.get(item)
         if holder is None:
