@@ -80,9 +80,11 @@ class JobState(Account):
         if any(item.given_back for item in self.items.values()):
             self.missed.report_given_back()
         if view is not self.looked_at:
-            if self._succession(view).has_changed:
+            succession, recorded = self._succession(view), self.view.config.monitor_execution
+            if succession.has_changed:
                 self._change_schedule(view)
-            if view.config.monitor_execution != self.view.config.monitor_execution:
+            now = view.config.monitor_execution
+            if now is not recorded or any(one.recorded is not recorded for one in succession.between):
                 self._switch_monitoring(view)
             if view.leader == self._me:
                 self.missed.report_removed_orphans(self.view, view)
@@ -157,7 +159,7 @@ class JobState(Account):
             self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
 
     def _switch_monitoring(self, view: JobView) -> None:
-        """Adapt to a job whose records were switched on or off.
+        """Adapt to a job whose records were switched on or off, or both since the last look.
 
         If they were switched off, report now what other instances have kept this one from running, and the runs that
         were cut off: later no record shows it.  If they were switched on, run nothing again only because it has no

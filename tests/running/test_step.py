@@ -251,6 +251,36 @@ def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switc
     assert [report[:2] for report in case.reported(1)] == [(3, 4), (6, 6), (8, 8)]
 
 
+@pytest.mark.parametrize("cron", ["* * * * * ?", "* * * ? * *"])
+@pytest.mark.parametrize("given", [5.5, 6.7])
+def test_what_the_former_holder_ran_without_records_is_not_reported_if_a_run_hid_that_they_were_off(
+    given: float, cron: str
+) -> None:
+    case = Case.of(items=2)
+    case.give(1, OTHER)
+    case.records[1] = Record(slot(4), "CRON", OTHER, begun=slot(4), completed_at=slot(4), completed=True)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    case.now = 4.5
+    case.configure(monitor_execution=False)
+    for now in (5.5, 6.6, 6.7):
+        case.now = now
+        if now == given:
+            case.give(1, ME)
+        elif now == 6.6:
+            case.configure(monitor_execution=True, cron=cron)
+    case.now = 8.2
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
+    assert reported | {8} == set(range(int(given) + 1, 9))
+    assert 1 in state.owed()
+
+
 def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_what_its_record_does_not_show() -> None:
     case = Case.of(items=2, monitor_execution=False, misfire=False)
     case.give(1, OTHER)
