@@ -177,7 +177,8 @@ class JobState(Account):
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
             return
-        written = self.clock.in_time(int(view.scheduled_since * 1000))
+        since, *_ = [*(one.since for one in view.recorded_schedules), int(view.scheduled_since * 1000)]
+        written = self.clock.in_time(since)
         self.timetable.advance(min(self.clock.latest, written))
         due = kept_from | self._due_before(view)
         handed_on = self._succession(view).handed_on(due, self._me)

@@ -281,6 +281,30 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_if_a_run_hid
     assert 1 in state.owed()
 
 
+def test_records_count_since_they_were_switched_on_even_if_the_schedule_was_replaced_after_that() -> None:
+    case = Case.of(items=2, cron="0/2 * * * * ?")
+    case.give(1, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now = 2.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(2))
+    case.now = 2.5
+    case.configure(monitor_execution=False)
+    case.now = 3.0
+    case.configure(monitor_execution=True)
+    case.now = 4.5
+    case.records[1] = Record(slot(4), "CRON", OTHER, begun=slot(4), completed_at=slot(4), completed=True)
+    case.give(1, ME)
+    case.now = 9.5
+    case.configure(cron="1/4 * * * * ?")
+    case.now = 10.5
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.see(state)
+    assert [report[:2] for report in case.reported(1)] == [(6, 8)]
+
+
 def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_what_its_record_does_not_show() -> None:
     case = Case.of(items=2, monitor_execution=False, misfire=False)
     case.give(1, OTHER)
