@@ -80,7 +80,7 @@ class Audit:
             raise
         finally:
             # a browser that disconnects must not leave an entry without its outcome; a disk that is full may, since
-            # what was done is done, and whoever did it should hear what came of it
+            # the action is done, so its user gets the result all the same
             with CancelScope(shield=True), suppress(DatabaseUnwritable):
                 await self._database.run(lambda db: self._write_outcome(db, number, done, outcome))
 

@@ -177,7 +177,7 @@ class JobState(Account):
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
             return
-        since, *_ = [*(one.since for one in view.recorded_schedules), int(view.scheduled_since * 1000)]
+        since = next((one.since for one in view.recorded_schedules), int(view.scheduled_since * 1000))
         written = self.clock.in_time(since)
         self.timetable.advance(min(self.clock.latest, written))
         due = kept_from | self._due_before(view)

@@ -23,6 +23,16 @@ def slot(second: int) -> int:
     return (BEGIN + second) * 1000
 
 
+def running_item_0(case: Case) -> JobState:
+    """Return the state of an instance that has just begun to run item 0, for the moment 1."""
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0]), slot(1))
+    return state
+
+
 def test_an_item_is_read_before_anything_is_owed_of_it() -> None:
     case = Case.of(items=2)
     state = case.state()
@@ -231,11 +241,7 @@ def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switc
 def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switched_off_and_on_before_its_end() -> None:
     case = Case.of(items=2)
     case.give(1, OTHER)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
+    state = running_item_0(case)
     case.now = 2.5
     case.give(1, ME)
     case.now = 4.5
@@ -259,11 +265,7 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_if_a_run_hid
     case = Case.of(items=2)
     case.give(1, OTHER)
     case.records[1] = Record(slot(4), "CRON", OTHER, begun=slot(4), completed_at=slot(4), completed=True)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
+    state = running_item_0(case)
     case.now = 4.5
     case.configure(monitor_execution=False)
     for now in (5.5, 6.6, 6.7):
@@ -308,11 +310,7 @@ def test_records_count_since_they_were_switched_on_even_if_the_schedule_was_repl
 def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_what_its_record_does_not_show() -> None:
     case = Case.of(items=2, monitor_execution=False, misfire=False)
     case.give(1, OTHER)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
+    state = running_item_0(case)
     case.now = 1.5
     case.configure(monitor_execution=True)
     case.records[1] = Record(slot(3), "CRON", OTHER, begun=slot(3), completed_at=slot(3), completed=True)
@@ -327,11 +325,7 @@ def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_wh
 
 def test_the_former_holder_reports_moments_until_it_lost_the_item_if_records_are_switched_on_after_that() -> None:
     case = Case.of(items=2, monitor_execution=False)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
+    state = running_item_0(case)
     case.now = 2.5
     case.give(1, OTHER)
     case.now = 4.5
@@ -377,11 +371,7 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
 def ran_another_item(case: Case, *, is_switched_on: bool) -> JobState:
     """Return the state of an instance that has run item 0 for 3.2 s, in which item 1 was switched on, or not."""
     case.put(LAYOUT.item(1).disabled)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
+    state = running_item_0(case)
     if is_switched_on:
         case.drop(LAYOUT.item(1).disabled)
     case.now = 4.2
@@ -428,11 +418,7 @@ def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_t
 @pytest.mark.parametrize("flag", [LAYOUT.paused, LAYOUT.server_paused("10.0.0.1"), LAYOUT.item(0).disabled])
 def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_the_rest_is_excused(flag: str) -> None:
     case = Case.of(misfire=False)
-    state = case.state()
-    case.see(state)
-    case.now = 1.0
-    case.see(state)
-    case.claim(state, frozenset([0]), slot(1))
+    state = running_item_0(case)
     case.now = 3.5
     case.put(flag)
     case.now = 5.2

@@ -61,7 +61,7 @@ def _connection(database: str, **options: Any) -> SqliteConnection:
 def _for_reading(database: str) -> str | None:
     """Return how to open a file that cannot be written; None for another one.
 
-    If nobody can be writing it, SQLite is told that it does not change: then it needs no file beside it.
+    If no process can be writing to it, it is opened as unchanging: then SQLite needs no file beside it.
     """
     file = Path(database)
     if not file.is_file() or (access(file, W_OK) and access(file.parent, W_OK)):
