@@ -41,7 +41,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, ItemPaths
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import SessionState
-from aioelasticjob.registry.transaction import Delete
+from aioelasticjob.registry.transaction import Delete, Set
 from aioelasticjob.registry.tree import Node, Tree
 
 REMOVED_AT_ONCE = 200
@@ -168,7 +168,7 @@ class Coordinator:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
         if due.tick:
-            await _note_refusals(member, view.tree)
+            await _renew_own_node(member, view)
         if due.counts:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
@@ -217,10 +217,16 @@ class Coordinator:
         return self._clock.now() - (self._member.session.clock_skew or 0.0)
 
 
-async def _note_refusals(member: Member, tree: Tree) -> None:
-    """Note in the instance's node what the registry refuses.  If it refuses that, too, the next tick tries again."""
+async def _renew_own_node(member: Member, view: JobView) -> None:
+    """Note in the instance's node what the registry refuses, and its features if required ones were overwritten.
+
+    If the registry refuses that, too, the next tick tries again.
+    """
     path = member.layout.instance(member.id)
-    note = member.refusals.noting(path, tree.get(path))
+    node, here = view.tree.get(path), view.instances.get(member.id)
+    note = member.refusals.noting(path, node)
+    if node is not None and here is not None and member.id in view.lacking and not member.lacks(view.tree):
+        note = Set(path, member.describe(here.up_since, before=node.data), node.stat.version)
     try:
         if note is not None:
             await member.session.commit([note], incarnation=member.incarnation)

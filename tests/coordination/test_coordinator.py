@@ -17,7 +17,7 @@ from aioelasticjob.coordination.view import read
 from aioelasticjob.encoding import json_object
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.codec import failure
-from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
@@ -168,6 +168,27 @@ def test_what_is_refused_is_noted_on_a_tick_and_on_the_next_one_if_that_was_refu
             said = noted_refusals(json_object(job.registry.nodes[path].data))
             noted.append([what for what, _, _ in said])
         assert noted == [[], ["to settle items"]]
+
+    run(main, seed=0)
+
+
+@pytest.mark.parametrize(("required", "renewed"), [("requests", True), ("dreams", False), (None, False)])
+def test_who_is_given_no_items_because_its_node_was_overwritten_writes_its_features_anew(
+    required: str | None, renewed: bool
+) -> None:
+    job, path = ClaimedJob(), ASKED.instance(ME)
+    job.write(Set(path, b'{"by": "hand"}', -1))
+    if required is not None:
+        job.write(Set(ASKED.config, job.config.changed(requires=(required,)).to_json(), -1))
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.reconcile_interval)
+        await coordinated.settle()
+        here = coordinated.views.value.instances[ME]
+        assert (here.features, here.pid) == ((job.member.features, 1) if renewed else (frozenset(), 0))
+        assert json_object(job.registry.nodes[path].data)["by"] == "hand"
 
     run(main, seed=0)
 

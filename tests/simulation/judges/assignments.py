@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -10,11 +9,12 @@ from typing import TypeVar
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
-from tests.simulation.history import Change, Raised, Written
+from tests.simulation.history import Change, Nonsense, Raised, Written
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,7 +23,9 @@ V = TypeVar("V")
 def assigned_soon(facts: Facts) -> Iterator[Violation]:
     """An assignment that is due is written once membership has rested, by a leader whom nothing keeps from it."""
     states = {name: _State(name) for name in facts.jobs}
-    for written in facts.of_kind(Written):
+    garbled = [one for one in facts.of_kind(Nonsense) if "/instances/" in one.path]  # or mended, or gone
+    as_written = [Written(one.at, 0, 0, (Change(one.path, one.data or None),)) for one in garbled]
+    for written in sorted([*facts.of_kind(Written), *as_written], key=lambda one: one.at):
         for name, state in states.items():
             changes = [change for change in written.changes if change.path.startswith((f"/{name}/", f"{SWITCHES}/"))]
             if changes:
@@ -62,7 +64,9 @@ class _State:
         return [leads] if leads else [one for one in self._open() if not one.leaving]
 
     def _open(self) -> list[Instance]:
-        return [one for one in self.instances.values() if not any(f"{one.ip}/" in flag for flag in self.closed)]
+        required = () if self.config is None else self.config.requires
+        known = [one for one in self.instances.values() if one.features.issuperset(required)]
+        return [one for one in known if not any(f"{one.ip}/" in flag for flag in self.closed)]
 
     def take(self, changes: list[Change], at: float) -> None:
         """Take in what a transaction changed."""
@@ -136,5 +140,7 @@ def _config(data: bytes | None, job: str) -> JobConfig | None:
 
 
 def _instance(data: bytes, name: str) -> Instance:
-    fields = json.loads(data or b"{}")
-    return Instance(name, str(fields.get("ip", name.partition("@-@")[0])), leaving=fields.get("leaving") is True)
+    fields = json_object(data)
+    features, leaving = fields.get("features"), fields.get("leaving") is True
+    known = frozenset(features if isinstance(features, list) else ())
+    return Instance(name, str(fields.get("ip", name.partition("@-@")[0])), leaving=leaving, features=known)
