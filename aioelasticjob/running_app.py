@@ -25,9 +25,10 @@ from aioelasticjob.plural import counted, listed_items
 from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.health import Health, Phase
+from aioelasticjob.running.health import Health, JobHealth, Phase
 from aioelasticjob.running.job import Host
-from aioelasticjob.running.process import run_jobs
+from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.process import LocalJobs
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.watchdog import watchdog
 
@@ -47,7 +48,7 @@ class RunningApp:
     events: Events = field(default_factory=Events)
     phase: Phase = "ended"
     session: Session | None = None
-    shared: ProcessContext | None = None
+    jobs: LocalJobs | None = None
     ended_by: Exception | None = None
 
     @property
@@ -58,14 +59,13 @@ class RunningApp:
     @property
     def vitals(self) -> Vitals:
         """How things stand at the moment, for those who measure."""
-        jobs = tuple(job.vitals for job in self.shared.running_jobs) if self.shared else ()
+        jobs = tuple(job.vitals for job in self.jobs.running) if self.jobs else ()
         return Vitals.of(self.session, jobs, self.recorder.counts if self.recorder else None)
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
-        shared = self.shared
-        joined = [] if shared is None else [*shared.standing_by.values(), *(job.health for job in shared.running_jobs)]
-        return Health.of(self.session, declared, joined, {} if shared is None else shared.refusals, self.phase)
+        jobs = self.jobs.health if self.jobs else [JobHealth(job.job_name) for job in declared]
+        return Health.of(self.session, jobs, self.phase)
 
     @asynccontextmanager
     async def open(
@@ -110,7 +110,7 @@ class RunningApp:
             raise failure
 
     def _forget_session(self) -> None:
-        self.session = self.shared = None
+        self.session = self.jobs = None
 
     @asynccontextmanager
     async def _run_jobs(
@@ -122,15 +122,16 @@ class RunningApp:
                 pickled(job.handler)
         limited_log = self.events.limited_log
         dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log)
-        shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
+        shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
+        local = self.jobs = LocalJobs(session, jobs, host, shared)
         try:
-            async with executors.open(), run_jobs(session, jobs, host, shared):
+            async with executors.open(), local.open():
                 self.phase = "running"
                 try:
                     yield
                 finally:
                     self.phase = "leaving"
-                    _log_stopping(shared)
+                    _log_stopping(local.running)
         finally:
             self.ended_by = dispatcher.escalated
             limited_log.close()
@@ -138,9 +139,9 @@ class RunningApp:
         log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
 
 
-def _log_stopping(shared: ProcessContext) -> None:
+def _log_stopping(jobs: Iterable[JobScheduler]) -> None:
     """Log what is waited for while the jobs leave: the items that they run now, and for how long at most."""
-    waited = [(job.health, job.shutdown_timeout) for job in shared.running_jobs]
+    waited = [(job.health, job.shutdown_timeout) for job in jobs]
     busy = [(one, seconds) for one, seconds in waited if one.running]
     for health, seconds in busy[:MAX_NAMED]:
         items = listed_items(health.running)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias, assert_never
 
@@ -12,7 +12,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.declaration import Difference, differences
 from aioelasticjob.coordination.diagnostics import missing_features_text
-from aioelasticjob.coordination.refusals import Refusals, RefusedRequest
+from aioelasticjob.coordination.refusals import RefusedRequest
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
@@ -81,20 +81,10 @@ class Health:
     """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, ``ended`` otherwise."""
 
     @classmethod
-    def of(
-        cls,
-        session: Session | None,
-        declared: Iterable[JobConfig],
-        joined: Iterable[JobHealth],
-        refusals: Mapping[str, Refusals],
-        phase: Phase = "running",
-    ) -> Health:
+    def of(cls, session: Session | None, jobs: Iterable[JobHealth], phase: Phase = "running") -> Health:
         """Return the health of an application.  Without a session it has not connected yet, or does not run."""
-        known = {job.name: job for job in joined}
-        found = [known.get(job.job_name, JobHealth(job.job_name)) for job in declared]
-        jobs = tuple(replace(one, refused=refusals[one.name].present) if one.name in refusals else one for one in found)
         address = None if session is None else session.settings.address
-        return cls(_status(session), os.getpid(), address, jobs, phase)
+        return cls(_status(session), os.getpid(), address, tuple(jobs), phase)
 
     @property
     def alive(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, SessionEnded, Suspended, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import CODED
@@ -19,6 +20,7 @@ from aioelasticjob.model import instance_id
 from aioelasticjob.names import importable_name
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import History, Life, report_defect
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
@@ -46,11 +48,24 @@ class LocalJob:
         self._job, self._session, self._host, self._shared = job, session, host, shared
         self._scheduler, self._leaving = scheduler, Latest(False)
         self._past = History()
+        self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
         self._incarnation, self._instance = 0, ""
         self.life: Life | None = None
         """The job's life in the present session; None before the first, between two, and after the job has left."""
         self.gone = Latest(False)
         """Whether the job has left for good."""
+
+    @property
+    def running(self) -> JobScheduler | None:
+        """What runs the job now; None while the job has not joined, or has left."""
+        return None if self.life is None else self.life.job_scheduler
+
+    @property
+    def health(self) -> JobHealth:
+        """The health of the job in this process."""
+        running = self.running
+        found = self._past.standing_by if running is None else running.health
+        return replace(found or JobHealth(self._job.config.job_name), refused=self._refusals.present)
 
     async def live(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Try to join until the job runs, and return then; return also when the job has left.
@@ -152,7 +167,7 @@ class LocalJob:
     def _show_dismissal(self, why: str) -> None:
         """Show in the process's health why the job has left; without a reason, the process leaves with all its jobs."""
         name, text = self._job.config.job_name, f"{why}; restart the process to run the job here again"
-        self._shared.standing_by[name] = JobHealth(name, problem=text if why else None, dismissed=bool(why))
+        self._past.standing_by = JobHealth(name, problem=text, dismissed=True) if why else None
 
     def _report_error(self, error: Exception) -> None:
         """Report the error that has ended a life."""
@@ -174,10 +189,9 @@ class LocalJob:
         if not self._past.again:
             self._incarnation, self._instance = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
             self._past.items = Items()
-        refusals = self._shared.refusals_of(job)
         return Member(
             *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation),
-            refusals=refusals,
+            refusals=self._refusals,
             limited_log=self._shared.limited_log,
             handler=importable_name(self._job.handler) if self._job.config.job_type in CODED else "",
         )

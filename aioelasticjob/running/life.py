@@ -53,6 +53,8 @@ class History(Past):
     """The newest valid configuration."""
     trouble: str = ""
     """The last warning."""
+    standing_by: JobHealth | None = None
+    """The health of the job while it cannot run in this process, though the registry answers."""
     again: bool = False
     """Whether the last life was under the present session, too."""
 
@@ -66,21 +68,21 @@ class History(Past):
         return self.since if recorded else inf
 
     def wait(
-        self, job: str, problem: str | InvalidSetting, shared: ProcessContext, instance: str | None = None
+        self, job: str, problem: str | InvalidSetting, limited_log: LimitedLog, instance: str | None = None
     ) -> None:
-        """Log why the job has to wait before it can run, once for each reason, and show it in the process's health."""
+        """Log why the job has to wait before it can run, once for each reason."""
         if str(problem) != self.trouble:
             self.trouble = str(problem)
             why = problem.with_page() if isinstance(problem, InvalidSetting) else problem
             text = f"the job cannot run in this process at present: {why}"
-            shared.limited_log.warning(log, job, "jobs cannot run in this process", text, each=MOST)
-        shared.standing_by[job] = JobHealth(job, instance, problem=str(problem))
+            limited_log.warning(log, job, "jobs cannot run in this process", text, each=MOST)
+        self.standing_by = JobHealth(job, instance, problem=str(problem))
 
-    def resume(self, job: str, shared: ProcessContext) -> None:
+    def resume(self, job: str, limited_log: LimitedLog) -> None:
         """Log that the job has joined, if it had to wait."""
-        if shared.standing_by.pop(job, None):
-            self.trouble = ""
-            if shared.limited_log.admits(log, job, "jobs can run in this process again", each=MOST):
+        if self.standing_by is not None:
+            self.standing_by, self.trouble = None, ""
+            if limited_log.admits(log, job, "jobs can run in this process again", each=MOST):
                 log.info("%s: the job can run in this process now", job, extra={"job": job})
 
     def warn_rejoin(self, error: ElasticJobError, job: str, limited_log: LimitedLog) -> None:
@@ -137,7 +139,7 @@ class Life:
             lacking = member.lacks(seen) if past.config is None else ()
             problem = missing_features_text(lacking) if lacking else await self._join(past)
         if problem:
-            past.wait(name, problem, self._shared, member.id if lacking else None)
+            past.wait(name, problem, self._shared.limited_log, member.id if lacking else None)
         up()
         if lacking:
             try:
@@ -145,7 +147,7 @@ class Life:
                 self.left = bool(self.dismissal)
                 return
             except InvalidSetting as mistake:
-                past.wait(name, mistake, self._shared)
+                past.wait(name, mistake, self._shared.limited_log)
         if problem:
             async with unless(leaving):
                 await trees.until(lambda newer: newer is not seen)
@@ -155,7 +157,7 @@ class Life:
         try:
             trees, switches = self._follower.trees, self._shared.switches.value
             config = await join(self.member, self._job.config, trees, past.config, past.up_since, switches)
-            past.resume(self._job.config.job_name, self._shared)
+            past.resume(self._job.config.job_name, self._shared.limited_log)
             if past.config is None:
                 _warn_of_differences(self.member, self._job.config, config, trees.value)
             await _compare_clocks(self.member, self._shared)
@@ -186,7 +188,6 @@ class Life:
         job_scheduler.activity.wake()
         self._coordinating.wake()
         self._follow_port(views)
-        shared.running_jobs[job_scheduler] = None
 
     @property
     def _activities(self) -> list[Activity]:
@@ -289,7 +290,6 @@ class Life:
         if self._port is not None:
             self._port.close()
         if self.job_scheduler is not None:
-            self._shared.running_jobs.pop(self.job_scheduler, None)
             self.job_scheduler.stopping.end()
 
     async def remove_what_is_left(self, *, hand_over: bool) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from asyncio import Event
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group, move_on_after, sleep, sleep_forever
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
+from aioelasticjob.clock import Clock
+from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.errors import RegistryError, SessionEnded
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.layout import SWITCHES
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.job import Host, LocalJob
+from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.process_context import JOINING_AT_ONCE, ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 
@@ -34,74 +38,104 @@ READ_SWITCHES = "to read which servers are switched off"
 """The purpose of the reads, for the log line if the registry refuses them."""
 
 
-@asynccontextmanager
-async def run_jobs(
-    session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext
-) -> AsyncIterator[Sequence[LocalJob]]:
-    """Run jobs while the block is open.  At its end they leave gracefully; handlers that go on are cancelled.
+class LocalJobs:
+    """All jobs of one process."""
 
-    Raises:
-        InvalidSetting: a job is declared wrongly, or its name belongs to another kind of job.
-        RegistryError: the registry could not be read.
-    """
-    tasks = create_task_group()
-    scheduler = Scheduler(tasks, shared.joining)
-    local = [LocalJob(job, session, host, shared, scheduler) for job in jobs]
-    try:
-        async with tasks:
-            tasks.start_soon(scheduler.run)
-            tasks.start_soon(shared.dispatcher.deliver)
-            tasks.start_soon(watch_clock, session, shared)
-            tasks.start_soon(_watch_session, session, local)
-            tasks.start_soon(_cancel_runs, shared)
-            shared.switches.listen(partial(_look_at_switches, local))
-            await tasks.start(follow_switches, session, shared)
-            async with create_task_group() as starting:
-                waiting = iter(local)
-                for _ in range(min(len(local), STARTING_AT_ONCE)):
-                    starting.start_soon(_start, waiting, tasks)
-            try:
-                yield local
-            finally:
-                with CancelScope(shield=True):
-                    await _leave(local, shared, scheduler)
+    def __init__(self, session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext) -> None:
+        self._session, self._shared, self._tasks = session, shared, create_task_group()
+        self._scheduler = Scheduler(self._tasks, shared.joining)
+        self._jobs = [LocalJob(job, session, host, shared, self._scheduler) for job in jobs]
+
+    @property
+    def running(self) -> list[JobScheduler]:
+        """What runs the jobs that have joined."""
+        return [running for job in self._jobs if (running := job.running) is not None]
+
+    @property
+    def health(self) -> list[JobHealth]:
+        """The health of each job in this process."""
+        return [job.health for job in self._jobs]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Sequence[LocalJob]]:
+        """Run the jobs while the block is open.  At its end they leave gracefully; handlers that go on are cancelled.
+
+        Raises:
+            InvalidSetting: a job is declared wrongly, or its name belongs to another kind of job.
+            RegistryError: the registry could not be read.
+        """
+        try:
+            async with self._tasks as tasks:
+                tasks.start_soon(self._scheduler.run)
+                tasks.start_soon(self._shared.dispatcher.deliver)
+                tasks.start_soon(watch_clock, self._session, self._shared.clock, lambda: self.running)
+                tasks.start_soon(self._watch_session)
+                tasks.start_soon(self._cancel_runs)
+                self._shared.switches.listen(self._look_at_switches)
+                await tasks.start(follow_switches, self._session, self._shared)
+                async with create_task_group() as starting:
+                    waiting = iter(self._jobs)
+                    for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
+                        starting.start_soon(self._start, waiting)
+                try:
+                    yield self._jobs
+                finally:
+                    with CancelScope(shield=True):
+                        await self._leave()
+                    tasks.cancel_scope.cancel()
+        finally:
+            for job in self._jobs:
+                job.close()
+
+    async def _start(self, waiting: Iterator[LocalJob]) -> None:
+        """Start the jobs that nobody else has begun to start, one after another."""
+        for job in waiting:
+            await self._tasks.start(job.live)
+
+    async def _leave(self) -> None:
+        """Let all jobs leave, and deliver the last failures to the error handlers.
+
+        If the block was cancelled, the scheduler and its tasks were cancelled too, so this runs in a task group of its
+        own.
+        """
+        scheduler = self._scheduler
+        try:
+            async with create_task_group() as tasks:
+                scheduler.tasks = tasks
+                tasks.start_soon(scheduler.run)
+                async with create_task_group() as leaving:
+                    for job in self._jobs:
+                        leaving.start_soon(job.leave)
+                with move_on_after(FINAL_DELIVERY_TIMEOUT):
+                    await self._shared.dispatcher.wait_until_delivered()
+                scheduler.is_over = True
                 tasks.cancel_scope.cancel()
-    finally:
-        for job in local:
-            job.close()
+        finally:
+            scheduler.tasks = self._tasks  # jobs that did not leave in time end there, and their errors are reported
 
+    def _look_at_switches(self) -> None:
+        for job in self._jobs:
+            if job.life is not None:
+                job.life.nodes_changed()
 
-async def _start(waiting: Iterator[LocalJob], tasks: TaskGroup) -> None:
-    """Start the jobs that nobody else has begun to start, one after another."""
-    for job in waiting:
-        await tasks.start(job.live)
+    async def _watch_session(self) -> None:
+        """Pass every change of the session's state to all jobs."""
+        async for status in self._session.status:
+            for job in self._jobs:
+                if job.life is not None:
+                    job.life.session_changed(status)
 
+    async def _cancel_runs(self) -> None:
+        """Cancel all runs when the process's tasks are cancelled.
 
-async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Scheduler) -> None:
-    """Let all jobs leave, and deliver the last failures to the error handlers.
-
-    If the block was cancelled, the scheduler and its tasks were cancelled too, so this runs in a task group of its own.
-    """
-    before = scheduler.tasks
-    try:
-        async with create_task_group() as tasks:
-            scheduler.tasks = tasks
-            tasks.start_soon(scheduler.run)
-            async with create_task_group() as leaving:
-                for job in jobs:
-                    leaving.start_soon(job.leave)
-            with move_on_after(FINAL_DELIVERY_TIMEOUT):
-                await shared.dispatcher.wait_until_delivered()
-            scheduler.is_over = True
-            tasks.cancel_scope.cancel()
-    finally:
-        scheduler.tasks = before  # jobs that did not leave in time end there, and their errors are reported
-
-
-def _look_at_switches(jobs: Sequence[LocalJob]) -> None:
-    for job in jobs:
-        if job.life is not None:
-            job.life.nodes_changed()
+        Otherwise a handler that swallows its cancellation would be cancelled again in each turn of the loop, which
+        takes a whole processor, and the log would not name it.
+        """
+        try:
+            await sleep_forever()
+        finally:
+            for job in self.running:
+                job.cancel()
 
 
 async def follow_switches(
@@ -112,7 +146,8 @@ async def follow_switches(
     The task counts as started once the nodes were read.  It also does if the registry refuses that: then the jobs run
     with what is known, and it is tried again and again.
     """
-    refusals, refused, first = shared.refusals_of(SWITCHES), 0, True
+    refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
+    refused, first = 0, True
     while True:
         changed = Event()
         with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
@@ -149,52 +184,31 @@ def _show(follower: Follower, shared: ProcessContext) -> None:
         shared.switches.set(follower.trees.value)
 
 
-async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:
-    """Pass every change of the session's state to all jobs."""
-    async for status in session.status:
-        for job in jobs:
-            if job.life is not None:
-                job.life.session_changed(status)
-
-
-async def _cancel_runs(shared: ProcessContext) -> None:
-    """Cancel all runs when the process's tasks are cancelled.
-
-    Otherwise a handler that swallows its cancellation would be cancelled again in each turn of the loop, which takes a
-    whole processor, and the log would not name it.
-    """
-    try:
-        await sleep_forever()
-    finally:
-        for job in shared.running_jobs:
-            job.cancel()
-
-
-async def watch_clock(session: Session, shared: ProcessContext) -> None:
-    """Let the jobs compute again what is due when the time that they use was set.
+async def watch_clock(session: Session, clock: Clock, running: Callable[[], Sequence[JobScheduler]]) -> None:
+    """Let the jobs that are ``running`` compute again what is due when the time that they use was set.
 
     While the clocks differ, ask the registry for its time again and again.  The registry answers only writes with its
     time, so jobs that write nothing would not notice that a clock was corrected.
     """
-    time, pause, asked = ClockSkewMonitor(Reading.of(session, shared.clock)), CLOCK_CHECK, 0.0
+    time, pause, asked = ClockSkewMonitor(Reading.of(session, clock)), CLOCK_CHECK, 0.0
     turn = refused = 0
     while True:
         await sleep(CLOCK_CHECK)
-        time.take(Reading.of(session, shared.clock))
-        refusing = time.is_astray and any(job.is_refusing for job in shared.running_jobs)
-        wait = min(pause, CLOCK_CHECK_REFUSING) if refusing else pause
-        if time.is_astray and shared.running_jobs and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
-            asked = session.steady_time()
-            pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
-            try:
-                await tuple(shared.running_jobs)[turn % len(shared.running_jobs)].ask_time()
-                refused = 0
-            except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
-                turn, refused = turn + 1, refused + 1
-                if refused < len(shared.running_jobs):
-                    pause = CLOCK_CHECK
-        time.take(Reading.of(session, shared.clock))
+        time.take(Reading.of(session, clock))
+        if time.is_astray and (jobs := running()):
+            wait = min(pause, CLOCK_CHECK_REFUSING) if any(job.is_refusing for job in jobs) else pause
+            if session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
+                asked = session.steady_time()
+                pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
+                try:
+                    await jobs[turn % len(jobs)].ask_time()
+                    refused = 0
+                except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
+                    turn, refused = turn + 1, refused + 1
+                    if refused < len(jobs):
+                        pause = CLOCK_CHECK
+        time.take(Reading.of(session, clock))
         if time.has_jumped():
             pause = CLOCK_CHECK
-            for job in shared.running_jobs:
+            for job in running():
                 job.look_again()

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.refusals import Refusals
-from aioelasticjob.errors import NotPermitted
+from aioelasticjob.coordination.refusals import RefusedRequest
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState, open_session
 from aioelasticjob.running.health import Health, JobHealth, Phase, Probe
 from aioelasticjob.testing import VirtualClock, run
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
-from tests.support.clocks import StandingClock
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 from tests.support.simulated_registry import simulated
 
-JOBS = [JobConfig.build(job_name="job"), JobConfig.build(job_name="other")]
+DECLARED = JobConfig.build(job_name="job")
+IDLE = [JobHealth("job"), JobHealth("other")]
+REFUSED = (RefusedRequest("to leave", "not permitted", BEGIN, BEGIN),)
 
 
 def test_a_job_shows_what_it_holds_and_runs_and_when_it_fires_next() -> None:
@@ -26,31 +26,31 @@ def test_a_job_shows_what_it_holds_and_runs_and_when_it_fires_next() -> None:
     case.give(1, OTHER)
     case.put(LAYOUT.host, ME.encode(), owner=1)
     claim = Claim(Fire(0, FireSource.CRON), ME, 1, {2: 1}, {2: VersionedRecord(Record(), 0)}, {})
-    health = JobHealth.of(case.view(), ME, claim, BEGIN + 3, JOBS[0])
+    health = JobHealth.of(case.view(), ME, claim, BEGIN + 3, DECLARED)
     assert (health.name, health.instance, health.leads, health.problem) == ("job", ME, True, None)
     assert (health.holds, health.running) == ((0, 2), (2,))
     assert health.next_fire == datetime.fromtimestamp(BEGIN + 10, UTC)
-    other = JobHealth.of(case.view(), OTHER, None, BEGIN + 3, JOBS[0])
+    other = JobHealth.of(case.view(), OTHER, None, BEGIN + 3, DECLARED)
     assert (other.leads, other.holds, other.running) == (False, (1,), ())
 
 
 def test_a_job_without_a_schedule_fires_at_no_time() -> None:
     case = Case.of()
     case.configure(cron=None)
-    assert JobHealth.of(case.view(), ME, None, BEGIN, JOBS[0]).next_fire is None
+    assert JobHealth.of(case.view(), ME, None, BEGIN, DECLARED).next_fire is None
 
 
 def test_a_job_that_requires_what_is_not_known_here_has_a_problem() -> None:
     case = Case.of(requires=["x"])
-    problem = JobHealth.of(case.view(), ME, None, BEGIN, JOBS[0]).problem
+    problem = JobHealth.of(case.view(), ME, None, BEGIN, DECLARED).problem
     assert problem is not None
     assert "requires 'x'" in problem
 
 
 def test_an_application_that_does_not_run_is_down_and_names_its_jobs_all_the_same() -> None:
-    health = Health.of(None, JOBS, [], {})
+    health = Health.of(None, IDLE)
     assert (health.status, health.ready, health.registry) == ("down", False, None)
-    assert not Health.of(None, JOBS, [], {}, "ended").alive
+    assert not Health.of(None, IDLE, "ended").alive
     assert health.jobs == (JobHealth("job"), JobHealth("other"))
 
 
@@ -59,30 +59,25 @@ def test_an_application_is_up_suspended_and_down_as_its_session_is_and_shows_no_
         async with simulated() as world:
             settings = world.settings(digest="us:secret", session_timeout=4)
             async with open_session(settings, clock=VirtualClock()) as session:
-                health = Health.of(session, JOBS, [], {})
+                health = Health.of(session, IDLE)
                 assert (health.status, health.ready) == ("up", True)
                 assert health.registry == "zk://10.0.0.1:2181/test"
                 world.partition()
                 await session.status.until(lambda status: status.state is SessionState.SUSPENDED)
-                health = Health.of(session, JOBS, [], {})
+                health = Health.of(session, IDLE)
                 assert (health.status, health.ready) == ("suspended", False)
                 world.heal()
                 await session.status.until(lambda status: status.state is SessionState.CONNECTED)
-                assert Health.of(session, JOBS, [], {}).ready
-            assert Health.of(session, JOBS, [], {}).status == "down"
+                assert Health.of(session, IDLE).ready
+            assert Health.of(session, IDLE).status == "down"
 
     run(main)
 
 
 def test_a_job_that_has_to_wait_keeps_the_process_from_being_ready_and_one_that_is_refused_something_does_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        refusals = Refusals("other", StandingClock(BEGIN))
-        refusals.refused("to leave", NotPermitted("/other"))
-        refused = Health.of(here.observer, JOBS, [JobHealth("job", ME)], {"other": refusals})
-        assert refused.ready
-        assert [[one.what for one in job.refused] for job in refused.jobs] == [[], ["to leave"]]
-        assert [job.instance for job in refused.jobs] == [ME, None]
-        waiting = Health.of(here.observer, JOBS, [JobHealth("job", problem="it waits")], {})
+        assert Health.of(here.observer, [JobHealth("job", refused=REFUSED)]).ready
+        waiting = Health.of(here.observer, [JobHealth("job", problem="it waits")])
         assert (waiting.status, waiting.ready) == ("up", False)
 
     simulate(scene)
@@ -92,7 +87,7 @@ def test_a_process_that_starts_or_leaves_is_alive_and_not_ready() -> None:
     async def scene(here: SimulatedJobs) -> None:
         codes = {}
         for phase in get_args(Phase):
-            health = Health.of(here.observer, JOBS, [], {}, phase)
+            health = Health.of(here.observer, IDLE, phase)
             codes[phase] = tuple(health.status_code(asked) for asked in get_args(Probe))
         assert codes == {
             "starting": (200, 200, 503),
@@ -100,22 +95,19 @@ def test_a_process_that_starts_or_leaves_is_alive_and_not_ready() -> None:
             "leaving": (200, 200, 503),
             "ended": (200, 503, 503),
         }
-        connecting = Health.of(None, JOBS, [], {}, "starting")
+        connecting = Health.of(None, IDLE, "starting")
         assert [connecting.status_code(asked) for asked in get_args(Probe)] == [503, 200, 503]
 
     simulate(scene)
 
 
 def test_it_is_written_as_json_with_times_as_text() -> None:
-    refusals = Refusals("job", StandingClock(BEGIN))
-    refusals.refused("to leave", NotPermitted("/job"))
-    job = JobHealth("job", ME, leads=True, holds=(0, 2), next_fire=datetime.fromtimestamp(BEGIN, UTC))
-    fields = json.loads(json.dumps(Health.of(None, JOBS, [job], {"job": refusals}).as_json()))
+    next_fire = datetime.fromtimestamp(BEGIN, UTC)
+    job = JobHealth("job", ME, leads=True, holds=(0, 2), next_fire=next_fire, refused=REFUSED)
+    fields = json.loads(json.dumps(Health.of(None, [job, JobHealth("other")]).as_json()))
     assert (fields["status"], fields["ready"], fields["registry"]) == ("down", False, None)
     first, second = fields["jobs"]
     assert (first["instance"], first["leads"], first["holds"]) == (ME, True, [0, 2])
     assert first["next_fire"] == "2001-09-09T01:46:40+00:00"
-    assert first["refused"] == [
-        {"what": "to leave", "why": str(NotPermitted("/job")), "since": "2001-09-09T01:46:40+00:00"}
-    ]
+    assert first["refused"] == [{"what": "to leave", "why": "not permitted", "since": "2001-09-09T01:46:40+00:00"}]
     assert (second["name"], second["instance"], second["next_fire"]) == ("other", None, None)

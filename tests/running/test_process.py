@@ -14,8 +14,8 @@ from aioelasticjob.errors import NotPermitted
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
+from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.process import STARTING_AT_ONCE, watch_clock
-from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing import VirtualClock, run
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
@@ -36,9 +36,9 @@ def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -
 
     async def main() -> None:
         session = _five_seconds_ahead()
-        shared = SimpleNamespace(clock=VirtualClock(), running_jobs={Asking("read-only"): None, Asking("open"): None})
+        jobs = cast(list[JobScheduler], [Asking("read-only"), Asking("open")])
         with anyio.move_on_after(9.5):
-            await watch_clock(cast(Session, session), cast(ProcessContext, shared))
+            await watch_clock(cast(Session, session), VirtualClock(), lambda: jobs)
 
     run(main, seed=0)
     assert (asked[0], set(asked[1:])) == ("read-only", {"open"})
@@ -56,9 +56,9 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
 
     async def main() -> None:
         session = _five_seconds_ahead()
-        shared = SimpleNamespace(clock=VirtualClock(), running_jobs={ReadOnly(): None, ReadOnly(): None})
+        jobs = cast(list[JobScheduler], [ReadOnly(), ReadOnly()])
         with anyio.move_on_after(600):
-            await watch_clock(cast(Session, session), cast(ProcessContext, shared))
+            await watch_clock(cast(Session, session), VirtualClock(), lambda: jobs)
 
     run(main, seed=0)
     assert len(asked) < 60

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from aioelasticjob.error_handlers import ErrorDispatcher
-from aioelasticjob.errors import NotPermitted
 from aioelasticjob.events import Events
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.process_context import ProcessContext
-from aioelasticjob.testing import run
-from tests.support.clocks import StandingClock
+from aioelasticjob.running.process_context import JOINING_AT_ONCE, ProcessContext
+from aioelasticjob.testing import VirtualClock, run
 
 
-def test_what_is_refused_to_a_job_outlives_its_sessions_and_is_no_other_jobs_matter() -> None:
+def test_jobs_of_one_process_wait_for_each_other_and_not_for_those_of_another_process() -> None:
     async def main() -> None:
-        events, clock = Events(), StandingClock(4_711.0)
-        shared = ProcessContext(
-            clock, events, Executors(), ErrorDispatcher(clock, events.counts, LimitedLog()), LimitedLog()
+        events, clock, log = Events(), VirtualClock(), LimitedLog()
+        one, other = (
+            ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts, log), log)
+            for _ in range(2)
         )
-        shared.refusals_of("report").refused("to claim items", NotPermitted("/report"))
-        assert shared.refusals_of("billing").present == ()
-        (refused,) = shared.refusals_of("report").present
-        assert (refused.what, refused.since) == ("to claim items", 4_711.0)
-        assert shared.refusals.keys() == {"report", "billing"}
+        async with one.joining:
+            one.comparing.set(True)
+            assert (one.joining.value, other.joining.value) == (JOINING_AT_ONCE - 1, JOINING_AT_ONCE)
+            assert not other.comparing.value
+        assert one.starts is not other.starts
+        assert one.departures is not other.departures
 
     run(main)

@@ -123,9 +123,8 @@ def simulate(scene: Callable[[SimulatedJobs], Awaitable[None]], *, seed: int = 0
 
 def running_job(app: ElasticJob, job: str) -> JobScheduler:
     """Return what runs a job in a process."""
-    assert app._here.shared is not None
-    running = [one for one in app._here.shared.running_jobs if isinstance(one, JobScheduler)]
-    return next(one for one in running if one.vitals.name == job)
+    assert app._here.jobs is not None
+    return next(one for one in app._here.jobs.running if one.vitals.name == job)
 
 
 def present_life(app: ElasticJob, job: str = "job") -> Life:

@@ -16,7 +16,7 @@ from aioelasticjob.jobs.context import ItemContext, run_lease
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.job import Host, LocalJob
-from aioelasticjob.running.process import run_jobs
+from aioelasticjob.running.process import LocalJobs
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process as Simulated
@@ -92,8 +92,8 @@ class Process:
     async def _main(self) -> None:
         job = Job.declare(self.world.config, self._handler)
         host = Host(self.ip, "", self.number)
-        running = run_jobs(self.session, [job], host, self._shared)
-        async with running as (local,), create_task_group() as tasks:
+        jobs = LocalJobs(self.session, [job], host, self._shared)
+        async with jobs.open() as (local,), create_task_group() as tasks:
             tasks.start_soon(self._leave, local)
             await local.gone.until(bool)
             tasks.cancel_scope.cancel()
