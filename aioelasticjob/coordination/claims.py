@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send, write
+from aioelasticjob.coordination.commit import SentTransaction, accepted, conflict_of, result_of, send, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
@@ -95,13 +95,17 @@ class Claims:
         return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
-        """Return the result of a claim that was accepted whole; None if ``finish`` has to be awaited for it."""
+        """Return the result of a claim that was accepted whole, withdrawn or outdated; None if ``finish`` is needed."""
         committed = None if sent.rest else accepted(self._member, sent.transaction)
-        if committed is None:
+        if committed is not None:
+            taken = ClaimResult()
+            self._note_claimed(sent, committed, taken)
+            return taken
+        conflict = conflict_of(sent.transaction)
+        if conflict is None or conflict.index >= sent.first:
             return None
-        taken = ClaimResult()
-        self._note_claimed(sent, committed, taken)
-        return taken
+        self._drop({*sent.wanted, *sent.rest})
+        return ClaimResult(stale=True)
 
     async def finish(self, sent: SentClaim) -> ClaimResult:
         """Wait for the result of a claim; if items were refused, claim the others, and claim the items that follow.
@@ -124,9 +128,13 @@ class Claims:
             if taken.claim is None or isinstance(error, SessionEnded):
                 raise  # otherwise the items claimed before are run and settled; the others are still due
         finally:
-            for item in items if taken.claim is None else items - taken.claim.items.keys():
-                self._cache.items[item].executing = False
+            self._drop(items if taken.claim is None else items - taken.claim.items.keys())
         return taken
+
+    def _drop(self, items: Iterable[int]) -> None:
+        """Note that a claim did not get these items."""
+        for item in items:
+            self._cache.items[item].executing = False
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim without any request to the registry, for a job whose execution is not monitored."""

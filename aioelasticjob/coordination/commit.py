@@ -105,6 +105,16 @@ def accepted(member: Member, sent: SentTransaction) -> Committed | None:
     return answer.result()
 
 
+def conflict_of(sent: SentTransaction) -> Conflict | None:
+    """Return the conflict with which a transaction was refused, if it was.
+
+    It is not raised: its traceback would have the answer, and the answer has it, so it would be garbage in a cycle.
+    """
+    answer = sent.answer
+    error = answer.exception() if answer.done() and not answer.cancelled() else None
+    return error if isinstance(error, Conflict) else None
+
+
 async def write_if_unchanged(member: Member, ops: Sequence[Op], what: str) -> bool:
     """Write a transaction; return False if nothing was written, because a node has changed on which it depends.
 
