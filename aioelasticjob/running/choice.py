@@ -107,8 +107,9 @@ class Choice:
         if (claim := taken.claim) is None:
             return taken
         if (taken.renewed or taken.cut_off) and (renewed := taken.renewed.union(taken.cut_off) & claim.items.keys()):
-            kept = {item: offset for item, offset in offsets.items() if item not in renewed}
-            offsets = kept | (yield ReadOffsets(renewed, claimed=True))  # they may have changed
+            for item in renewed:  # their offsets may have changed
+                offsets.pop(item, None)
+            offsets |= yield ReadOffsets(renewed, claimed=True)
         if not (yield from self._moment_comes(view, claim)):
             yield GiveBack()
             return taken

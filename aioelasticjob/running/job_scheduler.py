@@ -243,12 +243,7 @@ class JobScheduler(CommandLoop):
             sent = self._ahead.send(self._claims, view, fire, items, now, state.timetable.following())
         else:
             return ClaimResult()
-        return Awaited(partial(self._claimed, sent), sent.transaction.answer)
-
-    def _claimed(self, sent: SentClaim) -> object:
-        """Return the result of a claim that was answered."""
-        taken = self._claims.claimed(sent)
-        return InTask(partial(self._claims.finish, sent)) if taken is None else taken
+        return Awaited(partial(_claimed, self._claims, sent), sent.transaction.answer)
 
     async def _await_rescue_end(self, item: int) -> None:
         with move_on_after(VISIBLE_WITHIN):
@@ -299,3 +294,9 @@ class JobScheduler(CommandLoop):
         planned = next_due(view, self._state.held, self._state.clock.now) if view.requested else None
         until_planned = inf if planned is None else max(0.0, (planned - self._state.clock.now) / 1000)
         return min(MAX_WAIT, delay / 1000, self._state.steady_in, until_planned)
+
+
+def _claimed(claims: Claims, sent: SentClaim) -> object:
+    """Return the result of a claim that was answered."""
+    taken = claims.claimed(sent)
+    return InTask(partial(claims.finish, sent)) if taken is None else taken
