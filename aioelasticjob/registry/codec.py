@@ -176,7 +176,7 @@ def _vector(texts: Sequence[str]) -> bytes:
 
 def joined(bodies: Sequence[bytes]) -> bytes:
     """Join several rendered transactions into one request."""
-    return b"".join([*(body[: -len(_end)] for body in bodies), _end])
+    return b"".join([*[body[: -len(_end)] for body in bodies], _end])
 
 
 def chunked(paths: Sequence[str]) -> list[list[str]]:

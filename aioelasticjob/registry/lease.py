@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
 from aioelasticjob import clock
+from aioelasticjob.values import value
 
 HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
@@ -117,7 +117,7 @@ class Lease:
             scope.cancel("the session may end soon, or has ended")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionRunLease:
     """For how long no other instance can claim the items that were claimed under one session."""
 

@@ -104,7 +104,8 @@ class Account:
         view = view or self.view
         if self._me not in view.active:
             return frozenset()
-        due = self._unclaimed(self.timetable.newest, now=self.clock.latest) - self.blocked(view) - view.disabled_items
+        due = self._unclaimed(self.timetable.newest, now=self.clock.latest)
+        due = due - self.blocked(view) - view.disabled_items if due else due
         if view is self.view:
             return due
         return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
