@@ -28,6 +28,10 @@ class SafeConsole(Console):
             else:
                 yield Segment(_CONTROL.sub(_sign, segment.text), segment.style)
 
+    def on_broken_pipe(self) -> None:
+        """Raise the error: Rich would raise `SystemExit`, which leaves a task group as a traceback."""
+        raise  # noqa: PLE0704 - Rich calls this where it handles the error
+
 
 def out() -> Console:
     """Return the console for results; it is made at each call, so that it uses the present stdout."""

@@ -185,6 +185,8 @@ class Accounts:
                 " on conflict (name) do update set password = excluded.password",
                 (name, found.role.value, self._clock.now(), hashed),
             )
+            if first:  # a proxy may have named this person before, who is a viewer then
+                db.execute("update users set role = ? where name = ?", (found.role.value, name))
             db.execute("delete from sessions where user = ?", (name,))
             return _person(db, db.execute("select * from users where name = ?", (name,)).fetchone())
 

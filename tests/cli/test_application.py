@@ -120,10 +120,14 @@ def test_a_stdout_that_cannot_be_written_is_one_line_on_stderr(arguments: list[s
     assert (done.returncode, done.stderr) == (1, "error: the output could not be written: No space left on device\n")
 
 
-def test_a_reader_that_ends_early_ends_a_command_without_a_word() -> None:
+@pytest.mark.parametrize("words", [("cron", "@daily", "--json"), ("jobs",), ("watch",), ("watch", "--json")])
+def test_a_reader_that_ends_early_ends_a_command_without_a_word(
+    words: tuple[str, ...], embedded: EmbeddedServer
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "aioelasticjob", "cron", "@daily", "--json"]
+    where = () if words[0] == "cron" else ("-r", f"zk://{embedded.address}")
+    command = [sys.executable, "-m", "aioelasticjob", *words, *where]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")

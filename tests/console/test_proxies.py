@@ -91,3 +91,15 @@ def test_a_trusted_proxy_signs_users_in_and_nobody_else_does(play: Play) -> None
         assert (await Browser(scene.console).sign_in("grace", "")).status == 401
 
     play(act, trusted_proxies=(PROXY,), user_header="X-User")
+
+
+def test_the_first_password_makes_an_administrator_also_of_somebody_whom_a_proxy_has_named_before(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        proxy = Browser(scene.console, address=PROXY)
+        assert (await proxy.get("/account", ("x-user", "ada"))).status == 200
+        assert scene.console.state.invitation is not None
+        browser = Browser(scene.console)
+        assert (await browser.accept(scene.console.state.invitation)).status == 303
+        assert (await browser.get("/users")).status == 200
+
+    play(act, trusted_proxies=(PROXY,), user_header="X-User")
