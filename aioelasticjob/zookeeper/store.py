@@ -4,6 +4,7 @@ The file holds the state, not a log: a batch writes the newest row of every znod
 synchronous=FULL, so a commit that returned is on the disk.
 """
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterable
@@ -139,6 +140,7 @@ def open_store(directory: Path) -> Store:
     """
     prepare(directory)
     try:
+        os.close(os.open(directory / FILE, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite itself would let others read it
         # Whichever thread uses it, only one does so at a time.
         connection = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False, timeout=0)
         try:
@@ -146,6 +148,8 @@ def open_store(directory: Path) -> Store:
         except BaseException:
             connection.close()
             raise
+    except OSError as error:
+        raise StoreError(f"cannot open {directory / FILE}: {error.strerror or error}") from error
     except sqlite3.Error as error:
         raise StoreError(_explain(error, directory)) from error
     return Store(connection, directory)

@@ -100,6 +100,20 @@ def test_a_directory_belongs_to_one_server_at_a_time(tmp_path: Path) -> None:
     open_store(tmp_path / "new" / "place").close()
 
 
+def test_only_the_user_of_the_server_may_read_what_it_keeps(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.commit(write(store.load().tree, create("/a")))
+    files = {file.name: file.stat().st_mode & 0o77 for file in tmp_path.iterdir()}
+    store.close()
+    assert files == {FILE: 0, f"{FILE}-wal": 0}
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(StoreError, match=f"{FILE}: Is a directory"):
+        open_store(tmp_path)
+
+
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "myid").write_text("1")
     with pytest.raises(StoreError, match=r"another program .myid."):
