@@ -29,8 +29,8 @@ class SafeConsole(Console):
                 yield Segment(_CONTROL.sub(_sign, segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Raise the error: Rich would raise `SystemExit`, which leaves a task group as a traceback."""
-        raise  # noqa: PLE0704 - Rich calls this where it handles the error
+        """Raise the error, which Rich handles here: its own `SystemExit` leaves a task group as a traceback."""
+        raise
 
 
 def out() -> Console:

@@ -96,7 +96,16 @@ class Store:
         return Stored(zxid, secret, sessions, tree)
 
     def commit(self, changes: Changes) -> None:
-        """Write a batch; when this returns, it is on the disk."""
+        """Write a batch; when this returns, it is on the disk.
+
+        Raises: StoreError if it cannot be written, for instance because the disk is full.
+        """
+        try:
+            self._write(changes)
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"cannot write {self._directory / FILE}: {error}") from error
+
+    def _write(self, changes: Changes) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -86,6 +86,16 @@ def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_batch_that_cannot_be_written_names_the_file_and_the_reason(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    tree = store.load().tree
+    store._connection.execute("PRAGMA max_page_count = 1")
+    changes = write(tree, *(create(f"/{'a' * 100}{number}") for number in range(1000)))
+    with pytest.raises(StoreError, match=f"^cannot write {tmp_path / FILE}: database or disk is full$"):
+        store.commit(changes)
+    store.close()
+
+
 def test_later_changes_replace_earlier_ones_of_a_batch() -> None:
     changes = Changes(1, {"/a": None}, {1: 100, 2: 200})
     changes.add(Changes(5, {"/b": None}, {1: None}))
