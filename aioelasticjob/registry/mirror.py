@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
-from aioelasticjob.errors import Suspended
+from aioelasticjob.errors import RegistryError, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.codec import CREATED, DELETED, chunked
 from aioelasticjob.registry.session import Session, beside
@@ -109,6 +109,9 @@ class Follower:
         the next round.  (After several replies, which are of several moments, there must be no notes at all.)  From the
         third round on, nodes that were read before are read again as long as one request can do that: otherwise changes
         that alternate between two nodes would keep the tree from being shown.
+
+        Raises:
+            RegistryError: the registry refuses a read, or the session is over.  The next call reads everything again.
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
         while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MAX_READ_ROUNDS:
@@ -123,8 +126,10 @@ class Follower:
                     paths = read | noted if rounds > 1 and _fit_one_request(read | noted) else noted
                     read = paths if _fit_one_request(paths) else {}
                     tree = tree.replace(await self._read(tree, [path for path in paths if self._is_read(path)]), 0)
-            except Suspended:
+            except RegistryError as error:
                 self._stale = True
+                if not isinstance(error, Suspended):
+                    raise
                 await self._session.connected()
             else:
                 rounds += 1

@@ -345,15 +345,9 @@ def report_defect(job: str, error: Exception) -> None:
 
 async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
     """Learn the registry's time before anything is claimed, once for all jobs of a process."""
-    while member.session.clock_skew is None:
-        if shared.comparing.value:
-            await shared.comparing.until(lambda comparing: not comparing)
-            continue
-        shared.comparing.set(True)
-        try:
+    async with shared.comparing:
+        if member.session.clock_skew is None:
             await member.session.server_time(member.layout.system_time)
-        finally:
-            shared.comparing.set(False)
 
 
 async def _announce_leaving(member: Member, stopping: Stopping) -> None:

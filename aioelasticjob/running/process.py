@@ -147,27 +147,25 @@ async def follow_switches(
     with what is known, and it is tried again and again.
     """
     refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
-    refused, first = 0, True
-    while True:
-        changed = Event()
-        with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
-            follower.trees.listen(partial(_show, follower, shared))
-            error: RegistryError | None = None
-            while error is None:
-                error = await _catch_up(follower)
-                if first:
-                    task_status.started()
-                    first = False
-                if error is None:
-                    refusals.accepted(READ_SWITCHES)
-                    refused = 0
-                    await changed.wait()
-                    changed.clear()
-        if isinstance(error, SessionEnded):
-            return
-        refusals.refused(READ_SWITCHES, error)
-        await session.back_off(refused)
-        refused += 1
+    changed, refused, first = Event(), 0, True
+    with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
+        follower.trees.listen(partial(_show, follower, shared))
+        while True:
+            error = await _catch_up(follower)
+            if first:
+                task_status.started()
+                first = False
+            if isinstance(error, SessionEnded):
+                return
+            if error is None:
+                refusals.accepted(READ_SWITCHES)
+                refused = 0
+                await changed.wait()
+                changed.clear()
+            else:
+                refusals.refused(READ_SWITCHES, error)
+                await session.back_off(refused)
+                refused += 1
 
 
 async def _catch_up(follower: Follower) -> RegistryError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Lock
 from dataclasses import dataclass, field
 
 from anyio import Semaphore
@@ -35,8 +36,8 @@ class ProcessContext:
     limited_log: LimitedLog
     joining: Semaphore = field(default_factory=lambda: Semaphore(JOINING_AT_ONCE))
     """Each job holds it while it joins: if thousands joined at once, they would block the loop until all had joined."""
-    comparing: Latest[bool] = field(default_factory=lambda: Latest(False))
-    """Whether a job is asking the registry for its time; the other jobs wait for the answer."""
+    comparing: Lock = field(default_factory=Lock)
+    """A job holds it while it asks the registry for its time; the other jobs wait for the answer."""
     switches: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))
     """The nodes that say which servers are switched off in all jobs."""
     starts: Starts = field(default_factory=Starts)

@@ -240,6 +240,28 @@ def test_what_was_read_under_its_watch_is_not_read_again() -> None:
     run(main)
 
 
+def test_a_read_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> Tree:
+        raise NotPermitted("/job/config")
+
+    async def main() -> None:
+        async with tree_world() as session:
+            await create_nodes(session)
+            with closing(Follower(session, ROOTS, (), lambda: None)) as follower:
+                for read in ("subtree", "list_many"):
+                    with monkeypatch.context() as patch:
+                        patch.setattr(session, read, refuse)
+                        with pytest.raises(NotPermitted):
+                            await follower.catch_up()
+                    assert follower.is_behind
+                    await follower.catch_up()
+                    assert not follower.is_behind
+                    await agree(session, follower.trees)
+                    await write(session, Set("/job/config", b"newer", -1))
+
+    run(main)
+
+
 def test_an_expected_child_is_read_together_with_its_parent_whenever_it_is_made() -> None:
     async def main() -> None:
         async with tree_world() as session:

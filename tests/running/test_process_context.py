@@ -17,10 +17,9 @@ def test_jobs_of_one_process_wait_for_each_other_and_not_for_those_of_another_pr
             ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts, log), log)
             for _ in range(2)
         )
-        async with one.joining:
-            one.comparing.set(True)
+        async with one.joining, one.comparing:
             assert (one.joining.value, other.joining.value) == (JOINING_AT_ONCE - 1, JOINING_AT_ONCE)
-            assert not other.comparing.value
+            assert not other.comparing.locked()
         assert one.starts is not other.starts
         assert one.departures is not other.departures
 
