@@ -122,6 +122,9 @@ def database(url: str) -> URL:
         raise InvalidSetting(
             "event_store", masked(url), f"is served by {driver}: write {kind}://… or {kind}+{driver}://…"
         )
+    if kind == "sqlite" and (parsed.host or parsed.username):
+        expected = "a file has three slashes before it, as in sqlite:///events.db, or four if its path is absolute"
+        raise InvalidSetting("event_store", masked(url), expected)
     if kind == "sqlite" and parsed.database and not Path(parsed.database).absolute().parent.is_dir():
         raise InvalidSetting("event_store", masked(url), "the directory of that file does not exist: make it first")
     if not parsed.database and kind != "sqlite":

@@ -170,7 +170,7 @@ def _host(server: str, address: str, default: int) -> tuple[str, int]:
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     elif ":" in name:
-        raise _no_host(address, f"write an IPv6 address in brackets, [{server}]:{default}")
+        raise _no_host(address, f"write an IPv6 address in brackets, such as [::1]:{default}")
     if not _resolvable(name) or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
         raise _no_host(address, f"{server!r} is not host:port with a port from 1 to 65535")
     return name, int(port)

@@ -37,6 +37,12 @@ def test_a_wrong_address_is_refused_by_name(address: str) -> None:
     assert caught.value.value == address
 
 
+@pytest.mark.parametrize("address", ["zk://::1", "zk://::1:2181/x", "zk://[::1/x"])
+def test_how_an_ipv6_address_is_written_is_shown(address: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"write an IPv6 address in brackets, such as \[::1\]:2181$"):
+        ConnectionSettings.parse(address)
+
+
 def test_a_port_of_thousands_of_digits_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"is not host:port|999…"):
         ConnectionSettings.parse(f"zk://h:{'9' * 5000}")
