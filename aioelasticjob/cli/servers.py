@@ -36,8 +36,10 @@ def servers(where: RegistryOptions, watch: Live = False, as_json: AsJson = False
     found = where.look(lambda session: operations.jobs(session, now=now))
     if as_json:
         write_json(_hosts(found))
-    else:
+    elif operations.by_server(found):
         out().print(_servers(found, now))
+    else:
+        out().print(f"no servers in {where.address}", style="dim", markup=False)
 
 
 @on_a_registry

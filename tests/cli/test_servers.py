@@ -84,3 +84,8 @@ def test_a_server_that_is_not_there_is_answered_with_those_that_are(address: str
     code, said, message = observed(address, command, "server", "10.0.0.9")
     assert (code, said) == (2, "")
     assert message == f"error: server = '10.0.0.9': no job knows such a server; there are: {HOST}\n"
+
+
+def test_a_namespace_without_servers_is_said_to_have_none(address: str, command: Command) -> None:
+    assert command("servers", "-r", address).stdout == f"no servers in {address}\n"
+    assert json.loads(command("servers", "-r", address, "--json").stdout) == []
