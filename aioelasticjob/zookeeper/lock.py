@@ -49,10 +49,10 @@ class LockHeld(Exception):
         holder = Holder.parse(directory, written)
         self.address = "" if holder is None else holder.address
         if holder is None:
-            super().__init__(f"{directory} is in use by another server: stop it or choose another --data-dir")
+            super().__init__(f"{directory} is in use by another server: stop it or choose another data directory")
         else:
             by = f"the server at {holder.address} (process {holder.pid})"
-            super().__init__(f"{directory} is in use by {by}; {holder.advice}, or choose another --data-dir")
+            super().__init__(f"{directory} is in use by {by}; {holder.advice}, or choose another data directory")
 
 
 @contextmanager

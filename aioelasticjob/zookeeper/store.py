@@ -137,9 +137,7 @@ def prepare(directory: Path) -> None:
     except OSError as error:
         raise StoreError(f"cannot use {directory} as data directory: {error.strerror or error}") from error
     if foreign:
-        raise StoreError(
-            f"{directory} holds files of another program ({foreign[0]}): choose an empty directory for --data-dir"
-        )
+        raise StoreError(f"{directory} holds files of another program ({foreign[0]}): choose an empty directory")
 
 
 def open_store(directory: Path) -> Store:
@@ -178,7 +176,7 @@ def _prepare(connection: sqlite3.Connection, directory: Path) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     fresh = application == 0 and tables == 0
     if not fresh and application != _APPLICATION:
-        raise StoreError(f"{directory / FILE} is the database of another program: choose an empty --data-dir")
+        raise StoreError(f"{directory / FILE} is the database of another program: choose an empty data directory")
     if not fresh and version != _SCHEMA_VERSION:
         raise StoreError(f"{directory / FILE} was written by another version of this server (format {version})")
     if fresh:
@@ -194,11 +192,11 @@ def _prepare(connection: sqlite3.Connection, directory: Path) -> None:
 
 def _explain(error: sqlite3.Error, directory: Path) -> str:
     if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-        return f"{directory} is in use by another server: stop it or choose another --data-dir"
+        return f"{directory} is in use by another server: stop it or choose another data directory"
     if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-        return f"{directory / FILE} is not a database of this server: choose an empty --data-dir"
+        return f"{directory / FILE} is not a database of this server: choose an empty data directory"
     if error.sqlite_errorcode == sqlite3.SQLITE_CORRUPT:
-        return f"{directory / FILE} is damaged ({error}): put a copy of it back, or choose an empty --data-dir"
+        return f"{directory / FILE} is damaged ({error}): put a copy of it back, or choose an empty data directory"
     return f"cannot open {directory / FILE}: {error}"
 
 

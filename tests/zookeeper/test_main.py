@@ -78,7 +78,7 @@ def test_a_port_in_use_by_a_server_that_waits_for_clients_says_how_long(start: S
     assert third.output == (
         f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it ends by itself 90 s after"
         f" its last client has left: wait, or stop its clients and then it (kill {first.pid}), or choose another"
-        " --data-dir\n"
+        " data directory\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_a_directory_in_use_is_said_in_one_line(start: Start, tmp_path: Path) ->
     assert second.wait() == 1
     assert second.output == (
         f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it runs until it is stopped: stop"
-        f" it (kill {first.pid}), or choose another --data-dir\n"
+        f" it (kill {first.pid}), or choose another data directory\n"
     )
 
 
@@ -128,7 +128,7 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
         assert second.wait() == 1
         holder = f"the server at {address} (process {pid})"
         stop = f"it runs until it is stopped: stop it (kill {pid})"
-        assert second.output == f"{data} is in use by {holder}; {stop}, or choose another --data-dir\n"
+        assert second.output == f"{data} is in use by {holder}; {stop}, or choose another data directory\n"
         third = start("--port", port, "--detach")
         assert third.wait() == 1
         assert third.output == (
