@@ -61,7 +61,7 @@ def test_urls_that_make_no_sense(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite://events.db", "sqlite://var/lib/events.db", "sqlite://me@/events.db"])
 def test_a_file_with_too_few_slashes_before_it_is_told_how_many_there_must_be(url: str) -> None:
-    with pytest.raises(InvalidSetting, match="a file has three slashes before it, as in sqlite:///events.db"):
+    with pytest.raises(InvalidSetting, match=r"a file has three slashes before it, as in sqlite:///events\.db"):
         ElasticJob("embedded://", event_store=url)
 
 
