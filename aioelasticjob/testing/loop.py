@@ -12,6 +12,7 @@ import contextvars
 import gc
 import heapq
 import itertools
+import logging
 import os
 import random
 import sys
@@ -327,7 +328,8 @@ def run_on(loop: VirtualLoop, main: Callable[[], Awaitable[T]], seed: int) -> T:
             result = loop.run_until_complete(body())
             unhandled = loop.unhandled.copy()  # errors of tasks that are cut off at the end are ignored
         finally:
-            _shut_down(loop)
+            with mock.patch.object(logging.Logger, "isEnabledFor", return_value=False):  # for the same reason
+                _shut_down(loop)
     if unhandled:
         raise UnhandledErrors("errors nobody handled", unhandled)
     return result

@@ -356,3 +356,28 @@ def test_it_costs_next_to_nothing_to_load() -> None:
     program = f"import sys, pytest; before = {{*sys.modules}}; import {PLUGIN}; print(*{{*sys.modules}} - before)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert {name.partition(".")[0] for name in done.stdout.split()} <= {"aioelasticjob", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("end", ["assert jobs.app is None", "first.kill()", "first.kill(); assert jobs.app is None"])
+def test_what_is_cut_off_at_the_end_of_a_test_logs_nothing(theirs: pytest.Pytester, end: str) -> None:
+    result = run(
+        theirs,
+        f"""
+        import anyio
+        import jobs
+
+        @jobs.app.job(cron="* * * * * ?")
+        async def long(context):
+            await anyio.sleep(100)
+
+        async def test_it(virtual_cluster):
+            first = await virtual_cluster.start(jobs.app)
+            await anyio.sleep(3)
+            {end}
+        """,
+        "--log-level=INFO",
+        "-rP",
+    )
+    result.stdout.fnmatch_lines(["*connected to the registry*"])
+    result.stdout.no_fnmatch_line("*connection to the registry*")
+    result.stdout.no_fnmatch_line("*no running event loop*")
