@@ -23,7 +23,8 @@ V = TypeVar("V")
 def assigned_soon(facts: Facts) -> Iterator[Violation]:
     """An assignment that is due is written once membership has rested, by a leader whom nothing keeps from it."""
     states = {name: _State(name) for name in facts.jobs}
-    garbled = [one for one in facts.of_kind(Nonsense) if "/instances/" in one.path]  # or mended, or gone
+    # or mended, or gone; a node made by hand is no instance
+    garbled = [one for one in facts.of_kind(Nonsense) if "/instances/" in one.path and "nonsense" not in one.path]
     as_written = [Written(one.at, 0, 0, (Change(one.path, one.data or None),)) for one in garbled]
     for written in sorted([*facts.of_kind(Written), *as_written], key=lambda one: one.at):
         for name, state in states.items():
