@@ -9,19 +9,10 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
 from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_cancellation
 from aioelasticjob.layout import child
 from aioelasticjob.registry.tree import Tree
-
-
-class _Named(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +38,6 @@ class RequestNodes:
         return (one for one in self.held.values() if isinstance(one, Request))
 
 
-_NOTHING = RequestNodes()
-
-
 def order(request: Request) -> tuple[int, int, str]:
     """Return the key by which requests are sorted in the order in which they are answered."""
     return request.moment, request.number, request.id
@@ -59,13 +47,11 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes | None, changed: I
     """Return what the nodes below ``path`` hold, given what they held before and the paths that may have changed."""
     prefix = path + "/"
     if before is None:
-        before, names = _NOTHING, frozenset(tree.children(path))
+        before, names = RequestNodes(), frozenset(tree.children(path))
     else:
         names = frozenset(one[len(prefix) :].partition("/")[0] for one in changed if one.startswith(prefix))
-    return _with(before, path, tree, names) if names else before
-
-
-def _with(before: RequestNodes, path: str, tree: Tree, names: frozenset[str]) -> RequestNodes:
+    if not names:
+        return before
     held, read = dict(before.held), dict[str, Request | Cancellation | None]()
     for name in names:
         if (node := tree.get(child(path, name))) is None:

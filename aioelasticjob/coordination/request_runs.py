@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeVar
 
 from aioelasticjob.coordination.records import is_cut_off
-from aioelasticjob.coordination.requests import (
-    Request,
-    decode,
-    decode_progress,
-    encode_progress,
-)
+from aioelasticjob.coordination.requests import Request, decode, decode_progress, encode_progress
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import (
@@ -33,8 +27,6 @@ from aioelasticjob.model import (
 )
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
