@@ -11,7 +11,7 @@ from aioelasticjob.coordination.request_runs import rescued_request, settling
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Fire, FireSource, Record, VersionedRecord
-from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 
 T = TypeVar("T")
 MAX_OPERATIONS = 1000
@@ -180,16 +180,16 @@ Transaction = list[Op]
 
 def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
     """Return the transactions that write an effect; each is conditional on what the view shows."""
-    layout = view.layout
+    layout, tree, leading = view.layout, view.tree, _leading(view)
     match effect:
         case BecomeLeader(me):
-            epoch = Create(layout.epoch) if view.epoch is None else Set(layout.epoch, b"", view.epoch)
+            epoch = put(layout.epoch, b"", tree.get(layout.epoch))
             vacate: Transaction = [] if view.leader is None else [Delete(layout.host)]
             return [[*vacate, Create(layout.host, me.encode(), ephemeral=True), epoch, *mark_necessary(view)]]
         case StepDown():
-            return [[*_leading(view), Delete(layout.host)]]
+            return [[*leading, Delete(layout.host)]]
         case RequireAssignment():
-            return [[*_leading(view), *mark_necessary(view)]]
+            return [[*leading, *mark_necessary(view)]]
         case Assign(assignment):
             return _assign(view, assignment)
         case SayStrategyFailed():
@@ -201,22 +201,22 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
         case EndRun():
             return [_end_run(view, effect)]
         case RemoveMarks(paths):
-            return [[*_leading(view), Delete(path)] for path in paths]
+            return [[*leading, Delete(path)] for path in paths]
         case RestoreNodes(me, nodes):
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
         case RefreshServer(ip, data, version):
             return [[Set(layout.server(ip), data, version)]]
         case RemoveServer(ip, version):
-            counts = [path for path in (layout.success_count(ip), layout.failure_count(ip)) if path in view.tree]
-            return [[*_leading(view), *map(Delete, counts), Delete(layout.server(ip), version)]]
+            counts = [path for path in (layout.success_count(ip), layout.failure_count(ip)) if path in tree]
+            return [[*leading, *map(Delete, counts), Delete(layout.server(ip), version)]]
         case ClearRecords(versions):
             return _clear_records(view, versions)
-        case NoteSchedule(data, config_version):
-            return [[*_leading(view), Check(layout.config, config_version), _written(view, layout.schedule, data)]]
+        case NoteSchedule(data, version):
+            return [[*leading, Check(layout.config, version), put(layout.schedule, data, tree.get(layout.schedule))]]
         case UpdateRequest():
             return _update_request(view, effect)
         case ForgetRequest(name, version):
-            return [[*_leading(view), Delete(layout.request(name), version)]]
+            return [[*leading, Delete(layout.request(name), version)]]
     assert_never(effect)
 
 
@@ -274,11 +274,9 @@ def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Coll
             continue
         if item not in view.items:
             yield Create(paths.sharding)
-        node, before = view.tree.get(paths.instance), view.assignment.get(item)
-        if node is None:
-            yield Create(paths.instance, holder.encode())
-        elif before != holder:
-            yield Set(paths.instance, holder.encode(), node.stat.version)
+        node = view.tree.get(paths.instance)
+        if view.assignment.get(item) != holder:
+            yield put(paths.instance, holder.encode(), node)
         # it was beyond the count, and is not removed yet; otherwise somebody has removed its node ``instance`` by hand
         was_surplus = may_be_raised and node is None and item in view.items
         if was_surplus or item in taken_from_paused:  # its moments count from now on
@@ -339,8 +337,3 @@ def _update_request(view: JobView, update: UpdateRequest) -> list[Transaction]:
     removal: Transaction = [Delete(path) for path in update.stale]
     note = Set(view.layout.request(update.request.id), update.data, update.request.version)
     return [[*_leading(view), note], *([*_leading(view), *part] for part in parts(removal, MAX_OPERATIONS))]
-
-
-def _written(view: JobView, path: str, data: bytes) -> Op:
-    node = view.tree.get(path)
-    return Create(path, data) if node is None else Set(path, data, node.stat.version)

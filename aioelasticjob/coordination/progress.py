@@ -12,7 +12,7 @@ from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim
-from aioelasticjob.registry.transaction import Check, Create, Op, Set
+from aioelasticjob.registry.transaction import Check, Create, Op, Set, put
 from aioelasticjob.registry.tree import Node
 
 MAX_OFFSET_BYTES = 512 * 1024
@@ -149,10 +149,11 @@ class RunCounts:
         paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
         nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
         interval = view.config.statistics_interval
-        operations = [
-            _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
-            for node, path, count in zip(nodes, paths, counts, strict=True)
-        ]
+        operations = list[Op]()
+        for node, path, count in zip(nodes, paths, counts, strict=True):
+            is_fresh = node is not None and node.stat.mtime // interval == now // interval
+            present = int(node.data) if node and is_fresh and node.data.isdigit() and len(node.data) < 20 else 0
+            operations.append(put(path, str(present + count).encode(), node))
         try:
             await write(member, operations, "to publish counts")
         except (Suspended, SessionEnded):
@@ -162,11 +163,3 @@ class RunCounts:
         self._published = any(counts)
         self.succeeded -= counts[0]  # keep runs that have ended meanwhile
         self.failed -= counts[1]
-
-
-def _written(node: Node | None, path: str, count: int, *, fresh: bool) -> Op:
-    """Return the write of a count; it is added to the count of another instance in the same interval (``fresh``)."""
-    if node is None:
-        return Create(path, str(count).encode())
-    present = int(node.data) if fresh and node.data.isdigit() and len(node.data) < 20 else 0
-    return Set(path, str(present + count).encode(), node.stat.version)

@@ -28,7 +28,7 @@ from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import child
 from aioelasticjob.model import Fire, FireSource, Requested
-from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 from aioelasticjob.registry.tree import Node
 
 BEGUN: Final = "begun"
@@ -156,10 +156,8 @@ class RunBarrier:
             path, calling = self._layout.guarantee, self._layout.calling(run)
             parent, holder = await self._read([path, calling])
             data = json.dumps(_kept({**_runs(parent), run: state})).encode()
-            operations: list[Op] = [Create(path, data) if parent is None else Set(path, data, parent.stat.version)]
-            if self._member.owns(holder):
-                operations.append(Delete(calling, holder.stat.version))
-            return operations
+            freed = [Delete(calling, holder.stat.version)] if self._member.owns(holder) else []
+            return [put(path, data, parent), *freed]
 
         await until_answered(self._member, NOTING, lambda: self._write(decide))
 
@@ -264,9 +262,7 @@ class RunBarrier:
         paths, data = [child(self._layout.started, item) for item in items], run.encode()
         above, nodes = await self._with_parents([self._layout.started], paths)
         marks: list[Op] = [
-            Create(path, data) if node is None else Set(path, data, node.stat.version)
-            for path, node in zip(paths, nodes, strict=True)
-            if node is None or node.data != data
+            put(path, data, node) for path, node in zip(paths, nodes, strict=True) if node is None or node.data != data
         ]
         return [*above, *marks] if marks else []
 
@@ -281,9 +277,8 @@ class RunBarrier:
             if node is not None and node.data == data
         ]
         if _runs(parent).get(run, BEGUN) == BEGUN and moment_of(run) is not None:
-            for path, node in zip(ended, nodes[len(begun) :], strict=True):
-                if node is None or _moment(node) < int(run):
-                    operations.append(Create(path, data) if node is None else Set(path, data, node.stat.version))
+            last = zip(ended, nodes[len(begun) :], strict=True)
+            operations += [put(path, data, node) for path, node in last if node is None or _moment(node) < int(run)]
         return [*above, *operations] if operations else []
 
     async def _with_parents(self, parents: list[str], paths: list[str]) -> tuple[list[Op], list[Node | None]]:

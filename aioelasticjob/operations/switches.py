@@ -20,7 +20,7 @@ from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations.queries import has_item, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Create, Delete, Op, put
 from aioelasticjob.registry.tree import Node, Tree
 
 Flag: TypeAlias = Literal["paused", "disabled"]
@@ -196,8 +196,7 @@ async def _mark(session: Session, job: str, flag: Flag, server: str, by: str) ->
     path, node = _server_flag(view, flag, server)
     if node is not None and not _stands_for_another(node):
         return await commit(session, (), f"{job}: is {flag} on {server} already")
-    mark = Create(path) if node is None else Set(path, b"", node.stat.version)
-    return await commit(session, signed(view, by, [mark]), f"{job}: {flag} on {server}")
+    return await commit(session, signed(view, by, [put(path, b"", node)]), f"{job}: {flag} on {server}")
 
 
 async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:

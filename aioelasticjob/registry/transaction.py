@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from aioelasticjob.registry.tree import Node
 from aioelasticjob.values import value
 
 
@@ -42,6 +43,11 @@ class Check:
 
 
 Op: TypeAlias = Create | Set | Delete | Check
+
+
+def put(path: str, data: bytes, before: Node | None) -> Create | Set:
+    """Make a node, or replace the data of the one that was there ``before``; refused if it has changed since."""
+    return Create(path, data) if before is None else Set(path, data, before.stat.version)
 
 
 @value
