@@ -28,7 +28,6 @@ ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """How many items one transaction claims or settles."""
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
-CLAIM = "to claim items"
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +120,6 @@ class Claims:
         try:
             await self._take(sent, taken)
             while sent.rest and not taken.stale:
-                sent.fire = sent.fire if taken.claim is None else taken.claim.fire
                 self._send_next(sent)
                 await self._take(sent, taken)
         except RegistryError as error:
@@ -179,7 +177,7 @@ class Claims:
         for item in sent.wanted:
             if entries[item].marked and not entries[item].stuck:
                 operations.append(Delete(member.layout.item(item).misfire))
-        sent.transaction = send(member, operations, CLAIM, until)
+        sent.transaction = send(member, operations, "to claim items", until)
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
@@ -209,10 +207,9 @@ class Claims:
 
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
-        member, former, fire, zxid = self._member, taken.claim, sent.fire, committed.zxid
-        written = dict[int, VersionedRecord]() if former is None else dict(former.items)
-        found = dict[int, Record]() if former is None else dict(former.before)
-        fences = dict[int, int]() if former is None else dict(former.fences)
+        member, fire, zxid = self._member, sent.fire, committed.zxid
+        former = taken.claim or Claim(fire, member.id, member.incarnation, {}, {}, {})
+        fences, written, found = dict(former.fences), dict(former.items), dict(former.before)
         for n, (item, record) in enumerate(sent.wanted.items()):
             entry, last = self._cache.items[item], sent.before[item]
             entry.seen = written[item] = VersionedRecord(record, committed.versions[sent.first + 2 * n], zxid)
@@ -220,8 +217,9 @@ class Claims:
             if fire.source is not FireSource.FAILOVER and records.is_cut_off(last):
                 taken.cut_off[item] = last
             found[item], fences[item] = last, zxid
-        fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
-        taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found)
+        if fire.request is not None:  # the trigger is removed now
+            sent.fire = replace(fire, request=None)
+        taken.claim = Claim(sent.fire, member.id, member.incarnation, fences, written, found)
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
@@ -258,26 +256,21 @@ class Claims:
 
 def items_per_transaction(texts: Collection[str | None]) -> int:
     """Return how many items fit into one transaction if their records hold these texts."""
-    longest = max([len(text) for text in texts if text]) if any(texts) else 0
+    longest = max([len(text) for text in texts if text], default=0)
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
 def _entitled(member: Member, sent: SentClaim) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
-    view, fire, wanted = sent.view, sent.fire, sent.wanted
+    layout, view, fire, wanted = member.layout, sent.view, sent.fire, sent.wanted
     if fire.source is not FireSource.FAILOVER:
-        entitled: list[Op] = [Check(member.layout.sharding, view.sharding_version)]
-        if fire.request is not None:
-            entitled.append(Delete(*fire.request))
-        if fire.requested is not None:
-            entitled += claiming(member.layout, fire, wanted)
-        if view.requested:
-            claimed = "" if fire.requested is None else fire.requested.id
-            entitled += losing(view, {item: sent.before[item] for item in wanted}, claimed)
-        return entitled
+        trigger = [] if fire.request is None else [Delete(*fire.request)]
+        claimed = "" if fire.requested is None else fire.requested.id
+        begun, lost = claiming(layout, fire, wanted), losing(view, {n: sent.before[n] for n in wanted}, claimed)
+        return [Check(layout.sharding, view.sharding_version), *trigger, *begun, *lost]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
-        paths = member.layout.item(item)
+        paths = layout.item(item)
         operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
     return operations
 

@@ -132,8 +132,7 @@ def requested_run(item: int, record: Record, node: Node | None, progress: Node |
 
 def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
     """Return the operations with which a claim notes that items begin a request's moment: each item has one."""
-    requested = fire.requested
-    if requested is None or fire.source is FireSource.FAILOVER:  # a rescue goes on with what was claimed before
+    if (requested := fire.requested) is None:
         return []
     operations: list[Op] = [Check(layout.request(requested.id), requested.version)]
     for item in items:
