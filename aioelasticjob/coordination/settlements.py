@@ -7,7 +7,7 @@ the item's lock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -175,10 +175,7 @@ class Settlements:
 
     def _begin_part(self, settlement: Settlement) -> None:
         """Choose the items of the next transaction, and send it unless they are to be read first."""
-        if len(settlement.rest) <= settlement.at_once:
-            settlement.ended, settlement.rest = settlement.rest, settlement.ended  # which is empty
-        else:
-            settlement.ended = {item: settlement.rest.pop(item) for item in list(settlement.rest)[: settlement.at_once]}
+        settlement.ended = {item: settlement.rest.pop(item) for item in list(settlement.rest)[: settlement.at_once]}
         unfinished = [item for item, seen in settlement.ended.items() if not seen.record.completed]
         settlement.cut_off = frozenset(unfinished) if settlement.hand_over else NONE
         if not settlement.read_first:
@@ -186,14 +183,20 @@ class Settlements:
 
     def _send_settlement(self, settlement: Settlement) -> None:
         """Send the present transaction, if any item is left in it."""
-        if settlement.ended:
-            layout = self._member.layout
-            rescued = [item for item in settlement.ended if self._cache.items[item].rescuing]
-            operations = _settling(layout, settlement.ended, rescued, settlement.cut_off)
-            if settlement.fire is not None and settlement.fire.requested is not None:
-                noted = settling(layout, settlement.fire, settlement.ended)
-                operations += [one for one in noted if one.path not in settlement.gone]
-            settlement.transaction = send(self._member, operations, settlement.what)
+        layout, ended, operations = self._member.layout, settlement.ended, list[Op]()
+        if not ended:
+            return
+        for item, seen in ended.items():
+            paths = layout.item(item)
+            assert seen.version is not None  # a claim has written it
+            operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
+        operations += [Delete(layout.item(item).failover) for item in ended if self._cache.items[item].rescuing]
+        for item in settlement.cut_off:
+            operations.append(Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)))
+        if settlement.fire is not None:
+            noted = settling(layout, settlement.fire, ended)
+            operations += [one for one in noted if one.path not in settlement.gone]
+        settlement.transaction = send(self._member, operations, settlement.what)
 
     def _note_settled(self, settlement: Settlement, committed: Committed) -> None:
         """Note the records that a settlement has written."""
@@ -218,18 +221,6 @@ class Settlements:
         for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
             entries[item].rescuing = self._member.owns(mark)
         return mine
-
-
-def _settling(
-    layout: Layout, ended: Mapping[int, VersionedRecord], rescued: Collection[int], cut_off: Iterable[int]
-) -> list[Op]:
-    operations: list[Op] = []
-    for item, seen in ended.items():
-        paths = layout.item(item)
-        assert seen.version is not None  # a claim has written it
-        operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-    marks = [Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)) for item in cut_off]
-    return [*operations, *[Delete(layout.item(item).failover) for item in rescued], *marks]
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
