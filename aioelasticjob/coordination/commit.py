@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 
@@ -66,13 +66,12 @@ async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False
     except RegistryError as error:
         member.refusals.refused(sent.what, error)
         raise
-    if member.refusals.open:
-        member.refusals.accepted(sent.what)
+    member.refusals.accepted(sent.what)
     return committed
 
 
 async def _result_of(member: Member, sent: SentTransaction, wait: bool) -> Committed:
-    session, lost = member.session, 0
+    lost = 0
     while True:
         try:
             return await sent.answer
@@ -81,15 +80,15 @@ async def _result_of(member: Member, sent: SentTransaction, wait: bool) -> Commi
                 return found
             if lost:  # pause longer each time if a server fails again and again
                 member.refusals.refused(sent.what, error)
-                await session.back_off(lost - 1)
+                await member.session.back_off(lost - 1)
             lost += 1
         except Suspended:
             if not wait:
                 raise
-            if not await connected(session, member.incarnation):
+            if not await connected(member):
                 raise _lost(sent.what) from None
         except SessionEnded as error:
-            if wait and await connected(session, member.incarnation):
+            if wait and await connected(member):
                 raise RegistryError(str(error)) from error  # the session, with its locks, goes on
             raise
         sent = send(member, sent.ops, sent.what)
@@ -100,8 +99,7 @@ def accepted(member: Member, sent: SentTransaction) -> Committed | None:
     answer = sent.answer
     if not answer.done() or answer.cancelled() or answer.exception() is not None:
         return None
-    if member.refusals.open:
-        member.refusals.accepted(sent.what)
+    member.refusals.accepted(sent.what)
     return answer.result()
 
 
@@ -135,8 +133,8 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
         Conflict: the request was a write, and what it depends on has changed.
         SessionEnded: the session is over.
     """
-    session, failures = member.session, 0
-    while await connected(session, member.incarnation):
+    failures = 0
+    while await connected(member):
         try:
             return await attempt()
         except Suspended:
@@ -145,17 +143,16 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
             raise
         except RegistryError as error:
             member.refusals.refused(what, error)
-            await session.back_off(failures)
+            await member.session.back_off(failures)
             failures += 1
     raise _lost(what)
 
 
-async def connected(session: Session, incarnation: int) -> bool:
-    """Wait for a connection of the same session; False if that session is over."""
-    status = await session.status.until(
-        lambda now: now.state is SessionState.CONNECTED or now.state in ENDED_STATES or now.incarnation != incarnation
-    )
-    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
+async def connected(member: Member) -> bool:
+    """Wait for a connection of the member's session; False if that session is over."""
+    answers, mine = {SessionState.CONNECTED, *ENDED_STATES}, member.incarnation
+    status = await member.session.status.until(lambda now: now.state in answers or now.incarnation != mine)
+    return status.state is SessionState.CONNECTED and status.incarnation == mine
 
 
 def committed_by_nodes(

@@ -114,7 +114,7 @@ async def announce_leaving(member: Member) -> None:
         RegistryError: the registry refuses it.
     """
     for _ in range(MAX_CONFLICTS):
-        if not await connected(member.session, member.incarnation):
+        if not await connected(member):
             return
         with suppress(Suspended, Conflict):
             if operations := await _announcement(member):

@@ -297,7 +297,7 @@ class RunBarrier:
             try:
                 return await request()
             except Suspended:
-                if not await connected(self._session, self._member.incarnation):
+                if not await connected(self._member):
                     raise SessionEnded("the session was lost while listeners were called") from None
 
     async def _write(self, decide: Decide, condition: Check | None = None) -> None:
