@@ -140,12 +140,10 @@ def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record
         asked, parameter, request = fire.slot, fire.parameter, "" if fire.requested is None else fire.requested.id
     else:  # if this rescue is cut off, the next rescuer needs what came with the trigger as well
         asked, parameter, request = last.asked, last.parameter, last.request
-    record = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
+    run = slot, fire.source.value, me, now, last.completed_at, next_fire, False, ""
     ahead = last.ahead if last.ahead > slot else 0
-    if asked or ahead:
-        record = replace(record, asked=asked, parameter=parameter, request=request, ahead=ahead)
     rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
-    return replace(record, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else record
+    return Record(*run, asked, parameter, request, ahead, rescues, last.unknown)
 
 
 def is_taken(record: Record, fire: Fire) -> bool:
