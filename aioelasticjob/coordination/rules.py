@@ -223,8 +223,9 @@ def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     view = now.view
     if not now.leading or not view.assignment_stands:
         return
-    surplus = [item for item in view.items - view.assignment.keys() if item >= view.config.sharding_total_count]
-    if removable := frozenset(item for item in surplus if _is_removable(view, item)):
+    unheld, count = view.items - view.assignment.keys(), view.config.sharding_total_count
+    surplus = [view.layout.item(item) for item in unheld if item >= count]
+    if removable := frozenset(n.item for n in surplus if _has_only(view, n.sharding, {n.instance, n.failover})):
         yield RemoveItems(removable)
 
 
@@ -257,9 +258,7 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
     used = {one.ip for one in view.instances.values()}
     for ip in view.tree.children(layout.servers):
         node = view.tree.get(layout.server(ip))
-        counts = {layout.success_count(ip), layout.failure_count(ip)}
-        below = {child(layout.server(ip), name) for name in view.tree.children(layout.server(ip))}
-        plain = below <= counts and not any(map(view.obstructed, below))
+        plain = _has_only(view, layout.server(ip), {layout.success_count(ip), layout.failure_count(ip)})
         if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
             yield RemoveServer(ip, node.stat.version)
 
@@ -270,10 +269,10 @@ def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
         yield ClearRecords(now.records)
 
 
-def _is_removable(view: JobView, item: int) -> bool:
-    paths = view.layout.item(item)
-    below = {child(paths.sharding, name) for name in view.tree.children(paths.sharding)}
-    return below <= {paths.instance, paths.failover} and not any(map(view.obstructed, below))
+def _has_only(view: JobView, path: str, nodes: set[str]) -> bool:
+    """Whether a node has no others below it than these, and nothing is below them, so that all can be removed."""
+    below = {child(path, name) for name in view.tree.children(path)}
+    return below <= nodes and not any(map(view.obstructed, below))
 
 
 def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
