@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from aioelasticjob.config import JobConfig
@@ -16,7 +16,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView, is_item, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
-from aioelasticjob.model import Instance, Record
+from aioelasticjob.model import NONE, Instance, Record
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
@@ -122,18 +122,18 @@ class Streams:
             yield Changes(trees, self._servers, _servers_changed)
 
     @asynccontextmanager
-    async def config(self) -> AsyncIterator[Changes[_Config, ConfigChanged]]:
+    async def config(self) -> AsyncIterator[Changes[ConfigChanged, ConfigChanged]]:
         """Stream the configuration.  If the registry's is invalid, that is reported, and the last valid one stays."""
         last: JobConfig | None = None
 
-        def state(tree: Tree) -> _Config:
+        def state(tree: Tree) -> ConfigChanged:
             nonlocal last
             if self._layout.config not in tree:  # the job was removed, so its configuration is gone
                 last = None
             view = read(tree, self._layout, last or JobConfig(job_name=self._layout.job))
             if view.fault is None:
                 last = view.config
-            return _Config(last, view.fault)
+            return ConfigChanged(last, NONE, view.fault)
 
         async with self._trees((self._layout.config,)) as trees:
             yield Changes(trees, state, _config_changed)
@@ -184,12 +184,6 @@ class Streams:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Config:
-    config: JobConfig | None
-    fault: str | None
-
-
 def _servers_changed(before: Mapping[str, Server] | None, now: Mapping[str, Server]) -> ServersChanged:
     then, present = _instances(before or {}), _instances(now)
     return ServersChanged(now, present - then, then - present)
@@ -199,11 +193,11 @@ def _instances(servers: Mapping[str, Server]) -> frozenset[str]:
     return frozenset(one.id for server in servers.values() for one in server.instances)
 
 
-def _config_changed(before: _Config | None, now: _Config) -> ConfigChanged:
+def _config_changed(before: ConfigChanged | None, now: ConfigChanged) -> ConfigChanged:
     then = before.config if before else None
     names = JobConfig.model_fields if now.config else ()
     changed = frozenset(name for name in names if then is None or getattr(then, name) != getattr(now.config, name))
-    return ConfigChanged(now.config, changed, now.fault)
+    return replace(now, changed=changed)
 
 
 def _execution_changed(
