@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import Logger
@@ -75,12 +75,6 @@ class Member:
         """Return the features that the job requires according to a tree, and that this instance does not know."""
         node = tree.get(self.layout.config)
         return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
-
-
-def instances_of(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
-    """Return all registered instances, by id."""
-    nodes = {name: tree.get(layout.instance(name)) for name in tree.children(layout.instances)}
-    return {name: instance(name, node) for name, node in nodes.items() if node and node.stat.ephemeral_owner}
 
 
 def instance(name: str, node: Node) -> Instance:

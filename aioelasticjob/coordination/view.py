@@ -11,7 +11,7 @@ from typing import Any
 from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
-from aioelasticjob.coordination.member import address_of, instances_of
+from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.request_nodes import RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.strategies import in_order
@@ -60,7 +60,9 @@ class JobView:
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
-        return instances_of(self.tree, self.layout)
+        layout, tree = self.layout, self.tree
+        nodes = {name: tree.get(layout.instance(name)) for name in tree.children(layout.instances)}
+        return {name: instance(name, node) for name, node in nodes.items() if node and node.stat.ephemeral_owner}
 
     @cached_property
     def staying(self) -> tuple[str, ...]:
