@@ -239,7 +239,7 @@ def _decoded(name: str, data: bytes, number: int, version: int) -> Request | Non
 
 def _span(fields: Mapping[str, Any]) -> Span:
     cron, zone, dst = _text(fields["cron"]), _text(fields["timeZone"]), _text(fields["dst"])
-    Cron.parse(cron, zone, dst)  # type: ignore[arg-type]
+    _cron(cron, zone, dst)  # it has to be valid
     at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
     return Span(whole_number(fields["from"]), whole_number(fields["to"]), cron, zone, dst, at_once)
 

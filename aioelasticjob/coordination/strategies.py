@@ -137,8 +137,8 @@ def _is_complete(assignment: Assignment, given: AssignmentInput) -> bool:
 
 def _runs(order: Sequence[str], count: int) -> Assignment:
     share, rest = divmod(count, len(order))
-    assignment = {item: order[item // share] for item in range(share * len(order))} if share else {}
-    return assignment | {share * len(order) + n: order[n] for n in range(rest)}
+    even = {item: order[item // share] for item in range(share * len(order))}
+    return even | {share * len(order) + n: order[n] for n in range(rest)}
 
 
 def _rotated(order: tuple[str, ...], by: int) -> tuple[str, ...]:
