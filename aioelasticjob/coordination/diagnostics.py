@@ -43,7 +43,7 @@ def missing_features_text(features: Collection[str]) -> str:
 def _parents(view: JobView) -> Iterator[tuple[str, str]]:
     for path in view.missing_parents:
         yield path, "is missing"
-    if view.epoch is None and view.leader is not None:
+    if view.layout.epoch not in view.tree and view.leader is not None:
         yield view.layout.epoch, "is missing"
 
 

@@ -237,7 +237,7 @@ def mark_necessary(view: JobView) -> Transaction:
 
 def _leading(view: JobView) -> Transaction:
     """Return the check of every leader's write: the epoch never decreases, so a former leader's write is refused."""
-    return [Check(view.layout.epoch, -1 if view.epoch is None else view.epoch)]
+    return [Check(view.layout.epoch, view.epoch)]
 
 
 def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:

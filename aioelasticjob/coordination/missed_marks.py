@@ -127,9 +127,8 @@ async def advance_accounted(member: Member, view: JobView, until: int, version: 
         SessionEnded: the session was lost.
         RegistryError: the registry refuses the write; nothing was written.
     """
-    leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
-    note = Set(member.layout.execution, str(until).encode(), version)
-    return await write_if_unchanged(member, [leading, note], "to note which moments no instance was up for")
+    operations = Check(view.layout.epoch, view.epoch), Set(view.layout.execution, str(until).encode(), version)
+    return await write_if_unchanged(member, operations, "to note which moments no instance was up for")
 
 
 async def _left(

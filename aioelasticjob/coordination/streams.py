@@ -169,7 +169,7 @@ class Streams:
 
     def _leader(self, tree: Tree) -> LeaderChanged:
         view = self._view(tree)
-        return LeaderChanged(view.leader, -1 if view.epoch is None else view.epoch)
+        return LeaderChanged(view.leader, view.epoch)
 
     def _execution(self, tree: Tree) -> Mapping[int, ItemExecution]:
         found = {}

@@ -116,10 +116,10 @@ class JobView:
         return None if node is None else node.text
 
     @cached_property
-    def epoch(self) -> int | None:
-        """The version that every leader's write checks; None before the first election."""
+    def epoch(self) -> int:
+        """The version that every leader's write checks; -1, which matches any, before the first election."""
         node = self.tree.get(self.layout.epoch)
-        return None if node is None else node.stat.version
+        return -1 if node is None else node.stat.version
 
     @cached_property
     def necessary(self) -> int | None:
