@@ -245,9 +245,8 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> s
     if member.id not in view.instances:
         if not await _is_removed(member):
             return ""
-        removed = member.layout.config not in view.tree
         what = "the instance's node was removed by hand"
-        if removed:
+        if member.layout.config not in view.tree:
             who = await _who_removed(member, seen)
             what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
         if member.admits(log, "instances leave, because their nodes were removed"):

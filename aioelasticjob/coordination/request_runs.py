@@ -150,7 +150,7 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
     """
     operations = list[Set]()
     for item, record in before.items():
-        lost = rescued_request(view, item, record) if record.request and is_cut_off(record) else None
+        lost = rescued_request(view, item, record) if is_cut_off(record) else None
         if lost is None or lost.id == claimed:
             continue
         progress, version = lost.progress[item]

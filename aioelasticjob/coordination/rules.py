@@ -345,7 +345,7 @@ def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
     outcomes = Counter[str]()
     for progress, _ in begun_items(view, request).values():
         outcomes += progress.outcomes(LOST)
-    unrun = tuple(waiting_items(view, request)) if request.stopped else ()
+    unrun = tuple(waiting_items(view, request)) if request.stopped == EXPIRED else ()
     return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
 
 
@@ -355,9 +355,9 @@ def _update(view: JobView, request: Request, unrun: tuple[int, ...] = (), **keys
     node = view.tree.get(path)
     assert node is not None
     closes = request.closed or "closed" in keys
-    below = [f"{path}/{name}" for name in view.tree.children(path)] if closes else []
-    stale = tuple(one for one in below if not view.tree.children(one))
-    return UpdateRequest(request, changed(node.data, **keys), stale, unrun if request.stopped == EXPIRED else ())
+    below = [child(path, name) for name in view.tree.children(path)] if closes else []
+    stale = tuple(one for one in below if not view.obstructed(one))
+    return UpdateRequest(request, changed(node.data, **keys), stale, unrun)
 
 
 Rule = Callable[[RuleInput], Iterable[Effect]]

@@ -191,7 +191,7 @@ class RunBarrier:
         wanted = [item for item in range(view.config.sharding_total_count) if item not in view.resting_items]
         reached = min(map(marks.reached, wanted), default=0)
         open_runs = [run for run in _runs(parent) if run in waiting - marks.under_way - asked - {besides}]
-        over = [run for run in open_runs if (moment_of(run) or 0) <= reached or moment_of(run) is None]
+        over = [run for run in open_runs if (moment_of(run) or 0) <= reached]
         if not over or not view.config.failover:
             return over
         cut_off = await self._cut_off(wanted)
