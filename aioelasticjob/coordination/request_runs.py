@@ -92,7 +92,9 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
         if moments := _moments(view, request, free):
             oldest = min(moments.values())
             items = frozenset(item for item, moment in moments.items() if moment == oldest)
-            return RequestedRun(_fire(view, request, oldest, items), items)
+            progress = {item: one for item in items if (one := progress_of(view, request, item)) is not None}
+            requested = Requested(request.id, request.version, progress)
+            return RequestedRun(Fire(oldest, source, request.parameter, None, request.number, requested), items)
     return None
 
 
@@ -198,12 +200,6 @@ def _unfinished(view: JobView, request: Request) -> Iterator[int]:
         rests = item in view.resting_items
         if (goes_on and not (rests and item in view.orphans)) or (waits and not rests):
             yield item
-
-
-def _fire(view: JobView, request: Request, moment: int, items: Iterable[int]) -> Fire:
-    progress = {item: one for item in items if (one := progress_of(view, request, item)) is not None}
-    requested = Requested(request.id, request.version, progress)
-    return Fire(moment, request.source, request.parameter, None, request.number, requested)
 
 
 def _begun(fire: Fire, before: tuple[Progress, int] | None) -> Progress:
