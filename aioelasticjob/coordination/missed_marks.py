@@ -145,7 +145,8 @@ async def _left(
     taken = {item for item, entry in entries.items() if entry.record.slot > before[item][0]}
     known = {item for item, said in wanted.items() if entries[item].mark.covers(said)}
     unmoved = {item for item, entry in entries.items() if entry.version == before[item][1]}
-    again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
+    paths = {item: member.layout.item(item) for item in unmoved}
+    again = {item for item, at in paths.items() if conflict.path in (at.execution, at.misfire)}
     over = taken | known | (again & refused)
     refused |= again
     return {item: said for item, said in wanted.items() if item not in over}
@@ -155,7 +156,3 @@ def _marking(paths: ItemPaths, entry: Entry, said: MissedMark) -> Iterable[Op]:
     record, version, data = entry.version, entry.mark_version, said.encode()
     yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: the item never ran
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
-
-
-def _refused(paths: ItemPaths, conflict: Conflict) -> bool:
-    return conflict.path in (paths.execution, paths.misfire)
