@@ -144,10 +144,9 @@ class Settlements:
             entry.rescuing = True
         assert entry.seen is not None  # it was just read
         if await self.finish(self._begin({item: entry.seen}, SETTLE, hand_over=hand_over)):
-            member, lock = self._member, "was still locked by this instance, though its run had been cut off"
-            if member.admits(log, "locks of runs that were cut off were removed"):
-                about = {"job": member.layout.job, "item": item}
-                log.warning("%s: item %d %s; the lock was removed", member.layout.job, item, lock, extra=about)
+            job, why = self._member.layout.job, "was still locked by this instance, though its run had been cut off"
+            if self._member.admits(log, "locks of runs that were cut off were removed"):
+                log.warning("%s: item %d %s; the lock was removed", job, item, why, extra={"job": job, "item": item})
 
     async def release_all(self, *, hand_over: bool) -> None:
         """Remove all such locks of the job, also those of items that other instances hold by now.
