@@ -185,7 +185,7 @@ def _agreed(tree: Tree, layout: Layout, given: JobConfig, last: JobConfig | None
     try:
         fits(stored)
     except InvalidSetting as mistake:
-        raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
+        raise ForeignData(f"{layout.config}: {mistake.setting}", mistake.value, mistake.expected) from None
     return stored, with_known_names(stored, given)[0]  # a wrong one is logged once there is a view
 
 
