@@ -164,7 +164,8 @@ class Streams:
         for ip in sorted({*tree.children(layout.servers), *here}):  # also if its node was removed by hand
             node, there = tree.get(layout.server(ip)), tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
             host = node.text if node else next((one.host for one in there), "")
-            found[ip] = Server(ip, host, view.is_disabled(ip), view.is_paused(ip), there)
+            is_paused = view.server_paused_by(ip) is not None
+            found[ip] = Server(ip, host, view.is_disabled(ip), is_paused, there)
         return found
 
     def _leader(self, tree: Tree) -> LeaderChanged:

@@ -84,10 +84,6 @@ class JobView:
         """Whether the whole job is paused."""
         return self.layout.paused in self.tree
 
-    def is_paused(self, ip: str) -> bool:
-        """Whether a server is paused, in this job or in all jobs."""
-        return self._pause_of(ip) is not None
-
     def is_disabled(self, ip: str) -> bool:
         """Whether a server is disabled, in this job or in all jobs."""
         return self.layout.server_disabled(ip) in self.tree or server_switch(ip, "disabled") in self.switches
@@ -96,9 +92,10 @@ class JobView:
         """Return the node that pauses the job, or the server of an instance, which may be gone; None if none does."""
         there = self.instances.get(instance)
         paused = self.layout.paused if self.paused else None
-        return paused or self._pause_of(address_of(instance) if there is None else there.ip)
+        return paused or self.server_paused_by(address_of(instance) if there is None else there.ip)
 
-    def _pause_of(self, ip: str) -> str | None:
+    def server_paused_by(self, ip: str) -> str | None:
+        """Return the node that pauses a server, in this job or in all jobs; None if none does."""
         here, everywhere = self.layout.server_paused(ip), server_switch(ip, "paused")
         return here if here in self.tree else everywhere if everywhere in self.switches else None
 
