@@ -264,10 +264,14 @@ def _entitled(member: Member, sent: SentClaim) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
     layout, view, fire, wanted = member.layout, sent.view, sent.fire, sent.wanted
     if fire.source is not FireSource.FAILOVER:
-        trigger = [] if fire.request is None else [Delete(*fire.request)]
-        claimed = "" if fire.requested is None else fire.requested.id
-        begun, lost = claiming(layout, fire, wanted), losing(view, {n: sent.before[n] for n in wanted}, claimed)
-        return [Check(layout.sharding, view.sharding_version), *trigger, *begun, *lost]
+        entitled: list[Op] = [Check(layout.sharding, view.sharding_version)]
+        if fire.request is not None:
+            entitled.append(Delete(*fire.request))
+        if view.requested:
+            claimed = "" if fire.requested is None else fire.requested.id
+            lost = losing(view, {item: sent.before[item] for item in wanted}, claimed)
+            entitled += [*claiming(layout, fire, wanted), *lost]
+        return entitled
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
         paths = layout.item(item)

@@ -66,7 +66,8 @@ async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False
     except RegistryError as error:
         member.refusals.refused(sent.what, error)
         raise
-    member.refusals.accepted(sent.what)
+    if member.refusals.open:
+        member.refusals.accepted(sent.what)
     return committed
 
 
@@ -99,7 +100,8 @@ def accepted(member: Member, sent: SentTransaction) -> Committed | None:
     answer = sent.answer
     if not answer.done() or answer.cancelled() or answer.exception() is not None:
         return None
-    member.refusals.accepted(sent.what)
+    if member.refusals.open:
+        member.refusals.accepted(sent.what)
     return answer.result()
 
 

@@ -192,7 +192,7 @@ class Settlements:
         operations += [Delete(layout.item(item).failover) for item in ended if self._cache.items[item].rescuing]
         for item in settlement.cut_off:
             operations.append(Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)))
-        if settlement.fire is not None:
+        if settlement.fire is not None and settlement.fire.requested is not None:
             noted = settling(layout, settlement.fire, ended)
             operations += [one for one in noted if one.path not in settlement.gone]
         settlement.transaction = send(self._member, operations, settlement.what)
