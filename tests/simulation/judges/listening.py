@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from aioelasticjob.model import ASKED, Fire, FireSource
@@ -41,13 +42,14 @@ def _forgotten(facts: Facts, before: Called, called: Called) -> bool:
     It seems so to who takes the right to call while the nonsense stands, or after it was written over; not if it was
     mended.
     """
-    path, run = f"/{called.job}/guarantee", str(called.slot)
+    path, slot = f"/{called.job}/guarantee", str(called.slot)
     turns = [
-        written.at
+        (written.at, change.path.removeprefix(f"{path}/"))
         for written in facts.of_kind(Written)
-        if any(change.created and change.path == f"{path}/{run}" for change in written.changes)
+        for change in written.changes
+        if change.created and re.fullmatch(rf"{path}/(backfill-\d+-)?{slot}", change.path)
     ]
-    taken = max((at for at in turns if at <= called.at), default=before.at)
+    taken, run = max((turn for turn in turns if turn[0] <= called.at), default=(before.at, slot))
     wiped = (end for start, end, _ in nonsense(facts, path) if before.at <= start <= taken)
     return called.which == "once before" and any(
         taken <= end or f'"{run}"'.encode() not in (facts.nodes.at(path, end) or b"") for end in wiped

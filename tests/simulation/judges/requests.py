@@ -92,7 +92,10 @@ def requested_runs_begin_once(facts: Facts) -> Iterator[Violation]:
 def requests_are_answered(facts: Facts) -> Iterator[Violation]:
     """At the end nothing that was asked for waits, if the job may answer it."""
     for job in map(facts.job, facts.jobs):
-        for name in facts.nodes.children(f"/{job.name}/requests", facts.end):
+        names = facts.nodes.children(f"/{job.name}/requests", facts.end)
+        if any(_is_under_way(job, name) for name in names):
+            continue  # there is more to run than could be run by the end, and requests wait for earlier ones
+        for name in names:
             data = facts.nodes.at(f"/{job.name}/requests/{name}", facts.end)
             request = None if data is None else decode(name, Node.of(data, UNREAD_NODE.stat))
             if request is not None and request.is_open and (waiting := _waiting(job, request)):
@@ -157,6 +160,13 @@ def _place(change: Change) -> tuple[str, str, str] | None:
     return (parts[0], parts[2], parts[3]) if len(parts) == 4 and parts[1] == "requests" else None
 
 
+def _is_under_way(job: JobFacts, name: str) -> bool:
+    """Whether any item has gone on with a request shortly before the end."""
+    facts, path = job.facts, f"/{job.name}/requests/{name}"
+    paths = [f"{path}/{item}" for item in facts.nodes.children(path, facts.end)]
+    return any(at > facts.end - UNDER_WAY for one in paths for at, _ in facts.nodes.changes(one))
+
+
 def _waiting(job: JobFacts, request: Request) -> list[int]:
     facts, root, config = job.facts, f"/{job.name}", job.eras[-1].config
     due = request.moment / 1000 < facts.calm[-1][0]
@@ -165,10 +175,7 @@ def _waiting(job: JobFacts, request: Request) -> list[int]:
     found, since = list[int](), facts.calm[-1][0]
     refused = {one.event.instance for one in job.refusals if one.at >= since}
     for item in request.within(config.sharding_total_count):
-        path = f"{root}/requests/{request.id}/{item}"
-        if any(at > facts.end - UNDER_WAY for at, _ in facts.nodes.changes(path)):
-            return []  # there are many moments to run, and it goes on with them
-        data = facts.nodes.at(path, facts.end)
+        data = facts.nodes.at(f"{root}/requests/{request.id}/{item}", facts.end)
         holder = (facts.nodes.at(f"{root}/sharding/{item}/instance", facts.end) or b"").decode()
         if holder in refused:  # for example because its clock is wrong
             if request.span is not None and request.span.items_at_once:
