@@ -159,7 +159,7 @@ def _pairs(settings: list[str]) -> dict[str, object]:
             raise InvalidSetting("setting", pair, "write setting=value, as shardingTotalCount=6")
         if setting in given:
             raise InvalidSetting("setting", pair, "is given twice")
-        if not value.strip() and None in settings_from({setting: value}).values():
+        if not value.strip() and next(iter(settings_from({setting: value}).values())) in (None, ()):
             raise InvalidSetting(setting, value, f"write {setting}=none if the job is to have none")
         given[setting] = value
     return given

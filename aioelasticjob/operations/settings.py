@@ -13,7 +13,7 @@ from typing import Union, get_args, get_origin
 
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import SystemClock, moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config import FEATURES, JobConfig
 from aioelasticjob.coordination.declaration import shown
 from aioelasticjob.coordination.rules import wanted_assignment
 from aioelasticjob.coordination.strategies import find
@@ -158,8 +158,11 @@ def _understood(name: str, value: object) -> object:
         return value
     annotation = JobConfig.model_fields[name].annotation
     kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    if NoneType in kinds and value.strip().lower() in ("", "none", "null"):
-        return None
+    if value.strip().lower() in ("", "none", "null"):
+        if NoneType in kinds:
+            return None
+        if get_origin(annotation) is tuple:  # a list of words: nothing that it could name is called none
+            return ()
     if str not in kinds and value.lstrip().startswith(("{", "[")):
         try:
             return json.loads(value)
@@ -244,6 +247,8 @@ def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Itera
             find(config.sharding_strategy)
         except InvalidSetting:
             yield f"no strategy {config.sharding_strategy!r} is known here: the moves shown are those of the average"
+    if "requires" in differences and (unknown := [one for one in config.requires if one not in FEATURES]):
+        yield f"this release knows no feature {listed(unknown)}: check the spelling, or no worker of it runs the job"
     if "executor" in differences:
         try:
             executors.check(config.executor)

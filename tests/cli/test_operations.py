@@ -219,6 +219,7 @@ def test_a_change_is_shown_before_it_is_made(typed_at_a_job: Callable[[Callable[
         (("set", "report", "cron=a", "cron=b"), 2, "is given twice"),
         (("set", "report", "cron="), 2, "cron = '': write cron=none if the job is to have none"),
         (("set", "report", "description=", "timeout= "), 2, "timeout = ' ': write timeout=none"),
+        (("set", "report", "requires="), 2, "requires = '': write requires=none if the job is to have none"),
         (("set", "report", "crom=a"), 2, "did you mean cron?"),
         (("set", "report", "jobName=a"), 2, "never changes"),
         (("export", "repot"), 2, "there is no such job"),

@@ -104,6 +104,7 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
         assert "no strategy 'mine' is known here" in await warned(sharding_strategy="mine")
         assert "as far as is known here, " in await warned(error_handler="email")
         assert await warned(monitor_port=4711) == ""
+        assert "this release knows no feature retyr: check the spelling" in await warned(requires="retry,retyr")
         second = b'{"host": "a, too"}'
         await here.write(Create(LAYOUT.instance("10.0.0.1@-@2-x"), second, ephemeral=True))
         assert "belongs to one process, and several run on 10.0.0.1:" in await warned(monitor_port=4711)
@@ -211,3 +212,5 @@ def test_text_is_read_as_what_the_setting_takes() -> None:
     assert found.error_handler_options == {"to": "a@b"}
     assert found.job_parameter == '{"not": "parsed"}'
     assert found.sharding_item_parameters == {0: "Beijing"}
+    required = JobConfig(job_name="x", requires=("retry",))
+    assert required.changed(**settings_from({"requires": "none"})).requires == ()
