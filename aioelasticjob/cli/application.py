@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from errno import EADDRINUSE
+from errno import EADDRINUSE, EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Source] = {
     "zookeeper": Source(START, "Run an embedded ZooKeeper server until SIGTERM or Ctrl-C.", "zookeeper", "zookeeper"),
     "console": Source(
         START,
-        "Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password.",
+        "Serve the web console until SIGTERM or Ctrl-C.  Its first start prints a one-time link to set a password.",
         "web",
         "console",
     ),
@@ -202,12 +202,12 @@ class Commands(TyperGroup):
 
             print_error(error.with_page())
             wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
-            raise typer.Exit(WRONG_SETTING if wrong and not _is_port_taken(error) else FAILED) from None
+            raise typer.Exit(WRONG_SETTING if wrong and not _may_work_later(error) else FAILED) from None
 
 
-def _is_port_taken(error: ElasticJobError) -> bool:
-    """Whether a port cannot be listened at only because somebody else does: it may be right a moment later."""
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno == EADDRINUSE
+def _may_work_later(error: ElasticJobError) -> bool:
+    """Whether a setting may be right, because a port is only taken by somebody else, or a disk is full or broken."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (EADDRINUSE, EDQUOT, EIO, ENOSPC)
 
 
 application = typer.Typer(

@@ -95,7 +95,7 @@ def export(
     try:
         _replace(output, text)
     except OSError as error:
-        raise InvalidSetting("output", str(output), f"cannot be written: {error.strerror or error}") from None
+        raise InvalidSetting("output", str(output), f"cannot be written: {error.strerror or error}") from error
 
 
 @on_a_registry

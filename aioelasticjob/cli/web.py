@@ -85,7 +85,7 @@ def console(
     time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
     log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
-    """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
+    """Serve the web console until SIGTERM or Ctrl-C.  Its first start prints a one-time link to set a password."""
     from aioelasticjob.console import Console, ConsoleSettings
 
     logs.set_up(log_level)
@@ -151,7 +151,8 @@ async def _serve(application: Console, host: str, port: int) -> None:
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             application.state.closing = True
-            super().handle_exit(sig, frame)
+            self.force_exit = self.should_exit  # a second signal stops at once
+            self.should_exit = True  # uvicorn's own method would raise the signal again, once all has ended well
 
     server = Server(config)
     async with application.running():
