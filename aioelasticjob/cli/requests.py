@@ -12,18 +12,19 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from aioelasticjob import operations
-from aioelasticjob.cli.actions import Instance, Item, print_result
+from aioelasticjob.cli.actions import Instance, Item, Yes, print_result
 from aioelasticjob.cli.jobs import AnyName, AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
-from aioelasticjob.cli.terminal import out, write_json
+from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.cron.zone import wall_time, zone_named
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
 from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
+from aioelasticjob.operations.backfill import COUNTED
 from aioelasticjob.registry.session import Session
 
 UNSUCCESSFUL = 1
@@ -91,22 +92,33 @@ def backfill(
     id: NewId = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
     wait: Wait = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the scheduled moments of a span again: each item one after another, oldest first."""
     chosen = _items(items)
 
-    async def ask(session: Session) -> OperationResult:
+    async def span(session: Session) -> tuple[datetime, datetime]:
         zone = await _zone(session, name)
-        first, last = _local("from", start, zone), _local("to", end, zone)
+        return _local("from", start, zone), _local("to", end, zone)
+
+    async def plan(session: Session) -> operations.BackfillPlan:
         with _as_typed(start=("from", start), end=("to", end), items=("items", items)):
-            if dry_run:
-                plan = await operations.plan_backfill(session, name, first, last, items=chosen)
-                return OperationResult(f"{name}: would run {plan.summary}")
+            return await operations.plan_backfill(session, name, *await span(session), items=chosen)
+
+    async def ask(session: Session) -> OperationResult:
+        first, last = await span(session)
+        with _as_typed(start=("from", start), end=("to", end), items=("items", items)):
             return await operations.backfill(
                 session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=operator_name()
             )
 
+    if dry_run or not yes:
+        planned = where.look(plan)
+        if dry_run:
+            return print_result(OperationResult(f"{name}: would run {planned.summary}"), as_json=as_json)
+        if planned.moments >= COUNTED:
+            confirm(f"Run {planned.moments_text} of {name} again?", sure=False)
     _ask(where, name, ask, wait, as_json)
 
 

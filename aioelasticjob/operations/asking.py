@@ -27,6 +27,8 @@ from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, Oper
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 
+MOST_LATE = 60_000
+"""Milliseconds by which the time of a new request may have passed: asking takes a moment, and clocks differ."""
 ATTEMPTS = 5
 """How often a request is written if others change the same nodes meanwhile."""
 
@@ -139,6 +141,9 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         if request.expires and request.expires <= request.asked:
             passed = _iso(request.expires, view.config.time_zone)
             raise InvalidSetting("expires", passed, "has passed already, so that nothing would be run")
+        if request.at and request.at < request.asked - MOST_LATE:
+            passed = _iso(request.at, view.config.time_zone)
+            raise InvalidSetting("at", passed, "has passed: give a later time, or none to run it at once")
         parent = [] if await session.exists(view.layout.requests) else [Create(view.layout.requests)]
         operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
         try:

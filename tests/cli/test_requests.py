@@ -145,6 +145,19 @@ def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
     assert again.splitlines()[-1] == "done: 1 completed"
 
 
+def test_very_many_moments_are_asked_about(ask: Ask) -> None:
+    said(ask("set", "report", "cron=* * * * * ?"))
+    span = ("--from", "2026-01-01T00:00", "--to", "2026-01-02T00:00")
+    planned = said(ask("backfill", "report", *span, "--dry-run"))
+    assert "would run at least 10,000 moments" in planned
+    refused = ask("backfill", "report", *span)
+    assert (refused.exit_code, "Run at least 10,000 moments (" in refused.stderr) == (1, True), refused.output
+    assert "nothing was asked" in said(ask("requests", "report"))
+    said(ask("pause", "report"))
+    assert "asked to run at least 10,000 moments" in said(ask("backfill", "report", *span, "--yes", "--id", "day"))
+    said(ask("requests", "cancel", "day"))
+
+
 def test_a_date_whose_midnight_is_skipped_begins_when_the_clock_has_been_put_forward(ask: Ask) -> None:
     said(ask("set", "report", "timeZone=Asia/Beirut"))
     planned = said(ask("backfill", "report", "--from", "2025-03-30", "--to", "2025-04-01", "--dry-run"))
@@ -187,6 +200,7 @@ def _until(command: Callable[[], Result], text: str) -> Result:
         (("trigger", "report", "--in", "99999d"), "in = '99999d': must be a number of seconds, text such as"),
         (("trigger", "report", "--in", "1h", "--at", "2090-01-01T00:00Z"), "in = '1h': give either a time (at)"),
         (("trigger", "report", "--at", "0001-01-01T00:00Z"), "at = '0001-01-01T00:00Z': must be after 1970"),
+        (("trigger", "report", "--at", "2020-01-01T00:00Z"), "at = '2020-01-01T00:00Z': has passed: give a later time"),
         (("trigger", "report", "--expires", "0s"), "expires = '0s': must be later than the time when it is due"),
         (("rerun", "report", "--fire-time", "2100-01-02T02:00"), "fire_time = '2100-01-02T02:00': must not"),
         (("rerun", "report", "--fire-time", "0001-01-01T00:00+14:00"), "fire_time = '0001-01-01T00:00+14:00': must be"),

@@ -13,6 +13,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.testing import VirtualClock
 from tests.operations.test_actions import HOSTILE
 from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -186,6 +187,22 @@ def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
         again = await operations.ask(here.observer, "job", id="rest")  # it was answered while somebody was there
         assert (again.changed, "asked already" in again.summary) == (False, True)
         assert (await operations.ask(here.observer, "job", delay=timedelta(hours=1))).changed
+
+    simulate(scene)
+
+
+def test_a_time_that_has_passed_is_refused_but_not_one_that_has_passed_just_now() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        now = VirtualClock().now()
+        with pytest.raises(InvalidSetting, match="has passed: give a later time, or none to run it at once") as refused:
+            await operations.ask(here.observer, "job", at=moment(now - 61))
+        assert (refused.value.setting, await here.names(LAYOUT.requests)) == ("at", ())
+        at = moment(now - 50)
+        assert (await operations.ask(here.observer, "job", at=at, id="late")).changed
+        await anyio.sleep(20)
+        again = await operations.ask(here.observer, "job", at=at, id="late")
+        assert (again.changed, "asked already" in again.summary) == (False, True)
 
     simulate(scene)
 
