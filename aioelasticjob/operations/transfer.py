@@ -193,7 +193,7 @@ def _entries(text: str) -> Sequence[object]:
         raise InvalidSetting(
             "import", f"{text[:40]}…", f"is {len(text):,} characters long, at most {MAX_IMPORT_CHARACTERS:,} are read"
         )
-    found = _read(text)
+    found = _read(text) or None  # an empty list alone is a mistake; {"jobs": []} is what an export without jobs writes
     if isinstance(found, Mapping):
         found = found["jobs"] if found.keys() == {"jobs"} else [found]
     if not isinstance(found, list):

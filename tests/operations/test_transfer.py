@@ -109,6 +109,7 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
     ("text", "said"),
     [
         ("", "as export does"),
+        ("[]", "as export does"),
         ("{", "neither JSON nor YAML"),
         ("jobs: [", "neither JSON nor YAML"),
         ("just words", "as export does"),
