@@ -154,6 +154,8 @@ def wrong_address(address: str, expected: str) -> InvalidSetting:
 
 def address_without_credentials(address: str) -> str:
     """Return the address of a registry or a database with ``…`` in place of credentials that may be in it."""
+    if not re.match(r"[\w+.-]*://", address):  # else what hides the credentials of addresses would not know it as one
+        return address_without_credentials(f"zk://{address}").removeprefix("zk://")
     before, mark, rest = hide_in_address(address).rpartition("@")  # a password behind a ``?`` may have an ``@`` in it
     scheme, separator, _ = before.partition("://")
     return f"{scheme if separator else ''}{separator}{HIDDEN if mark else ''}{mark}{rest}"

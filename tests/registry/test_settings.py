@@ -117,6 +117,7 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(address: str) ->
 @pytest.mark.parametrize(
     "address",
     [
+        *("user:secret?sasl=x@host/ns", "user:secret/or?digest=secret@h:1"),
         *("zks//user:secret@h:1/x", "user:secret@h", "http://user:secret@h", "zk://h/x?password=secret"),
         *("embedded://?password=secret", "embedded://h:1/x?password=secret&data_dir=d"),
         *(
