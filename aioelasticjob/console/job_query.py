@@ -12,7 +12,7 @@ from aioelasticjob.console.health import GROUPS, HealthGroups
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.operations import JobStatus, has_label, label_in
+from aioelasticjob.operations import JobStatus, label_in
 
 PAGE: Final = 100
 """Jobs on a page unless more are asked for."""
@@ -115,8 +115,10 @@ class JobQuery:
         return groups
 
     def _wants(self, status: JobStatus, health: HealthGroups) -> bool:
-        if self.label and not has_label(status, label_in(self.label)):
-            return False
+        if self.label:
+            name, value = label_in(self.label)
+            if (shown := _shown_label(status, name)) is None or value not in (None, shown):
+                return False
         if self.group and health.of[status.name].group != self.group:
             return False
         config, text = status.config, self.text.casefold()
@@ -136,12 +138,18 @@ class JobQuery:
         return [status for _, status in known] + [status for value, status in values if value is None]
 
     def _value(self, status: JobStatus) -> str | None:
-        return status.config.labels.get(self.by)
+        return _shown_label(status, self.by)
 
     def _group_order(self, status: JobStatus) -> tuple[bool, str]:
         """Order groups by their value; jobs without the label come last."""
         value = self._value(status)
         return value is None, value or ""
+
+
+def _shown_label(status: JobStatus, name: str) -> str | None:
+    """Return the value of a label as pages show it, without credentials, so that nobody can guess; None without one."""
+    value = status.config.labels.get(name)
+    return None if value is None else hide_in_text(f"{name}={value}").partition("=")[2]
 
 
 def _value_of(status: JobStatus, column: str, health: HealthGroups) -> float | None:

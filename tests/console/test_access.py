@@ -356,6 +356,10 @@ def test_nobody_finds_out_by_searching_what_is_hidden(play: Play, sqlite_url: st
             for text, found in (("figures", True), ("team=bill", True), ("s3c", False), ("token: s", False)):
                 page = await browser.get(f"/r/billing/jobs?q={text}")
                 assert ("/job/report" in page.text) is found, text
+            for label, found in (("team=billing", True), ("api_key", True), ("api_key=s3cret", False)):
+                page = await browser.get(f"/r/billing/jobs?label={label.replace('=', '%3D')}")
+                assert ("/job/report" in page.text) is found, label
+            assert "s3cret" not in (await browser.get("/r/billing/jobs?by=api_key")).text
         for text in ("s3c", "nonsense"):
             page = await viewer.get(f"/r/billing/history?text={text}")
             assert "/job/report" in page.text
