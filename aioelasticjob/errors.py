@@ -40,7 +40,8 @@ from typing import ClassVar, Final
 LONGEST_VALUE: Final = 500
 """Characters of a wrong value that an error shows: a value may be a file that somebody has pasted."""
 LONGEST_TEXT: Final = 2_000
-"""Characters that an error says of what would be right, which may be a long list of names."""
+"""Characters that an error says of what would be right, which may be a long list of names; and those of an error that
+a line of the log holds."""
 PAGES: Final = "errors/"
 """Where the pages of errors are, on the site and below ``docs``; the address of the site can be put in front of it."""
 
@@ -317,3 +318,8 @@ def error_text(error: BaseException) -> str:
     except BaseException:
         text = "(its text cannot be had: __str__ failed)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def error_line(error: BaseException) -> str:
+    """Return an error's class and the beginning of its text, which may be very long, for a line of the log."""
+    return _shortened(error_text(error), LONGEST_TEXT)

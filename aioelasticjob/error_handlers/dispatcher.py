@@ -24,7 +24,7 @@ from aioelasticjob.error_handlers.failure import (
     log_failure,
 )
 from aioelasticjob.error_handlers.lookup import find
-from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.errors import ElasticJobError, error_line
 from aioelasticjob.events import Counts
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.user_code import UserCode
@@ -186,7 +186,7 @@ class ErrorDispatcher:
         except ElasticJobError as error:
             trouble = error.with_page()
         except Exception as error:
-            trouble = error_text(error)
+            trouble = error_line(error)
         self._counts[failure.job].alerts["failed"] += 1
         if self._admits(failure.job, f"the error handler {name} fails"):
             text = "%s: the error handler %s failed, so the failure is only in the log: %s"

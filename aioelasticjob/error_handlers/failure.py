@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aioelasticjob.errors import ElasticJobError, error_text, stack_text
+from aioelasticjob.errors import ElasticJobError, error_line, error_text, stack_text
 from aioelasticjob.events import run_id_of
 from aioelasticjob.setting_types import Alert
 
@@ -136,7 +136,7 @@ def _line(failure: Failure) -> str:
     if not failure.is_of_a_run:
         return failure.subject
     which = f"on {failure.instance} in the run of {failure.fire_time}{f' ({failure.then})' if failure.part else ''}"
-    return f"{failure.runs} failed {which}: {error_text(failure.error)}"
+    return f"{failure.runs} failed {which}: {error_line(failure.error)}"
 
 
 def _about(failure: Failure) -> dict[str, object]:

@@ -13,7 +13,7 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
-from aioelasticjob.errors import ElasticJobError, GivenUp, error_text
+from aioelasticjob.errors import ElasticJobError, GivenUp, error_line
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.limited_log import MOST, LimitedLog
@@ -103,7 +103,7 @@ class ExecutionStats:
         if failed.pause is None or retry is None or execution.config.log_runs == "none":
             return
         which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
-        where, error = context.instance, error_text(failed.error)
+        where, error = context.instance, error_line(failed.error)
         text = f"{listed_items(context.claimed)}: {which} failed on {where} in the run of {when}: {error}"
         self._limited.warning(
             log,

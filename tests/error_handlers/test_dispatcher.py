@@ -104,6 +104,18 @@ def test_an_error_whose_text_says_all_is_logged_without_a_stack(
     assert "Traceback" not in caplog.text
 
 
+def test_the_line_of_a_very_long_error_has_its_beginning_and_the_stack_has_all_of_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = ValueError("x" * 100_000)
+    announce_failure(replace(failure(), error=error), "email")
+    log_failure(replace(failure(), error=error))
+    for record in caplog.records:
+        assert record.getMessage().count("x") < 2_100
+        assert "… (100,012 characters)" in record.getMessage()
+    assert caplog.text.count("x" * 100_000) == 1
+
+
 def test_a_target_that_hangs_holds_up_no_other(recorded: RecordedDispatcher, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with recorded.open() as mine:
