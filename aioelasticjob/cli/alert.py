@@ -85,7 +85,7 @@ async def report_absences(registry: Address, after: float, clock: Clock, stop: E
         InvalidSetting: the credentials cannot be used.
     """
     limited_log = LimitedLog()
-    admits = partial(limited_log.admits, log, None, "the registry comes and goes", each=2)
+    admits = partial(limited_log.admits, log, None, "whether the registry answers", each=2)
     dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts), limited_log), Attendance(after)
     async with AsyncExitStack() as stack:
         stack.callback(limited_log.close)

@@ -311,7 +311,7 @@ class SessionKeeper:
 
     def _expire(self) -> None:
         session = f"{self.lease.incarnation:#x}"
-        text = f"the session {session} has expired; all jobs join again under a new one"
+        text = f"the session {session} has expired; a new one is opened"
         if self._admits(text):
             log.warning("%s", text, extra={"session": session})
         self.status.set(SessionStatus(SessionState.EXPIRED, self.lease.incarnation))

@@ -87,9 +87,9 @@ def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
         lines = [line for line in caplog.messages if "follow" in line]
         assert [line.partition(",")[0] for line in lines] == [
             *["cannot follow the registry"] * 2,
-            "1 more line was left out: the registry comes and goes; the newest: cannot follow the registry",
+            "1 more line was left out: whether the registry answers; the newest: cannot follow the registry",
             *["cannot follow the registry"] * 2,
-            "1 more line was left out: the registry comes and goes; the newest: following 1 job",
+            "1 more line was left out: whether the registry answers; the newest: following 1 job",
         ]
         await anyio.sleep(100)
         assert [one.job for one in sent] == ["alone"]

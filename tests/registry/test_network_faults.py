@@ -128,7 +128,7 @@ def test_reads_give_up_after_their_retries() -> None:
     with_session(use)
 
 
-def test_an_expired_session_is_reported_and_followed_by_another() -> None:
+def test_an_expired_session_is_reported_and_followed_by_another(caplog: pytest.LogCaptureFixture) -> None:
     async def use(world: SimulatedRegistry, session: Session) -> None:
         old, seen = session.incarnation, list[SessionStatus]()
 
@@ -160,6 +160,7 @@ def test_an_expired_session_is_reported_and_followed_by_another() -> None:
             await asyncio.sleep(1)
         assert scope.cancelled_caught
         await session.commit([Create("/mine", ephemeral=True)], incarnation=new)
+        assert f"the session {old:#x} has expired; a new one is opened" in caplog.messages  # also where there is no job
 
     with_session(use)
 
