@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -12,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.request import Forbidden, Handler, PageRequest, read_request, require_role
+from aioelasticjob.console.audit import AuditEntry
+from aioelasticjob.console.database import DatabaseUnwritable
+from aioelasticjob.console.request import Forbidden, Handler, PageRequest, RoleMissing, read_request, require_role
 from aioelasticjob.console.state import ConsoleState
 
 MAX_FIELDS: Final = 10_000
@@ -33,13 +36,25 @@ def restricted(
             return _ask_to_sign_in(request)
         if registry:
             _choose_registry(request, http.path_params["registry"])
-        if role is not None:
-            require_role(request, role)
-        if changes and state.settings.read_only:
-            raise Forbidden(request.translate("This console is read-only."))
-        return await handler(request)
+        try:
+            if role is not None:
+                require_role(request, role)
+            if changes and state.settings.read_only:
+                raise Forbidden(request.translate("This console is read-only."))
+            return await handler(request)
+        except RoleMissing:
+            await _note_refusal(request)
+            raise
 
     return endpoint
+
+
+async def _note_refusal(request: PageRequest) -> None:
+    """Write into the audit log what somebody has asked for whose role does not allow it."""
+    viewer, target = request.viewer, f"{request.http.method} {request.http.url.path}"
+    entry = AuditEntry(viewer.name, viewer.address, "ask for", target, viewer.registry)
+    with suppress(DatabaseUnwritable):  # it is refused all the same
+        await request.state.storage.roles_refused.note(entry, f"the role {viewer.role.value} does not allow it")
 
 
 def _choose_registry(request: PageRequest, name: str) -> None:

@@ -46,6 +46,10 @@ class Forbidden(HTTPException):
         super().__init__(403, why)
 
 
+class RoleMissing(Forbidden):
+    """The person's role does not allow that; the audit log has it."""
+
+
 @dataclass
 class PageRequest:
     """A request, and how it is answered."""
@@ -186,12 +190,12 @@ def require_role(request: PageRequest, role: Role) -> None:
     """Refuse a person who has not this role in the registry that the page is about.
 
     Raises:
-        Forbidden: the person has another role.
+        RoleMissing: the person has another role.
     """
     translate, has = request.translate, request.viewer.role
     if not has.includes(role):
         sentence = "That needs the role {needed}; yours is {role}."
-        raise Forbidden(translate(sentence, needed=translate(role.value), role=translate(has.value)))
+        raise RoleMissing(translate(sentence, needed=translate(role.value), role=translate(has.value)))
 
 
 async def find_session(state: ConsoleState, http: Request, agent: str) -> SignedIn | None:

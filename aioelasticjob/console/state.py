@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from anyio import CancelScope
@@ -19,9 +19,9 @@ from aioelasticjob.console.audit import Audit
 from aioelasticjob.console.bulk_actions import BulkActions
 from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.devices import Devices
-from aioelasticjob.console.failed_sign_ins import FailedSignIns
 from aioelasticjob.console.health import HealthGroups
 from aioelasticjob.console.live_pages import LivePages
+from aioelasticjob.console.refusals import Refusals
 from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings
@@ -31,6 +31,8 @@ from aioelasticjob.console.throttle import LoginThrottle
 RenderedRows: TypeAlias = dict[tuple[str, str, bool], dict[str, tuple[int, str]]]
 """By language, root and whether jobs can be selected, then by job: the version since which the row looks so, and its
 HTML."""
+REFUSALS_SINGLY: Final = 20
+"""Entries of the audit log, in five minutes, for what roles do not allow; others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,16 @@ class Storage:
     accounts: Accounts
     sessions: Sessions
     audit: Audit
-    failed_sign_ins: FailedSignIns
+    failed_sign_ins: Refusals
+    roles_refused: Refusals
+    """What people have asked for that their role does not allow."""
     devices: Devices
     acknowledgements: Acknowledgements
+
+    async def complete_audit(self) -> None:
+        """Write down what was only counted until now."""
+        await self.failed_sign_ins.flush()
+        await self.roles_refused.flush()
 
 
 @dataclass
@@ -88,10 +97,13 @@ async def open_storage(settings: ConsoleSettings, clock: Clock, hasher: Password
     async with open_database(settings.directory) as database:
         secret, audit = await secret_of(database), Audit(database, clock)
         sessions, accounts = Sessions(database, settings, clock, secret), Accounts(database, clock, hasher)
-        failed, acknowledgements = FailedSignIns(audit, clock), Acknowledgements(database, clock)
+        failed = Refusals(audit, clock, "sign in", "with a wrong name or password")
+        refused = Refusals(audit, clock, "ask for", "that the role does not allow", REFUSALS_SINGLY)
+        acknowledgements = Acknowledgements(database, clock)
         await acknowledgements.load()
+        storage = Storage(database, accounts, sessions, audit, failed, refused, Devices(secret), acknowledgements)
         try:
-            yield Storage(database, accounts, sessions, audit, failed, Devices(secret), acknowledgements)
+            yield storage
         finally:
             with CancelScope(shield=True):
-                await failed.flush()
+                await storage.complete_audit()

@@ -307,6 +307,63 @@ def test_everything_done_is_in_the_audit_log_with_before_and_after(play: Play) -
     play(act)
 
 
+def test_what_was_taken_out_and_tried_is_in_the_audit_log_too(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        admin, audit = await scene.operator(), scene.console.state.storage.audit
+        for path in ("/r/billing/export", "/r/billing/export?job=report", f"{REPORT}/dump", f"{REPORT}/dump?masked=1"):
+            assert (await admin.get(path)).status == 200
+        entries = [one.entry for one in reversed(await audit.entries(most=4))]
+        assert [(one.action, one.target, one.registry) for one in entries] == [
+            *(("export", target, "billing") for target in ("", "report")),
+            *(("dump", "report", "billing"),) * 2,
+        ]
+        assert [one.asked for one in entries[2:]] == [{"masked": False}, {"masked": True}]
+        for address, typed in (
+            (scene.address, {"try": "1"}),
+            ("bob:hunter2@nowhere:1", {"try": "1"}),
+            ("http://x", {}),
+        ):
+            await admin.submit("/registries", {"name": "other", "address": address, "digest": "bob:hunter2", **typed})
+        added, refused, tried = await audit.entries(most=3)
+        assert (tried.entry.action, tried.entry.target, tried.done) == ("try a registry", "other", True)
+        assert (refused.entry.action, refused.done) == ("try a registry", False)
+        assert refused.entry.asked["address"] == "…@nowhere:1"
+        assert (added.entry.action, added.done, "write zk://" in added.summary) == ("add a registry", False, True)
+        passwords = {"old": "wrong password", "password": "another good one", "again": "another good one"}
+        assert (await admin.submit("/account", passwords)).status == 400
+        (guess,) = await audit.entries(most=1)
+        assert (guess.entry.action, guess.done) == ("change the password", False)
+        assert "is not your present password" in guess.summary
+        assert "hunter2" not in str(await audit.entries())
+
+    play(act, allowed_addresses=("zk://*:*",))
+
+
+def test_what_a_role_does_not_allow_is_in_the_audit_log_and_cannot_fill_it(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        admin, viewer = await scene.operator(), await scene.viewer()
+        token = (await viewer.get("/account")).token
+        for _ in range(15):
+            assert (await viewer.post(f"{REPORT}/do/pause", {"csrf": token})).status == 403
+            assert (await viewer.get(f"{REPORT}/dump")).status == 403
+        page = await admin.get("/audit")
+        assert "the role viewer does not allow it" in page.text
+        more, *refused = [one for one in await scene.console.state.storage.audit.entries() if one.done is False]
+        assert {(one.entry.action, one.entry.target, one.entry.registry) for one in refused} == {
+            ("ask for", f"POST {REPORT}/do/pause", "billing"),
+            ("ask for", f"GET {REPORT}/dump", "billing"),
+        }
+        assert (len(refused), more.summary) == (20, "10 more that the role does not allow")
+        assert more.entry.asked["names"] == f"{refused[0].entry.who} (10)"
+        scene.console.state.storage.database._connection.execute("pragma query_only = 1")
+        scene.clock.ahead += 301
+        assert (await viewer.get(f"{REPORT}/dump")).status == 403
+
+    play(act)
+
+
 def test_what_broke_off_is_in_the_audit_log_too(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.operator()

@@ -12,7 +12,7 @@ import pytest
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.database import Database, DatabaseUnwritable, open_database
-from aioelasticjob.console.failed_sign_ins import WINDOW
+from aioelasticjob.console.refusals import WINDOW
 from aioelasticjob.console.sessions import TOUCH
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
@@ -76,13 +76,14 @@ def test_what_was_done_is_told_though_its_outcome_cannot_be_written_down(play: P
 def test_sign_ins_that_failed_meanwhile_are_counted_until_they_can_be_written_down(play: Play) -> None:
     async def act(scene: Scene) -> None:
         admin, storage = await scene.operator(), scene.console.state.storage
+        eve = AuditEntry("eve", "10.0.0.9", "sign in")
         for _ in range(3):
-            await storage.failed_sign_ins.note("eve", "10.0.0.9")
+            await storage.failed_sign_ins.note(eve, "wrong name or password")
         _writable(scene, False)
         await storage.failed_sign_ins.flush()
         scene.clock.ahead += WINDOW + 1
         with pytest.raises(DatabaseUnwritable):
-            await storage.failed_sign_ins.note("eve", "10.0.0.9")
+            await storage.failed_sign_ins.note(eve, "wrong name or password")
         _writable(scene, True)
         await storage.failed_sign_ins.flush()
         assert "2 more with a wrong name or password" in (await admin.get("/audit")).text

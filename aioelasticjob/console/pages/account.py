@@ -56,7 +56,8 @@ async def sign_in(request: PageRequest) -> Response:
     person = await state.storage.accounts.check(name, request.form.get("password", ""))
     if person is None:
         state.login_throttle.failed(name, request.viewer.address, device)
-        await state.storage.failed_sign_ins.note(name, request.viewer.address)
+        entry = AuditEntry(name, request.viewer.address, "sign in")
+        await state.storage.failed_sign_ins.note(entry, "wrong name or password")
         problem = translate("That name and password do not belong together.")
         return request.page("login.html", 401, back=back, name=name, problem=problem, fresh=False)
     state.login_throttle.reset(name, request.viewer.address, device)
@@ -120,11 +121,11 @@ async def change_password(request: PageRequest) -> Response:
     try:
         if new != request.form.get("again"):
             raise InvalidSetting("password", "…", "the two are not the same")
-        await request.state.storage.accounts.change_password(person, request.form.get("old", ""), new)
+        async with request.audited("change the password", person.name):
+            await request.state.storage.accounts.change_password(person, request.form.get("old", ""), new)
     except InvalidSetting as error:
         throttle.failed(person.name, request.viewer.address, key)
         return request.page("account.html", 400, problem=request.translate(error.expected), tab="account")
-    await request.state.storage.audit.note(_entry(request, "change the password", person.name))
     return request.redirect(request.url("login"), request.translate("Your password has been changed. Sign in with it."))
 
 

@@ -43,7 +43,8 @@ async def dump(request: PageRequest) -> Response:
     """Show every node of a job, to look at or to send to somebody; without addresses if wished."""
     masked = request.http.query_params.get("masked") == "1"
     name = request.http.path_params["job"]
-    text = await operations.dump(registry_of(request).session, name, masked=masked)
+    async with request.audited("dump", name, asked={"masked": masked}):
+        text = await operations.dump(registry_of(request).session, name, masked=masked)
     if request.http.query_params.get("as") == "text":
         return PlainTextResponse(text + "\n")
     return request.page("dump.html", name=name, text=text, masked=masked, tab="jobs")

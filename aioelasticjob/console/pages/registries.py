@@ -12,6 +12,7 @@ from starlette.responses import Response
 from aioelasticjob import operations
 from aioelasticjob.addresses import open_registry
 from aioelasticjob.console.allowed_addresses import check_allowed
+from aioelasticjob.console.database import DatabaseUnwritable
 from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest
@@ -48,28 +49,31 @@ async def live(request: PageRequest) -> Response:
 
 async def add(request: PageRequest) -> Response:
     """Watch one more, now and after the next start; or only try whether it is there."""
-    form, state = request.form, request.state
-    try:
-        settings = _read(request)
-        check_allowed(settings, state.settings.allowed_addresses)
-        found = await _try(request, settings)
-        if form.get("try") == "1":
-            return _page(request, notice=found)
-        if state.registries.get(settings.name) is not None:
-            raise InvalidSetting("name", settings.name, "there is a registry of that name")
-    except ElasticJobError as error:
-        return _page(request, 400, problem=request.translate.error(error))
-    files = {name: form[name] for name in SHOWN if form.get(name)}
-    asked = {"name": settings.name, "address": settings.address, **files}
+    form, state, tries = request.form, request.state, request.form.get("try") == "1"
+    asked = {name: value for name, value in _kept(request).items() if value}
+    action = "try a registry" if tries else "add a registry"
 
     def keep(db: sqlite3.Connection) -> None:
         access = json.dumps(settings.access)
         values = (settings.name, settings.address, settings.digest, settings.event_store, access)
         db.execute("insert into registries (name, address, digest, event_store, access) values (?, ?, ?, ?, ?)", values)
 
-    async with request.audited("add a registry", settings.name, asked=asked):
-        await state.storage.database.run(keep)
-        state.registries.add(settings)
+    try:
+        async with request.audited(action, form.get("name", "").strip(), asked=asked):
+            settings = _read(request)
+            check_allowed(settings, state.settings.allowed_addresses)
+            found = await _try(request, settings)
+            if not tries:
+                if state.registries.get(settings.name) is not None:
+                    raise InvalidSetting("name", settings.name, "there is a registry of that name")
+                await state.storage.database.run(keep)
+                state.registries.add(settings)
+    except DatabaseUnwritable:
+        raise
+    except ElasticJobError as error:
+        return _page(request, 400, problem=request.translate.error(error))
+    if tries:
+        return _page(request, notice=found)
     return request.redirect(request.url("registries"), request.translate("{name} has been added.", name=settings.name))
 
 
@@ -88,10 +92,19 @@ async def drop(request: PageRequest) -> Response:
 
 
 def _page(request: PageRequest, status: int = 200, problem: str = "", notice: str = "") -> Response:
-    kept = {key: request.form.get(key, "") for key in ("name", *SHOWN)}
-    kept |= {key: address_without_credentials(request.form.get(key, "")) for key in ("address", "event_store")}
-    context = {"kept": kept, "problem": problem, "notice": notice, "pieces": {"registries": _list(request).html}}
+    context = {
+        "kept": _kept(request),
+        "problem": problem,
+        "notice": notice,
+        "pieces": {"registries": _list(request).html},
+    }
     return request.page("registries.html", status, tab="registries", **context)
+
+
+def _kept(request: PageRequest) -> dict[str, str]:
+    """Return what was typed and is no secret."""
+    kept = {key: request.form.get(key, "") for key in ("name", *SHOWN)}
+    return kept | {key: address_without_credentials(request.form.get(key, "")) for key in ("address", "event_store")}
 
 
 def _list(request: PageRequest) -> Piece:

@@ -20,7 +20,8 @@ async def export(request: PageRequest) -> Response:
     """Hand out configurations as a file: all, or one job's."""
     name = request.http.query_params.get("job")
     form: Literal["json", "yaml"] = "yaml" if request.http.query_params.get("as") == "yaml" else "json"
-    text = await operations.export_jobs(registry_of(request).session, [name] if name else None, form=form)
+    async with request.audited("export", name or ""):
+        text = await operations.export_jobs(registry_of(request).session, [name] if name else None, form=form)
     kind = "application/json" if form == "json" else "application/yaml"
     headers = {"Content-Disposition": f'attachment; filename="jobs.{form}"'}
     return Response(text, media_type=kind, headers=headers)

@@ -73,7 +73,7 @@ async def audit_log(request: PageRequest) -> Response:
         require_role(request, Role.OPERATOR)
     registries = None if request.viewer.is_admin else _operated(request)
     query = request.http.query_params
-    await request.state.storage.failed_sign_ins.flush()
+    await request.state.storage.complete_audit()
     text, below = query.get("q", "")[:200], query.get("below", "")
     start = int(below) if below.isascii() and below.isdecimal() and len(below) < 16 else None
     records = await request.state.storage.audit.entries(below=start, text=text, most=LINES + 1, registries=registries)

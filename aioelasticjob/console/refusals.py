@@ -1,4 +1,4 @@
-"""Sign-ins that failed, for the audit log: the first of some minutes is an entry, and those after it share one."""
+"""What was refused again and again, for the audit log: the first of some minutes are entries, the others share one."""
 
 from __future__ import annotations
 
@@ -10,44 +10,50 @@ from aioelasticjob.console.audit import Audit, AuditEntry
 from aioelasticjob.console.database import DatabaseUnwritable
 
 WINDOW: Final = 300.0
-"""Seconds after an entry in which further failures are only counted."""
+"""Seconds in which so many refusals of a kind are entries, and further ones are only counted."""
 MAX_KEYS: Final = 1000
 """Names and addresses that are counted singly: an attacker who makes up names must not fill the memory."""
 NAMED: Final = 10
 """Names and addresses that an entry lists."""
 
 
-class FailedSignIns:
-    """Writes failed sign-ins down without letting anybody fill the audit log."""
+class Refusals:
+    """Writes refusals of one kind down without letting anybody fill the audit log.
 
-    def __init__(self, audit: Audit, clock: Clock) -> None:
-        self._audit, self._clock = audit, clock
+    ``singly`` of them are entries in each ``WINDOW``; ``action`` and ``why`` describe the others.
+    """
+
+    def __init__(self, audit: Audit, clock: Clock, action: str, why: str, singly: int = 1) -> None:
+        self._audit, self._clock, self._action, self._why, self._singly = audit, clock, action, why, singly
         self._since = float("-inf")
-        self._count = 0
+        self._written = self._count = 0
         self._names, self._addresses = Counter[str](), Counter[str]()
 
-    async def note(self, name: str, address: str) -> None:
-        """Write a failure down, or count it if another one has been written down shortly before."""
+    async def note(self, entry: AuditEntry, why: str) -> None:
+        """Write a refusal down, or count it if enough others have been written down shortly before."""
         now = self._clock.now()
-        if now < self._since + WINDOW:
+        if now >= self._since + WINDOW:
+            self._since, self._written = now, 0
+            await self.flush()
+        if self._written == self._singly:
             self._count += 1
-            for counter, key in ((self._names, name), (self._addresses, address)):
+            for counter, key in ((self._names, entry.who), (self._addresses, entry.address)):
                 counter[key if key in counter or len(counter) < MAX_KEYS else "others"] += 1
             return
-        self._since = now
-        await self.flush()
-        await self._audit.note(AuditEntry(name, address, "sign in"), "wrong name or password", done=False)
+        self._written += 1
+        await self._audit.note(entry, why, done=False)
 
     async def flush(self) -> None:
-        """Write one entry for the failures that were only counted; the log is complete then."""
+        """Write one entry for the refusals that were only counted; the log is complete then."""
         if not self._count:
             return
         count, names, addresses = self._count, self._names, self._addresses
         self._count, self._names, self._addresses = 0, Counter(), Counter()
         asked = {"attempts": count, "names": _listed(names), "addresses": _listed(addresses)}
-        entry, summary = AuditEntry("", "", "sign in", asked=asked), f"{count} more with a wrong name or password"
         try:
-            await self._audit.note(entry, summary, done=False)
+            await self._audit.note(
+                AuditEntry("", "", self._action, asked=asked), f"{count} more {self._why}", done=False
+            )
         except DatabaseUnwritable:  # they are counted until it can be written again
             self._count += count
             self._names += names
