@@ -135,10 +135,12 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
 def _overlooked(job: JobFacts, item: int, ended: float) -> Iterator[Violation]:
     """Yield an orphan that the leader, or an idle instance, should have seen to."""
     facts, nodes, root, until = job.facts, job.facts.nodes, f"/{job.name}", ended + PROMPT
-    record = decode_record(nodes.at(f"{root}/execution/{item}", ended) or b"")
+    path = f"{root}/execution/{item}"
+    record = decode_record(nodes.at(path, ended) or b"")
     configs = job.configs(ended - RECENT, until + PROMPT)
     wanted = all(config.failover and item < config.sharding_total_count for config in configs)
-    if record is None or record.completed or not wanted or until + PROMPT > facts.end:
+    garbled = any(at <= until and over >= ended for at, over, _ in excuses.nonsense(facts, path))
+    if record is None or record.completed or garbled or not wanted or until + PROMPT > facts.end:
         return
     leaders = set(nodes.over(f"{root}/leader/election/host", ended, until))
     (leader, *others) = ((one or b"").decode() for one in leaders)
