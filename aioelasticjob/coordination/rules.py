@@ -103,7 +103,8 @@ class RuleInput:
 def elect(now: RuleInput) -> Iterator[BecomeLeader]:
     """An instance that stays becomes the leader if there is none.  The transaction lets only one of several succeed."""
     view = now.view
-    vacant = view.leader not in view.instances or (view.layout.epoch not in view.tree and now.leading)
+    has_no_epoch = now.leading and view.layout.epoch not in view.tree
+    vacant = has_no_epoch or view.leader not in view.instances
     if vacant and now.me in view.staying and not view.obstructed(view.layout.host):
         yield BecomeLeader(now.me)
 
