@@ -12,7 +12,7 @@ from aioelasticjob.cron.crontab import ALIASES, read_crontab
 from aioelasticjob.cron.daylight import Rule, next_fire, previous_fire
 from aioelasticjob.cron.description import sentence
 from aioelasticjob.cron.fields import FIRST_YEAR, LAST_YEAR, LONGEST_EXPRESSION, FieldError, Fields, shortened
-from aioelasticjob.cron.quartz import read_quartz
+from aioelasticjob.cron.quartz import read_quartz, suggestion
 from aioelasticjob.cron.search import Search
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
@@ -136,7 +136,8 @@ def _read(expression: str, dst: DaylightSaving) -> Fields:
             f"expected 6 or 7 fields (Quartz, seconds first) or 5 (crontab, minutes first), not {len(tokens)}"
         )
     if "?" in text:
-        raise FieldError(f"5 fields are crontab's and know no '?': for Quartz add the seconds: write '0 {text}'")
+        known = "5 fields are crontab's and know no '?': for Quartz add the seconds"
+        raise FieldError(known + suggestion(["0", *unix]))
     if dst == "quartz":
         raise FieldError("dst='quartz' reads Quartz's 6 or 7 fields only: add the seconds in front, or use dst='cron'")
     return read_crontab(unix)

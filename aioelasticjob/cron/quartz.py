@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 from aioelasticjob.cron.fields import (
     EVERY_YEAR,
@@ -27,6 +28,7 @@ from aioelasticjob.cron.fields import (
     Weekdays,
     is_roving,
 )
+from aioelasticjob.cron.search import Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,15 @@ def read_quartz(tokens: list[str]) -> Fields:
         years=_read(YEAR, tokens[6].upper()) if len(tokens) == 7 else EVERY_YEAR,
         roving=is_roving(hour, hours),
     )
+
+
+def suggestion(tokens: list[str]) -> str:
+    """Return what to write in place of a wrong expression; empty if that would be wrong, too, or would never fire."""
+    try:
+        fires = Search(read_quartz(tokens)).next(datetime(FIRST_YEAR, 1, 1)) is not None
+    except FieldError:
+        fires = False
+    return f": write '{' '.join(tokens)}'" if fires else ""
 
 
 def _read(unit: Unit, text: str) -> frozenset[int]:
@@ -203,7 +214,7 @@ def _which_day_field(month_day: str, weekday: str, tokens: list[str]) -> str:
             f"day-of-month {month_day!r} and day-of-week {weekday!r} cannot be combined: "
             "put '?' into one of them and use two jobs if both are meant"
         )
-    return f"{what}: write '{' '.join([*tokens[:3], month_day, tokens[4], weekday, *tokens[6:]])}'"
+    return what + suggestion([*tokens[:3], month_day, tokens[4], weekday, *tokens[6:]])
 
 
 def _unreadable(unit: Unit, item: str) -> str:

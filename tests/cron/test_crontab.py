@@ -137,6 +137,15 @@ def test_what_is_wrong_is_said(line: str, said: str) -> None:
     assert refusal.value.setting == "cron"
 
 
+@pytest.mark.parametrize(
+    "line", ["0 0 31 2 ?", "0 25 * * ?", "0 12 ? * ?", "0 0 0 31 2 *", "0 0 25 ? * ?", "0 0 0 * * 1 1969"]
+)
+def test_nothing_is_suggested_that_is_wrong_as_well_or_never_fires(line: str) -> None:
+    with pytest.raises(InvalidSetting) as refusal:
+        Cron.parse(line)
+    assert "write '" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("line", ["0 12 * * *", "@daily", "@reboot"])
 def test_quartzs_rule_takes_quartzs_dialect_only(line: str) -> None:
     with pytest.raises(InvalidSetting, match=r"dst='quartz' reads Quartz's 6 or 7 fields only|no such abbreviation"):
