@@ -197,6 +197,9 @@ class Commands(TyperGroup):
         """Run the given command."""
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as refusal:  # of a choice; the words before it are pydantic's
+            refusal.message = refusal.message.removeprefix("Value error, ")
+            raise
         except ElasticJobError as error:
             from aioelasticjob.cli.terminal import print_error  # here, so that most commands do not wait for Rich
 

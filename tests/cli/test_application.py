@@ -46,6 +46,20 @@ def test_a_wrong_use_is_exit_code_2(command: Command, arguments: tuple[str, ...]
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("cron", "@daily", "--dst", "bla"), "Invalid value for '--dst': 'bla' is not one of 'cron', 'quartz'."),
+        (("alert", "--log-level", "loud"), "Invalid value for '--log-level': 'loud' is not one of 'debug', "),
+        (("events", "list", "--limit", "many"), "Invalid value for '--limit': Input should be a valid integer"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_named_without_words_of_a_library(
+    command: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in command(*arguments).stderr
+
+
 def modules_after(program: str) -> set[str]:
     """Return the modules that a program of its own process has imported."""
     script = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{program}"
