@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -155,6 +156,18 @@ def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:
 
 def _do(where: RegistryOptions, act: Callable[[Session], Awaitable[OperationResult]], as_json: bool) -> None:
     print_result(where.look(act), as_json=as_json)
+
+
+@contextmanager
+def as_typed(**options: tuple[str, str | None]) -> Iterator[None]:
+    """Name settings that are wrong by their options, with the values as they were typed."""
+    try:
+        yield
+    except InvalidSetting as error:
+        option, given = options.get(error.setting, (error.setting, None))
+        if given is None:
+            raise
+        raise InvalidSetting(option, given, error.expected) from None
 
 
 def print_result(done: OperationResult, *, as_json: bool) -> None:

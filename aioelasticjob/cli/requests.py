@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
 from typing import Annotated, Any, TypeAlias
 
@@ -12,7 +11,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from aioelasticjob import operations
-from aioelasticjob.cli.actions import Instance, Item, Yes, print_result
+from aioelasticjob.cli.actions import Instance, Item, Yes, as_typed, print_result
 from aioelasticjob.cli.jobs import AnyName, AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
@@ -73,7 +72,7 @@ def trigger(
     options: RunOptions = {"items": _items(items), "at": due, "delay": in_, "expires": until, "id": id}
 
     async def ask(session: Session) -> OperationResult:
-        with _as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
+        with as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
             return await operations.ask(
                 session, name, parameter=parameter, by=operator_name(), followed=wait, **options
             )
@@ -103,12 +102,12 @@ def backfill(
         return _local("from", start, zone), _local("to", end, zone)
 
     async def plan(session: Session) -> operations.BackfillPlan:
-        with _as_typed(start=("from", start), end=("to", end), items=("items", items)):
+        with as_typed(start=("from", start), end=("to", end), items=("items", items)):
             return await operations.plan_backfill(session, name, *await span(session), items=chosen)
 
     async def ask(session: Session) -> OperationResult:
         first, last = await span(session)
-        with _as_typed(start=("from", start), end=("to", end), items=("items", items)):
+        with as_typed(start=("from", start), end=("to", end), items=("items", items)):
             return await operations.backfill(
                 session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=operator_name()
             )
@@ -137,7 +136,7 @@ def rerun(
 
     async def ask(session: Session) -> OperationResult:
         at = _local("fire_time", fire_time, await _zone(session, name))
-        with _as_typed(fire_time=("fire_time", fire_time), items=("items", items)):
+        with as_typed(fire_time=("fire_time", fire_time), items=("items", items)):
             return await operations.rerun(session, name, at, items=chosen, id=id, by=operator_name())
 
     _ask(where, name, ask, wait, as_json)
@@ -333,15 +332,3 @@ def _until(given: str | None) -> datetime | str | None:
     except ValueError:
         return _time("expires", given, "or a duration such as 90s, 10m, 2h or 1d")
     return given
-
-
-@contextmanager
-def _as_typed(**options: tuple[str, str | None]) -> Iterator[None]:
-    """Name settings that are wrong by their options, with the values as they were typed."""
-    try:
-        yield
-    except InvalidSetting as error:
-        option, given = options.get(error.setting, (error.setting, None))
-        if given is None:
-            raise
-        raise InvalidSetting(option, given, error.expected) from None

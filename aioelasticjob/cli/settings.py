@@ -19,7 +19,7 @@ from rich.text import Text
 
 from aioelasticjob import operations
 from aioelasticjob.cli import completion, stdout
-from aioelasticjob.cli.actions import Yes, print_result
+from aioelasticjob.cli.actions import Yes, as_typed, print_result
 from aioelasticjob.cli.describe import done_as_json, preview_as_json
 from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
@@ -111,7 +111,10 @@ def import_(
     if overwrite:
         confirm(f"Replace the settings of jobs that are there by those of {file}?", sure=yes)
     by = operator_name()
-    done = where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite, by=by), creates=True)
+    with as_typed(**{"import": ("file", str(file))}):
+        done = where.look(
+            lambda session: operations.import_jobs(session, text, overwrite=overwrite, by=by), creates=True
+        )
     print_result(done, as_json=as_json)
 
 

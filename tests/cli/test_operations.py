@@ -280,6 +280,9 @@ def test_configurations_go_out_and_come_back(
         assert said(typed("import", str(file), "--overwrite", "--yes")) == "imported: 1 replaced (report)"
         file.write_bytes(b"\xff\xfe\xff")
         assert "is no text" in typed("import", str(file)).stderr
+        file.write_text("{\n")
+        where = "is neither JSON nor YAML: Expecting property name enclosed in double quotes: line 2 column 1"
+        assert f"error: file = '{file}': {where}" in typed("import", str(file)).stderr
 
     assert typed_at_a_job(scene).config.cron == "0 0 4 * * ?"
 
