@@ -162,7 +162,7 @@ def _spawn(server: SharedServer, lock: int) -> None:
             raise RegistryUnreachable(server.address, START_TIMEOUT, "it was started and does not listen") from None
     if code:
         words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
-        reason = words[-1] if words else f"its server ended with {code}"
+        reason = words[-1].removeprefix("error: ") if words else f"its server ended with {code}"
         if reason.startswith("cannot listen"):
             raise InvalidSetting("address", server.address, reason)
         raise InvalidSetting("data_dir", str(server.data_dir), reason)

@@ -360,7 +360,7 @@ def test_a_port_that_is_taken_and_not_listened_at(registry: SharedRegistry) -> N
         port = taken.getsockname()[1]
         error = refused(f"embedded://127.0.0.1:{port}/x?data_dir={registry.data_dir}")
     assert (error.setting, error.value) == ("address", f"127.0.0.1:{port}")
-    assert "the port is in use" in str(error)
+    assert str(error).startswith(f"address = '127.0.0.1:{port}': cannot listen on 127.0.0.1:{port}: the port is in use")
 
 
 def test_a_program_that_has_taken_the_port_since(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,7 +447,7 @@ def test_a_long_log_is_begun_anew_and_last_words_are_found_in_it(
     (registry.data_dir / "zookeeper.sqlite3").write_bytes(b"no database" * 100)
     error = refused(registry.address)
     assert error.setting == "data_dir"
-    assert registry.log.splitlines() == [error.expected]
+    assert registry.log.splitlines() == [f"error: {error.expected}"]
 
 
 def test_somebody_who_holds_the_lock_and_never_serves(

@@ -193,9 +193,9 @@ def main(command: str = "python -m aioelasticjob.zookeeper") -> int:
         except OSError as error:
             ports = f"{arguments.port}" if arguments.tls_port is None else f"{arguments.port} and {arguments.tls_port}"
             reason = _reason(error, arguments.host, arguments.port)
-            print(f"cannot listen on {arguments.host}:{ports}: {reason}", file=sys.stderr)
+            print(f"error: cannot listen on {arguments.host}:{ports}: {reason}", file=sys.stderr)
         except (LockHeld, StoreError, TlsError, UsersError, sqlite3.Error) as error:
-            print(error, file=sys.stderr)
+            print(f"error: {error}", file=sys.stderr)
         else:
             return 0
     return 1

@@ -186,7 +186,9 @@ def test_the_server_is_a_command_with_the_options_of_its_module(worker_processes
     address = server.wait_for_output("listening on").split()[-1]
     second = worker_processes.start("-m", "aioelasticjob", "zookeeper", "--port", address.rpartition(":")[2])
     assert second.wait() == 1
-    assert second.output.startswith(f"cannot listen on {address}: the port is in use by an embedded server (process ")
+    assert second.output.startswith(
+        f"error: cannot listen on {address}: the port is in use by an embedded server (process "
+    )
     assert second.output.count("\n") == 1
     assert server.terminate() == 0
 

@@ -59,7 +59,7 @@ def test_a_port_in_use_is_said_in_one_line(start: Start) -> None:
     port = port_of(start("--port", "0"))
     second = start("--port", str(port))
     assert second.wait() == 1
-    assert second.output == f"cannot listen on 127.0.0.1:{port}: the port is in use\n"
+    assert second.output == f"error: cannot listen on 127.0.0.1:{port}: the port is in use\n"
 
 
 def test_a_port_in_use_by_a_server_that_waits_for_clients_says_how_long(start: Start, tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_port_in_use_by_a_server_that_waits_for_clients_says_how_long(start: S
     second = start("--port", str(port))
     assert second.wait() == 1
     assert second.output == (
-        f"cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {first.pid}) that"
+        f"error: cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {first.pid}) that"
         f" serves {data}; it ends by itself 90 s after its last client has left: wait, or stop its clients and then it"
         f" (kill {first.pid}), or choose another --port\n"
     )
     third = start("--port", "0", "--data-dir", str(data))
     assert third.wait() == 1
     assert third.output == (
-        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it ends by itself 90 s after"
+        f"error: {data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it ends by itself 90 s after"
         f" its last client has left: wait, or stop its clients and then it (kill {first.pid}), or choose another"
         " data directory\n"
     )
@@ -89,8 +89,8 @@ def test_a_directory_in_use_is_said_in_one_line(start: Start, tmp_path: Path) ->
     second = start("--port", "0", "--data-dir", str(data))
     assert second.wait() == 1
     assert second.output == (
-        f"{data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it runs until it is stopped: stop"
-        f" it (kill {first.pid}), or choose another data directory\n"
+        f"error: {data} is in use by the server at 127.0.0.1:{port} (process {first.pid}); it runs until it is stopped:"
+        f" stop it (kill {first.pid}), or choose another data directory\n"
     )
 
 
@@ -99,7 +99,7 @@ def test_a_directory_that_cannot_be_written_is_not_taken_for_an_address(start: S
     server = start("--port", "0", "--data-dir", str(tmp_path / "data"))
     assert server.wait() == 1
     why = "cannot be written (Is a directory): choose another --data-dir"
-    assert server.output == f"the data directory {tmp_path / 'data'} {why}\n"
+    assert server.output == f"error: the data directory {tmp_path / 'data'} {why}\n"
 
 
 def test_a_directory_of_another_program_is_said_in_one_line(start: Start, tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
         assert second.wait() == 1
         holder = f"the server at {address} (process {pid})"
         stop = f"it runs until it is stopped: stop it (kill {pid})"
-        assert second.output == f"{data} is in use by {holder}; {stop}, or choose another data directory\n"
+        assert second.output == f"error: {data} is in use by {holder}; {stop}, or choose another data directory\n"
         third = start("--port", port, "--detach")
         assert third.wait() == 1
         assert third.output == (
-            f"cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {pid}) that serves"
-            f" {data}; {stop}, or choose another --port\n"
+            f"error: cannot listen on 127.0.0.1:{port}: the port is in use by an embedded server (process {pid}) that"
+            f" serves {data}; {stop}, or choose another --port\n"
         )
     finally:
         os.kill(int(pid), signal.SIGTERM)
@@ -265,13 +265,13 @@ def test_a_second_port_has_tls_and_users_log_in_with_sasl(tmp_path: Path, start:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--tls-port", "0", "--tls-cert", "/nowhere.pem"), "/nowhere.pem cannot be read: No such file or directory\n"),
-        (("--sasl-users", "/nowhere"), "/nowhere cannot be read: No such file or directory\n"),
+        (("--tls-port", "0", "--tls-cert", "/nowhere.pem"), "/nowhere.pem cannot be read: No such file or directory"),
+        (("--sasl-users", "/nowhere"), "/nowhere cannot be read: No such file or directory"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_said_in_one_line(start: Start, options: tuple[str, ...], said: str) -> None:
     server = start("--port", "0", *options)
-    assert (server.wait(), server.output) == (1, said)
+    assert (server.wait(), server.output) == (1, f"error: {said}\n")
 
 
 def test_what_was_acknowledged_survives_kill_9(start: Start, tmp_path: Path) -> None:
