@@ -129,9 +129,9 @@ def check_per(config: JobConfig, role: str, handler: Handler) -> None:
         InvalidSetting: it is annotated for the other one.
     """
     if config.per == "item":
-        check_context(role, handler, ItemContext, 'annotate ItemContext, or declare the job with per="instance"')
+        check_context(role, handler, ItemContext, ', or declare the job with per="instance"')
     else:
-        check_context(role, handler, InstanceContext, 'annotate InstanceContext, or declare the job with per="item"')
+        check_context(role, handler, InstanceContext, ', or declare the job with per="item"')
 
 
 def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:

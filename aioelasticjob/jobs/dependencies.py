@@ -88,8 +88,10 @@ def requested_by(handler: Provider, given: int = 1) -> RequestedValues | None:
     return RequestedValues(handler, False, provided)
 
 
-def check_context(role: str, function: Provider, given: type[Context], why: str) -> None:
-    """Check that a function is not annotated for another context than it is given; ``why`` explains which it is given.
+def check_context(role: str, function: Provider, given: type[Context], otherwise: str) -> None:
+    """Check that a function is not annotated for another context than it is given.
+
+    ``otherwise`` tells the author of a function that is meant for the other context what to do.
 
     Only an annotation that can be evaluated, and that allows nothing but the other context or built-in types such as
     ``int``, is refused.
@@ -106,8 +108,9 @@ def check_context(role: str, function: Provider, given: type[Context], why: str)
     other = InstanceContext if given is ItemContext else ItemContext
     if first is not None and meant and all(isinstance(one, type) and _excludes(one, other) for one in meant):
         said = getattr(hint, "__name__", hint)
-        wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: {why}"
-        raise InvalidSetting(role, _name(function), wrong)
+        wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: annotate {given.__name__}"
+        instead = otherwise if any(issubclass(one, other) for one in meant) else ""
+        raise InvalidSetting(role, _name(function), wrong + instead)
 
 
 def _excludes(annotated: type, other: type[Context]) -> bool:

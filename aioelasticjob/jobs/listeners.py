@@ -79,7 +79,7 @@ def _check(**listeners: ListenerFunction | None) -> None:
             inspect.signature(listener).bind(object())
         except TypeError as mismatch:
             raise InvalidSetting(name, shown, f"must take one context: {mismatch}") from None
-        check_context(name, listener, InstanceContext, "listeners are called around all items of a run")
+        check_context(name, listener, InstanceContext, ", since listeners are called around all items of a run")
 
 
 Listener: TypeAlias = JobListener | OnceListener

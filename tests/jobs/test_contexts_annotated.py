@@ -54,7 +54,7 @@ def test_a_handler_for_all_items_is_refused_where_it_would_get_one(handler: Call
 @pytest.mark.parametrize("per", ["item", "instance"])
 @pytest.mark.parametrize("handler", [number, text_or_nothing, number_or_bytes])
 def test_a_handler_annotated_for_a_built_in_type_is_refused(handler: Callable[..., Any], per: str) -> None:
-    with pytest.raises(InvalidSetting, match=r"is annotated as .*, but it is given an I"):
+    with pytest.raises(InvalidSetting, match=r"is annotated as .*, but it is given an (I\w+): annotate \1$"):
         ElasticJob("embedded://").add(handler, name="job", per=per)
 
 
@@ -93,7 +93,7 @@ def test_each_function_of_a_dataflow_is_looked_at() -> None:
 @pytest.mark.parametrize("kind", [JobListener, OnceListener])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_listener_is_called_around_all_items(kind: type[JobListener | OnceListener], when: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"{when} = 'for_items': .*given an InstanceContext: listeners"):
+    with pytest.raises(InvalidSetting, match=f"{when} = 'for_items': .*: annotate InstanceContext, since listeners"):
         kind(**{when: for_items})  # type: ignore[arg-type]
     kind(**{when: for_instances})  # type: ignore[arg-type]
 
