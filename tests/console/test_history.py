@@ -13,11 +13,12 @@ import pytest
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.console.run_history import Durations, durations_in
 from aioelasticjob.console.timeline import Window
+from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import DurationCount, EventStoreUnreachable, open_store
 from tests.console.client import Answer
 from tests.console.conftest import Play, Scene
-from tests.observers.sample_events import NOON, Clock, batch, beginning, end, raised
+from tests.observers.sample_events import ME, NOON, Clock, batch, beginning, end, raised
 from tests.support.processes import ROOT
 
 HISTORY = "/r/billing/history"
@@ -158,6 +159,17 @@ def test_a_job_page_shows_how_long_runs_took_and_says_it_in_words(play: Play, sq
         assert "In the newest column, 1 run: half took 3.0 s or less" in text
         assert 'class="median"' in text
         assert "Runs that did not complete are left out." in text
+
+    play(act, event_store=sqlite_url)
+
+
+def test_a_job_page_names_the_item_of_each_misfire(play: Play, sqlite_url: str) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        missed = Misfired("report", ME, NOON, NOON, (6,), 1, "the last run was still going on", at=NOON / 1000)
+        await scene.registry.store.store.write(batch(missed))
+        assert ", item 6: the last run was still going on" in (await browser.get("/r/billing/job/report")).text
 
     play(act, event_store=sqlite_url)
 
