@@ -263,11 +263,13 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> s
 
 async def _who_removed(member: Member, seen: int | None) -> str:
     """Return who has removed the job after a transaction; empty if that is not known."""
+    if seen is None:
+        return ""
     try:
         note = await member.session.get(SWITCHES)
     except RegistryError:
         return ""
-    return "" if seen is None else who_acted(member.layout.config, note, seen)
+    return who_acted(member.layout.config, note, seen)
 
 
 async def _is_removed(member: Member) -> bool:
