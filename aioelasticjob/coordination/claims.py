@@ -25,7 +25,11 @@ from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Record, Vers
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 
 ITEMS_AT_ONCE = MAX_OPERATIONS // 3
-"""How many items one transaction claims or settles."""
+"""How many items one transaction claims or settles.
+
+Each usually has three operations at most.  It has four or five if it is rescued, or if the end of a run for a request
+is noted: then the transaction has up to two thirds more than ``MAX_OPERATIONS``.
+"""
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
 
