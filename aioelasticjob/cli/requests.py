@@ -38,7 +38,10 @@ NewId: TypeAlias = Annotated[
     str | None, typer.Option("--id", help="A second request with the same id is the same request.")
 ]
 Items: TypeAlias = Annotated[str | None, typer.Option(help="Only these items, such as 2,3.")]
-Wait: TypeAlias = Annotated[bool, typer.Option(help="Stay until the runs have ended; exit with 1 if one failed.")]
+Wait: TypeAlias = Annotated[
+    bool,
+    typer.Option(help="Stay until the runs have ended, as an endless stream's do not; exit with 1 if one failed."),
+]
 
 
 @on_a_registry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -236,3 +237,8 @@ def test_the_worker_logs_who_has_given_a_command(ask: Ask, caplog: pytest.LogCap
                 break
             ask("job", "report")  # the worker needs a moment
         assert expected in caplog.messages
+
+
+@pytest.mark.parametrize("asking", ["trigger", "backfill", "rerun"])
+def test_the_help_says_what_wait_does_not_return_from(command: Command, asking: str) -> None:
+    assert "as an endless stream's do not" in " ".join(re.sub("[│|]", "", command(asking, "--help").stdout).split())
