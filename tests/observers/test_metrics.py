@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, observers
 from aioelasticjob.events import Began, Ended
@@ -320,6 +322,25 @@ def test_metrics_are_mounted_in_web_applications() -> None:
     assert [message["status"] for message in sent[::2]] == [200, 200, 405]
     assert b"aioelasticjob_running 0.0" in sent[1]["body"]
     assert sent[3]["body"] == b""
+
+
+def test_a_mount_of_starlette_answers_at_once_below_its_path_and_redirects_there() -> None:
+    web = Starlette(routes=[Mount("/metrics", Metrics(ElasticJob("embedded://")).asgi)])
+
+    async def status(path: str) -> int:
+        sent: list[dict[str, Any]] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.request"}
+
+        scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": [], "query_string": b""}
+        await web(scope, receive, send)
+        return int(sent[0]["status"])
+
+    assert [asyncio.run(status(path)) for path in ("/metrics/", "/metrics")] == [200, 307]
 
 
 @pytest.mark.parametrize(
