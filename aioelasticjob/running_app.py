@@ -31,6 +31,7 @@ from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.process import LocalJobs
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.watchdog import watchdog
+from aioelasticjob.user_code import UserCode
 
 MAX_NAMED = 10
 """How many jobs are named that are waited for when an application stops."""
@@ -98,10 +99,13 @@ class RunningApp:
                 one_machine = registry.private or registry.shared is not None
                 ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
                 await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, ip))
+                block = UserCode("the block")
                 try:
                     yield session
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
                     failure = error
+                    # before CPython 3.13 an asyncio.TaskGroup that fails may leave a request to cancel the task
+                    await block.tidy()
         except Exception as ending:  # such as that of a job with error_handler="raise"
             if failure is not None:
                 raise failure from ending

@@ -256,6 +256,21 @@ def test_what_the_body_raises_comes_out_as_it_is(address: str, make: Callable[[]
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("block", ["the jobs", "a session"])
+def test_an_error_in_a_task_group_of_the_body_comes_out(address: str, block: str) -> None:
+    async def fail() -> None:
+        raise ValueError("mine")
+
+    async def main() -> None:
+        open_block = quick(address).running if block == "the jobs" else functools.partial(clerk, address)
+        with pytest.raises(ExceptionGroup) as caught:
+            async with open_block(), asyncio.TaskGroup() as tasks:
+                tasks.create_task(fail())
+        assert str(caught.value.exceptions[0]) == "mine"
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("how", ["asyncio", "anyio"])
 def test_a_cancelled_body_leaves_in_order_and_quickly(address: str, how: str) -> None:
     async def main() -> None:

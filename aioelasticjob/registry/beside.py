@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from aioelasticjob.user_code import UserCode
+
 
 @asynccontextmanager
 async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
@@ -22,10 +24,13 @@ async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIt
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watched)
+        block = UserCode("the block")
         try:
             yield
         except Exception as error:
             failures.append(error)
+            # before CPython 3.13 an asyncio.TaskGroup that fails may leave a request to cancel the task
+            await block.tidy()
         tasks.cancel_scope.cancel()
     if failures:
         raise failures[0]
