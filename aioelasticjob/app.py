@@ -217,8 +217,12 @@ class ElasticJob(Declarations, Asking):
             self._from_outside.all_declared(self._jobs)
         threads, processes, limited_log = CapacityLimiter(self._threads), Processes(self._processes), LimitedLog()
         executors = Executors(threads, processes, self.dependency_overrides, find_tracer(limited_log))
+        task = asyncio.current_task()
         async with self._here.open(self._registry, self._jobs.values(), executors, limited_log) as session:
             yield session
+            if asyncio.current_task() is not task:
+                text = "use aioelasticjob.integrations.guest(app), for instance in a fixture of pytest-asyncio"
+                raise InvalidSetting("running", "left in another task than entered", text)
 
     def run(self) -> None:
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.

@@ -271,6 +271,16 @@ def test_an_error_in_a_task_group_of_the_body_comes_out(address: str, block: str
     asyncio.run(main())
 
 
+def test_a_block_that_is_left_in_another_task_says_what_to_use(address: str) -> None:
+    async def main() -> None:
+        block = quick(address).running()
+        await asyncio.create_task(block.__aenter__())
+        with pytest.raises(InvalidSetting, match=r"left in another task than entered.*integrations\.guest"):
+            await asyncio.create_task(block.__aexit__(None, None, None))
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("how", ["asyncio", "anyio"])
 def test_a_cancelled_body_leaves_in_order_and_quickly(address: str, how: str) -> None:
     async def main() -> None:
