@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 
 import anyio
@@ -78,6 +79,23 @@ def test_a_killed_process_says_nothing_more(farewell: Farewell, end: str | None)
     process = run(main)
     assert not process.alive
     assert last_words == ["finally"]  # when the world ends the stacks are unwound, so nothing leaks
+
+
+def test_a_killed_process_logs_nothing_when_the_world_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def last_words() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            logging.getLogger("b").error("last words")
+
+    async def main() -> None:
+        faults = Faults()
+        process = faults.start("b", B, last_words)
+        await asyncio.sleep(1)
+        faults.crash(process)
+
+    run(main)
+    assert caplog.records == []
 
 
 def test_a_terminated_process_says_goodbye() -> None:
