@@ -11,6 +11,7 @@ import trio
 
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.event_loop import require_asyncio
+from aioelasticjob.integrations import guest
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from tests.support.embedded import EmbeddedServer
 from tests.support.local_applications import EVERY_SECOND, HandlerRuns
@@ -40,6 +41,15 @@ def test_an_application_says_that_it_does_not_run_on_trio(start: Callable[..., o
         start(main)
 
 
+def test_a_guest_says_that_it_does_not_run_on_trio() -> None:
+    async def main() -> None:
+        async with guest(ElasticJob("embedded://")):
+            raise AssertionError("it runs")
+
+    with pytest.raises(InvalidSetting, match=REFUSED):
+        trio.run(main)
+
+
 def test_a_session_is_not_opened_on_trio() -> None:
     async def main() -> None:
         async with open_session(ConnectionSettings.parse("zk://127.0.0.1:1/shop")):
@@ -50,13 +60,13 @@ def test_a_session_is_not_opened_on_trio() -> None:
 
 
 def test_trio_as_a_guest_on_asyncios_loop_is_still_trio() -> None:
-    async def guest() -> None:
+    async def on_trio() -> None:
         require_asyncio()
 
     async def host() -> object:
         done = asyncio.get_running_loop().create_future()
         trio.lowlevel.start_guest_run(
-            guest,
+            on_trio,
             run_sync_soon_threadsafe=asyncio.get_running_loop().call_soon_threadsafe,
             done_callback=done.set_result,
             host_uses_signal_set_wakeup_fd=True,

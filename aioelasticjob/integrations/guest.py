@@ -11,6 +11,7 @@ from typing import Any
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.event_loop import require_asyncio
 
 _HOST: ContextVar[tuple[Any, Any]] = ContextVar("aioelasticjob_host")
 """The application around the jobs, and the value of its own lifespan.  All tasks of the jobs inherit this variable."""
@@ -29,6 +30,7 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
     Raises:
         RegistryUnreachable, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``, before the block.
     """
+    require_asyncio()
     ready, leave = asyncio.Event(), asyncio.Event()
 
     async def stay() -> None:
