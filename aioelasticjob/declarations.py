@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
     from aioelasticjob.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., object])
+F = TypeVar("F", bound=ItemHandler | InstanceHandler)
 _NOT_GIVEN = {
     "job_name": "give it as name",
     "job_type": "follows from how the job is declared",

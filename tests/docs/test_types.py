@@ -31,6 +31,14 @@ async def text_for_a_number(context: ItemContext) -> None: ...
 async def of_another_kind(context: ItemContext) -> None: ...
 
 
+@app.job(cron="0 0 2 * * ?")  # wrong
+async def without_a_context() -> None: ...
+
+
+@app.job(cron="0 0 2 * * ?")  # wrong
+async def of_an_item(item: int) -> None: ...
+
+
 @app.dataflow(cron="0 0 2 * * ?")
 async def orders(context: ItemContext) -> list[int]:
     return []
@@ -58,6 +66,10 @@ app = ElasticJob("embedded://", session_timeout="20s")
 
 @app.job(cron="0 0 2 * * ?", timeout="5m", catch_up=timedelta(hours=1), sharding_item_parameters={0: "Beijing"})
 def plain(context: ItemContext) -> None: ...
+
+
+@app.job()
+async def of_either_kind(context: ItemContext | InstanceContext, limit: int = 5) -> None: ...
 
 
 @app.job(per="instance", sharding_total_count=3, log_runs="ends")
