@@ -81,7 +81,8 @@ def test_a_killed_process_says_nothing_more(farewell: Farewell, end: str | None)
     assert last_words == ["finally"]  # when the world ends the stacks are unwound, so nothing leaks
 
 
-def test_a_killed_process_logs_nothing_when_the_world_ends(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_process_logs_nothing_when_the_world_ends(crashed: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def last_words() -> None:
         try:
             await asyncio.sleep(60)
@@ -92,7 +93,8 @@ def test_a_killed_process_logs_nothing_when_the_world_ends(caplog: pytest.LogCap
         faults = Faults()
         process = faults.start("b", B, last_words)
         await asyncio.sleep(1)
-        faults.crash(process)
+        if crashed:
+            faults.crash(process)
 
     run(main)
     assert caplog.records == []
