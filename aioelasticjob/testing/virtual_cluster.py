@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from unittest import mock
 
 import anyio
@@ -221,17 +221,23 @@ class VirtualCluster:
     async def event(self, kind: type[E], *, within: float = DEFAULT_TIMEOUT, **fields: object) -> E:
         """Wait for the next event of that kind whose attributes are those given, as ``event(Ended, item=2)``.
 
-        What came before the event that was waited for last is past.
+        What came before the event that was waited for last is past, also if ``next_fire`` or ``trigger`` waited for it;
+        ``events`` has it.
 
         Raises: NotSeen; InvalidSetting when there is no such kind of event, or it has no such attribute.
         """
         see_what_is_wanted(kind, fields)
+
+        def is_wanted(event: JobEvent) -> TypeGuard[E]:
+            return isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items())
+
         with move_on_after(within):
             async for event in self._from_here():
-                if isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items()):
+                if is_wanted(event):
                     return event
         wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-        raise NotSeen(f"{kind.__name__}({wanted})", within, self.events[-5:])
+        past = " after what was waited for last (`events` has earlier ones)" if any(map(is_wanted, self.events)) else ""
+        raise NotSeen(f"{kind.__name__}({wanted}){past}", within, self.events[-5:])
 
     async def settled(self, job: str | None = None, *, within: float = DEFAULT_TIMEOUT) -> JobStatus:
         """Wait until every living instance has joined the job and all its items are assigned; return its status.

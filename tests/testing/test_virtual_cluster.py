@@ -10,9 +10,9 @@ from typing import get_args
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
-from aioelasticjob.events import Ended, JobEvent
+from aioelasticjob.events import Began, Ended, JobEvent, Started
 from aioelasticjob.running_app import RunningApp
-from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
+from aioelasticjob.testing import NotSeen, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.errors import see_what_is_wanted
 from aioelasticjob.testing.virtual_cluster import _stand_in
 
@@ -95,6 +95,23 @@ async def _wrong_arguments(cluster: VirtualCluster, wrong: Callable[[VirtualClus
 def test_wrong_arguments_are_refused_by_name(wrong: Callable[[VirtualCluster], Awaitable[object]], says: str) -> None:
     with pytest.raises(InvalidSetting, match=says):
         _wrong_arguments(VirtualCluster(), wrong)
+
+
+@simulated
+async def _an_event_that_is_past(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+    app.add(_nothing, name="report")
+    await cluster.start(app)
+    await cluster.trigger()
+    assert [type(event) for event in cluster.events] == [Began, Started, Ended]
+    with pytest.raises(NotSeen, match=r"no Started\(items=.*\) within 1 "):
+        await cluster.event(Started, items=(1,), within=1)
+    with pytest.raises(NotSeen, match=r"no Started\(\) after what was waited for last"):
+        await cluster.event(Started, within=1)
+
+
+def test_who_waits_for_an_event_that_is_past_is_told_so() -> None:
+    _an_event_that_is_past(VirtualCluster())
 
 
 def test_every_attribute_of_an_event_may_be_waited_for() -> None:
