@@ -374,8 +374,7 @@ def _shut_down(loop: VirtualLoop) -> None:
     """End all remaining tasks, those of killed processes first, and close the loop."""
     tasks = [task for task in sorted(asyncio.all_tasks(loop), key=hash) if isinstance(task, _SimulatedTask)]
     living = [task for task in tasks if not task.process or task.process.alive]
-    silence = mock.patch.object(logging.Logger, "handle")  # what the dead say while they unwind would mislead
-    with warnings.catch_warnings(), mock.patch.object(sys, "unraisablehook"), silence:
+    with warnings.catch_warnings(), mock.patch.object(sys, "unraisablehook"):
         warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
         if loop.unwind_killed():
             del tasks[:]
