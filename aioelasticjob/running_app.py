@@ -110,6 +110,9 @@ class RunningApp:
             if failure is not None:
                 raise failure from ending
             raise
+        except BaseException as ending:  # a cancellation while the jobs leave, such as that of a Ctrl-C
+            ending.__context__ = failure or ending.__context__
+            raise
         if failure is not None:
             raise failure
 

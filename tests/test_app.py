@@ -271,6 +271,31 @@ def test_an_error_in_a_task_group_of_the_body_comes_out(address: str, block: str
     asyncio.run(main())
 
 
+def test_an_error_of_the_body_is_not_lost_if_leaving_is_cancelled(address: str) -> None:
+    async def main() -> None:
+        app, begun, error = quick(address), asyncio.Event(), ValueError("mine")
+
+        @app.job(cron=EVERY_SECOND)
+        async def slow(context: ItemContext) -> None:
+            begun.set()
+            await asyncio.sleep(TIMEOUT)
+
+        async def fail() -> None:
+            async with app.running():
+                await begun.wait()
+                raise error
+
+        task = asyncio.create_task(fail())
+        while app.health.phase != "leaving":
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert caught.value.__context__ is error
+
+    asyncio.run(main())
+
+
 def test_a_block_that_is_left_in_another_task_says_what_to_use(address: str) -> None:
     async def main() -> None:
         block = quick(address).running()
