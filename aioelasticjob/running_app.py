@@ -75,10 +75,7 @@ class RunningApp:
         """Run the jobs while the block is open; leave gracefully at its end.  ``limited_log`` is closed then.
 
         Raises:
-            RegistryUnreachable: no registry answered.
-            TlsFailed: no encrypted connection could be made.
-            AuthenticationFailed: the registry refused the digest, or the user and password of SASL.
-            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
+            RegistryUnreachable, TlsFailed, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``.
         """
         self.phase = "starting"
         failure: Exception | None = None
@@ -104,13 +101,10 @@ class RunningApp:
                     yield session
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
                     failure = error
-                    # before CPython 3.13 an asyncio.TaskGroup that fails may leave a request to cancel the task
-                    await block.tidy()
-        except Exception as ending:  # such as that of a job with error_handler="raise"
-            if failure is not None:
+                    await block.tidy()  # before CPython 3.13 a failed asyncio.TaskGroup leaves a request to cancel us
+        except BaseException as ending:  # of a job with error_handler="raise", or a Ctrl-C while the jobs leave
+            if failure is not None and isinstance(ending, Exception):
                 raise failure from ending
-            raise
-        except BaseException as ending:  # a cancellation while the jobs leave, such as that of a Ctrl-C
             ending.__context__ = failure or ending.__context__
             raise
         if failure is not None:

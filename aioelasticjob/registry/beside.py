@@ -29,8 +29,7 @@ async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIt
             yield
         except Exception as error:
             failures.append(error)
-            # before CPython 3.13 an asyncio.TaskGroup that fails may leave a request to cancel the task
-            await block.tidy()
+            await block.tidy()  # before CPython 3.13 a failed asyncio.TaskGroup leaves a request to cancel us
         tasks.cancel_scope.cancel()
     if failures:
         raise failures[0]
