@@ -63,7 +63,7 @@ class Kind(Generic[OptionsT]):
     """A kind of job.
 
     Raises:
-        InvalidSetting: ``options`` has a setting that every job has.
+        InvalidSetting: ``options`` is no pydantic model, or has a setting that every job has.
     """
 
     options: type[OptionsT]
@@ -76,6 +76,8 @@ class Kind(Generic[OptionsT]):
     """Default settings of jobs of this kind, such as a timeout."""
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.options, type) and issubclass(self.options, BaseModel)):
+            raise InvalidSetting("options", self.options, "must be a pydantic model: derive it from jobs.kinds.Options")
         for name in self.options.model_fields:
             if name in JobConfig.model_fields:
                 raise InvalidSetting(name, self.options.__name__, "every job has a setting of this name: take another")

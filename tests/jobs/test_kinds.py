@@ -172,6 +172,11 @@ def test_a_kind_may_not_take_the_name_of_a_setting_that_every_job_has() -> None:
         Kind(Clash, print)
 
 
+def test_the_options_of_a_kind_are_a_pydantic_model() -> None:
+    with pytest.raises(InvalidSetting, match=r"options = .*must be a pydantic model"):
+        Kind(dict, print)  # type: ignore[type-var]
+
+
 def test_who_only_looks_need_not_know_the_kind(offer: Offer) -> None:
     fits(JobConfig.build(job_name="job", job_type="COBOL", options={"anything": [1]}))
     with pytest.raises(InvalidSetting, match=r"options.command = .*field required"):
