@@ -230,10 +230,13 @@ class Account:
             self.items[number].elsewhere = True
 
     def note_obstructed(self, items: Collection[int], fire: Fire) -> None:
-        """Note that nodes which somebody made by hand keep items from being claimed."""
+        """Note that nodes which somebody made by hand keep items from being claimed.
+
+        Rescues and requests are tried again, so they have missed nothing.
+        """
         if fire.source in SCHEDULED:
             self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)
-        else:
+        elif fire.source is FireSource.TRIGGER and fire.requested is None:
             self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
     def reach(self, moment: int) -> None:

@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.model import Fire, Record
+from aioelasticjob.model import Fire, FireSource, Record, Requested
 from aioelasticjob.running.commands import MarkMissed, ReadItems
 from aioelasticjob.running.state import TABLE, Came, Timetable
 from aioelasticjob.running.step import JobState
@@ -319,6 +319,23 @@ def test_every_moment_is_run_reported_or_excused_and_none_is_reported_twice(firs
         life = Life(seed)
         life.live()
         assert not life.wrong(), "\n".join([f"seed {seed}, {life.case.config.cron}", *life.wrong(), *life.calls])
+
+
+@pytest.mark.parametrize(
+    ("fire", "reports"),
+    [
+        (Fire(7_000, FireSource.TRIGGER), 1),
+        (Fire(7_000, FireSource.TRIGGER, requested=Requested("r1", 0, {})), 0),
+        (Fire(7_000, FireSource.BACKFILL, requested=Requested("r1", 0, {})), 0),
+        (Fire(7_000, FireSource.FAILOVER), 0),
+    ],
+)
+def test_what_is_obstructed_is_missed_unless_it_is_tried_again(fire: Fire, reports: int) -> None:
+    case = Case.of(items=2)
+    state = case.state()
+    case.see(state)
+    case.tell(state, lambda: state.note_obstructed({1}, fire))
+    assert [(one.items, one.passed.last) for one in case.reports] == [((1,), 7_000)] * reports
 
 
 def test_every_row_of_the_table_is_used() -> None:
