@@ -134,15 +134,24 @@ class _OncePerCluster:
             _report(execution, self.context, error)
 
     async def _rescued(self) -> str | None:
-        """Return the triggered run that a rescue continues, according to the item's mark; None if there is none."""
+        """Return the run that a rescue continues, if somebody has asked for it, according to the item's mark.
+
+        If there is no mark, because the item has ended the run for the listeners, its record names the request.
+        """
         claim = self.execution.claim
         if claim.fire.source is not FireSource.FAILOVER:
             return None
         (item,) = claim.items
-        if not (asked := claim.before[item].asked):
+        last = claim.before[item]
+        if not last.asked:
             return None
         begun = await self.marks.begun_in(item)
-        return f"trigger-{asked}" if begun is None or moment_of(begun) is not None else begun
+        if begun is not None and moment_of(begun) is None:
+            return begun
+        request = next((one for one in self.views.value.requests if one.id == last.request), None)
+        if request is None:
+            return f"trigger-{last.asked}"
+        return run_of(Fire(last.asked, request.source, request_id=request.number))
 
     async def _wait(self) -> None:
         """Wait for the instance that calls ``before``: at most its time limits, plus the session timeout if it dies."""

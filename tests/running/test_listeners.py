@@ -363,6 +363,25 @@ def test_a_rescue_is_of_the_moment_claimed_though_who_died_had_not_come_to_mark_
     assert [one[1:] for one in here.said[3:]] == [("before", 2.0), ("item", 0, 2.0), ("after", 2.0)]
 
 
+def test_a_rescue_of_a_run_whose_listeners_were_called_calls_none_again() -> None:
+    async def scene(here: RecordedInstances) -> None:
+        (one,) = await here.start_instances(1)
+        session = here.cluster._session
+        await operations.ask(session, "job")
+        await here.until(5)
+        (request,) = [one.request for one in await operations.requests(session, "job")]
+        asked = {"asked": request.moment, "request": request.id, "source": "TRIGGER"}
+        begun = {"slot": 0, "lastBeginTime": 1, "completed": False, **asked}
+        await here.write(Set(LAYOUT.item(0).execution, json.dumps(begun).encode(), -1))
+        one.kill()
+        await here.start_instances(1)
+        await here.until(50)
+        assert await here.marks() == ()
+
+    here = play(scene, reconcile_interval=15, cron="0 0 0 * * ?")
+    assert [one[1] for one in here.said] == ["before", "item", "after", "item"]
+
+
 def test_a_trigger_of_one_instance_is_a_run_of_its_items() -> None:
     async def scene(here: RecordedInstances) -> None:
         all_instances = await here.start_instances(2)
