@@ -4,10 +4,10 @@ The file holds the state, not a log: a batch writes the newest row of every znod
 synchronous=FULL, so a commit that returned is on the disk.
 """
 
-import os
 import secrets
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -147,7 +147,10 @@ def open_store(directory: Path) -> Store:
     """
     prepare(directory)
     try:
-        os.close(os.open(directory / FILE, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite itself would let others read it
+        with suppress(
+            FileExistsError
+        ):  # one that is there is not opened: closing it would end this process's locks on it
+            (directory / FILE).touch(0o600, exist_ok=False)  # SQLite itself would let others read it
         # Whichever thread uses it, only one does so at a time.
         connection = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False, timeout=0)
         try:

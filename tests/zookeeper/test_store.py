@@ -1,7 +1,10 @@
 """What the disk gives back, and which directories are refused."""
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -110,6 +113,16 @@ def test_a_directory_belongs_to_one_server_at_a_time(tmp_path: Path) -> None:
     open_store(tmp_path / "new" / "place").close()
 
 
+def test_a_server_that_is_refused_a_directory_leaves_it_to_the_other_one_of_its_process(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(StoreError, match="in use by another server"):
+        open_store(tmp_path)
+    read = f"import sqlite3; sqlite3.connect({str(tmp_path / FILE)!r}, timeout=0).execute('SELECT * FROM znode')"
+    other = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
+    store.close()
+    assert "database is locked" in other.stderr
+
+
 def test_only_the_user_of_the_server_may_read_what_it_keeps(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.commit(write(store.load().tree, create("/a")))
@@ -120,7 +133,16 @@ def test_only_the_user_of_the_server_may_read_what_it_keeps(tmp_path: Path) -> N
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
-    with pytest.raises(StoreError, match=f"{FILE}: Is a directory"):
+    with pytest.raises(StoreError, match=f"{FILE}: unable to open"):
+        open_store(tmp_path)
+
+
+def test_a_file_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Path, mode: int, *, exist_ok: bool) -> None:
+        raise OSError(ENOSPC, "No space left on device", str(file))
+
+    monkeypatch.setattr(Path, "touch", full)
+    with pytest.raises(StoreError, match=f"^cannot open {tmp_path / FILE}: No space left on device$"):
         open_store(tmp_path)
 
 
