@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from aioelasticjob.credentials import HIDDEN
 from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 
@@ -147,6 +148,8 @@ def file_of(url: str) -> Path | None:
 
 def masked(url: str) -> str:
     """Return a URL for logs and pages: without its password, and without its options, which may contain one."""
+    if "://" not in url and "@" in url:  # it is written wrong, so any text before the host may be the password
+        url = f"{HIDDEN}@{url.rpartition('@')[2]}"
     return _PASSWORD.sub(r"://\1:…@", url).partition("?")[0]
 
 

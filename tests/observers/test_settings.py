@@ -39,6 +39,8 @@ def test_urls_get_the_driver_that_serves_them(url: str, driver: str) -> None:
         "",
         "events.db",
         "sqlite:events.db",
+        f"me:{SECRET}@host/events",
+        f"postgresql:/me:{SECRET}@host/events",
         f"oracle://me:{SECRET}@host/events",
         f"postgres://me:{SECRET}@host/events",
         f"postgresql+psycopg2://me:{SECRET}@host/events",
