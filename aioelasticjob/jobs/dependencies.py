@@ -91,7 +91,7 @@ def requested_by(handler: Provider, given: int = 1) -> RequestedValues | None:
 def check_context(role: str, function: Provider, given: type[Context], otherwise: str) -> None:
     """Check that a function is not annotated for another context than it is given.
 
-    ``otherwise`` tells the author of a function that is meant for the other context what to do.
+    ``otherwise`` ends the error for a function that is meant for the other context: it says what else is possible.
 
     Only an annotation that can be evaluated, and that allows nothing but the other context or built-in types such as
     ``int``, is refused.
