@@ -271,10 +271,11 @@ def _entitled(member: Member, sent: SentClaim) -> list[Op]:
         entitled: list[Op] = [Check(layout.sharding, view.sharding_version)]
         if fire.request is not None:
             entitled.append(Delete(*fire.request))
+        if fire.requested is not None:
+            entitled += claiming(layout, fire, wanted)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
-            lost = losing(view, {item: sent.before[item] for item in wanted}, claimed)
-            entitled += [*claiming(layout, fire, wanted), *lost]
+            entitled += losing(view, {item: sent.before[item] for item in wanted}, claimed)
         return entitled
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
