@@ -40,8 +40,7 @@ from typing import ClassVar, Final
 LONGEST_VALUE: Final = 500
 """Characters of a wrong value that an error shows: a value may be a file that somebody has pasted."""
 LONGEST_TEXT: Final = 2_000
-"""Characters that an error says of what would be right, which may be a long list of names; and those of an error that
-a line of the log holds."""
+"""The most characters that an error says about what would be right, and that a line of the log has of an error."""
 PAGES: Final = "errors/"
 """Where the pages of errors are, on the site and below ``docs``; the address of the site can be put in front of it."""
 

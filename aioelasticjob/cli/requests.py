@@ -40,7 +40,7 @@ NewId: TypeAlias = Annotated[
 Items: TypeAlias = Annotated[str | None, typer.Option(help="Only these items, such as 2,3.")]
 Wait: TypeAlias = Annotated[
     bool,
-    typer.Option(help="Stay until the runs have ended, as an endless stream's do not; exit with 1 if one failed."),
+    typer.Option(help="Stay until all runs have ended; those of endless streams never do. Exit with 1 if one failed."),
 ]
 
 

@@ -47,7 +47,7 @@ class Forbidden(HTTPException):
 
 
 class RoleMissing(Forbidden):
-    """The person's role does not allow that; the audit log has it."""
+    """The person's role does not allow that.  The refusal is written into the audit log."""
 
 
 @dataclass

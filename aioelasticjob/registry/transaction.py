@@ -46,7 +46,10 @@ Op: TypeAlias = Create | Set | Delete | Check
 
 
 def put(path: str, data: bytes, before: Node | None) -> Create | Set:
-    """Make a node, or replace the data of the one that was there ``before``; refused if it has changed since."""
+    """Return the operation that makes a node, or replaces the data of the one that was there ``before``.
+
+    It is refused if that node has changed since.
+    """
     return Create(path, data) if before is None else Set(path, data, before.stat.version)
 
 

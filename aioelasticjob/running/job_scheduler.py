@@ -297,6 +297,6 @@ class JobScheduler(CommandLoop):
 
 
 def _claimed(claims: Claims, sent: SentClaim) -> object:
-    """Return the result of a claim that was answered."""
+    """Return the result of a claim that was answered, or the work that is left to do for it."""
     taken = claims.claimed(sent)
     return InTask(partial(claims.finish, sent)) if taken is None else taken

@@ -70,7 +70,7 @@ class History(Past):
     def wait(
         self, job: str, problem: str | InvalidSetting, limited_log: LimitedLog, instance: str | None = None
     ) -> None:
-        """Log why the job has to wait before it can run, once for each reason."""
+        """Log why the job has to wait before it can run, once for each reason, and keep it for the job's health."""
         if str(problem) != self.trouble:
             self.trouble = str(problem)
             why = problem.with_page() if isinstance(problem, InvalidSetting) else problem

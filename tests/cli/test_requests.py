@@ -241,4 +241,4 @@ def test_the_worker_logs_who_has_given_a_command(ask: Ask, caplog: pytest.LogCap
 
 @pytest.mark.parametrize("asking", ["trigger", "backfill", "rerun"])
 def test_the_help_says_what_wait_does_not_return_from(command: Command, asking: str) -> None:
-    assert "as an endless stream's do not" in " ".join(re.sub("[│|]", "", command(asking, "--help").stdout).split())
+    assert "those of endless streams never do" in " ".join(re.sub("[│|]", "", command(asking, "--help").stdout).split())
