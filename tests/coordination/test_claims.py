@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from asyncio import get_running_loop
+from asyncio import get_running_loop, wait
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -283,6 +283,22 @@ def test_a_claim_that_is_to_leave_later_leaves_then_unless_it_is_withdrawn(withd
     taken = done(claim())
     assert taken.stale is withdrawn
     assert job.running() == ([] if withdrawn else [0, 1, 2])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_items_of_a_withdrawn_claim_may_be_released_again(at_once: bool) -> None:
+    job = ClaimedJob()
+
+    async def claim() -> ClaimResult | None:
+        sent = job.claims.send(job.view(), CRON, job.items, NOW, NEXT, SLOT / 1000)
+        get_running_loop().call_soon(job.session.withdraw, sent.transaction.answer)
+        await wait([sent.transaction.answer])
+        return job.claims.claimed(sent) if at_once else await job.claims.finish(sent)
+
+    taken = done(claim())
+    assert taken is not None
+    assert taken.stale
+    assert [entry.executing for entry in job.cache.items.values()] == [False] * 3
 
 
 @pytest.mark.parametrize("fire", [CRON, RESCUE], ids=["cron", "rescue"])

@@ -220,3 +220,18 @@ def test_jobs_join_though_the_connection_is_lost_while_they_wait_for_their_turn(
         process.terminate()
 
     simulate(scene)
+
+
+def test_a_job_that_runs_again_has_no_problem_any_more_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        past, limited_log = History(), LimitedLog()
+        past.wait("report", "the registry holds nonsense", limited_log)
+        assert past.standing_by is not None
+        assert past.standing_by.problem == "the registry holds nonsense"
+        for _ in range(2):
+            past.resume("report", limited_log)
+            assert past.standing_by is None
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
