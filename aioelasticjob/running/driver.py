@@ -191,6 +191,11 @@ class CommandLoop(ABC):
         self._again = False
         """Whether a turn was asked for while an answer was awaited."""
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no pass is under way."""
+        return self._steps is None
+
     @abstractmethod
     def _begin(self) -> Pass:
         """Begin a pass."""

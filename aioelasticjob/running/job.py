@@ -97,11 +97,16 @@ class LocalJob:
         up()
         self.gone.set(True)
 
-    async def leave(self) -> None:
-        """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
+    def leave(self) -> None:
+        """Leave once the running handlers have ended."""
         self._leaving.set(True)
         if self.life is not None:
-            await self.life.retire()
+            self.life.leave()
+
+    async def stopped(self) -> None:
+        """Wait until the job that leaves has left.  Without a connection the items stay unsettled."""
+        if self.life is not None:
+            await self.life.stopped()
 
     def close(self) -> None:
         """Stop following the registry.  The caller has cancelled all tasks."""
@@ -155,6 +160,7 @@ class LocalJob:
             self.life = None
             if life.left:
                 self._show_dismissal(life.dismissal)
+            if life.dismissal:  # otherwise the process ends, and its session
                 config = self._past.config
                 await life.remove_what_is_left(hand_over=config is not None and config.failover)
         except Exception as error:

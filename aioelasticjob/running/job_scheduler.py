@@ -130,6 +130,7 @@ class JobScheduler(CommandLoop):
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
         self.left = True
+        self.stopping.leave(self.shutdown_timeout, self.cancel)
         if self._wait_for_view is not None:
             self._wait_for_view.cancel()
         self._runs.leave()

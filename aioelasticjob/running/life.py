@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
-from anyio import move_on_after
+from anyio import fail_after
 
-from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.commit import ENDED_STATES, until_answered
+from aioelasticjob.coordination.commit import ENDED_STATES, connected, until_answered
 from aioelasticjob.coordination.coordinator import Coordinator
 from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
@@ -38,7 +37,7 @@ from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import LEAVE_TIMEOUT, unless, wait_until_known
 from aioelasticjob.running.state import Past
-from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Stopping
+from aioelasticjob.running.stopping import Stopping
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class Life:
             RegistryError: the registry could not be read, or the session is over.
         """
         trees, member, name = self._follower.trees, self.member, self._job.config.job_name
-        async with self._shared.joining:
+        async with self._shared.registering:
             self._following.wake()
             # ``session_changed`` may have had the nodes read while this job waited until it may join
             seen = trees.value if self._follower.has_read else await trees.changed()
@@ -242,25 +241,20 @@ class Life:
     def dismissed(self, why: str) -> None:
         """Leave, because an operator has asked for it, or has removed the job or the instance's node."""
         self.dismissal = why
-        self.tasks.start_soon(self.retire)
+        self.leave()
 
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
         if self.job_scheduler is not None and not self.job_scheduler.left:
+            at_rest = self.job_scheduler.is_at_rest  # then it unregisters in its next turn
             self.job_scheduler.leave()
-            self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
+            if not at_rest:
+                self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
-    async def retire(self) -> None:
-        """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
-        job_scheduler = self.job_scheduler
-        if job_scheduler is None:
-            return
-        self.leave()
-        cancel = get_running_loop().call_later(job_scheduler.shutdown_timeout, job_scheduler.cancel)
-        try:
-            await job_scheduler.stopping.stopped(job_scheduler.shutdown_timeout + SETTLE_TIMEOUT)
-        finally:
-            cancel.cancel()
+    async def stopped(self) -> None:
+        """Wait until the job has left.  Without a connection the items stay unsettled."""
+        if self.job_scheduler is not None:
+            await self.job_scheduler.stopping.stopped()
 
     async def end(self, past: History) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
@@ -275,8 +269,7 @@ class Life:
                 view = job_scheduler.views.value
                 await job_scheduler.end()
                 if self.error is None:
-                    with move_on_after(LEAVE_TIMEOUT, shield=True):
-                        await _unregister(job_scheduler, self.member, view, self._shared.clock)
+                    await _unregister(job_scheduler, self.member, view, self._shared)
                 past.config = view.config
                 past.newest_reported = max(past.newest_reported, job_scheduler.newest_reported)
         finally:
@@ -296,7 +289,7 @@ class Life:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.
 
         The process goes on, and its other jobs keep the session alive.  So without this, the items would stay locked,
-        and an instance that has left would stay the leader.  If the process ends too, the end of its session does this.
+        and an instance that has left would stay the leader.
         """
         member, clock = self.member, self._shared.clock
         settlements = Settlements(member, RecordCache(member, lambda: int(clock.now() * 1000)))
@@ -360,14 +353,20 @@ async def _announce_leaving(member: Member, stopping: Stopping) -> None:
         log.debug("%s: this instance could not announce that it leaves: %s", job, error, extra={"job": job})
 
 
-async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView, clock: Clock) -> None:
+async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView, shared: ProcessContext) -> None:
+    """Remove the instance's node, after publishing the counts since the last tick, which only this instance has."""
     try:
-        if job_scheduler.left:  # publish the counts since the last tick, which only this instance has
-            now = clock.now() - (member.session.clock_skew or 0.0)
-            await job_scheduler.run_counts.publish(member, view, now)
-            await note_accounted(member, view, now)
-        await leave(member)
+        with fail_after(LEAVE_TIMEOUT, shield=True):
+            if not await connected(member):
+                return
+        async with shared.registering:
+            with fail_after(LEAVE_TIMEOUT, shield=True):
+                if job_scheduler.left:
+                    now = shared.clock.now() - (member.session.clock_skew or 0.0)
+                    await job_scheduler.run_counts.publish(member, view, now)
+                    await note_accounted(member, view, now)
+                await leave(member)
         job_scheduler.stopping.accepted()
-    except RegistryError as error:  # then the session's end removes the instance
+    except (RegistryError, TimeoutError) as error:  # then the session's end removes the instance
         job = member.layout.job
         log.debug("%s: this instance could not unregister: %s", job, error, extra={"job": job})

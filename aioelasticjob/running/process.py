@@ -21,10 +21,10 @@ from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.process_context import JOINING_AT_ONCE, ProcessContext
+from aioelasticjob.running.process_context import REGISTERING_AT_ONCE, ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 
-STARTING_AT_ONCE = 2 * JOINING_AT_ONCE
+STARTING_AT_ONCE = 2 * REGISTERING_AT_ONCE
 """How many jobs start at the same time.  More would only wait until they may join, and own two tasks each meanwhile."""
 FINAL_DELIVERY_TIMEOUT = 5.0
 """Seconds that error handlers have for the last failures when the application ends."""
@@ -43,7 +43,7 @@ class LocalJobs:
 
     def __init__(self, session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext) -> None:
         self._session, self._shared, self._tasks = session, shared, create_task_group()
-        self._scheduler = Scheduler(self._tasks, shared.joining)
+        self._scheduler = Scheduler(self._tasks, shared.registering)
         self._jobs = [LocalJob(job, session, host, shared, self._scheduler) for job in jobs]
 
     @property
@@ -103,9 +103,10 @@ class LocalJobs:
             async with create_task_group() as tasks:
                 scheduler.tasks = tasks
                 tasks.start_soon(scheduler.run)
-                async with create_task_group() as leaving:
-                    for job in self._jobs:
-                        leaving.start_soon(job.leave)
+                for job in self._jobs:
+                    job.leave()
+                for job in self._jobs:
+                    await job.stopped()
                 with move_on_after(FINAL_DELIVERY_TIMEOUT):
                     await self._shared.dispatcher.wait_until_delivered()
                 scheduler.is_over = True

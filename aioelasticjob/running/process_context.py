@@ -17,8 +17,8 @@ from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.stopping import Departures
 
-JOINING_AT_ONCE = 32
-"""How many jobs of one process register at the same time.
+REGISTERING_AT_ONCE = 32
+"""How many jobs of one process register or unregister at the same time.
 
 With more of them at once, garbage collections take longer and come more often.  With fewer, a process would have to
 wait for the answers of a distant registry.
@@ -34,8 +34,8 @@ class ProcessContext:
     executors: Executors
     dispatcher: ErrorDispatcher
     limited_log: LimitedLog
-    joining: Semaphore = field(default_factory=lambda: Semaphore(JOINING_AT_ONCE))
-    """Each job holds it while it joins: if thousands joined at once, they would block the loop until all had joined."""
+    registering: Semaphore = field(default_factory=lambda: Semaphore(REGISTERING_AT_ONCE))
+    """Each job holds it while it joins, or unregisters: if thousands did at once, they would block the loop."""
     comparing: Lock = field(default_factory=Lock)
     """A job holds it while it asks the registry for its time; the other jobs wait for the answer."""
     switches: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))

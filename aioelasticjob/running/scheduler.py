@@ -34,8 +34,8 @@ AT_ONCE = 50
 """How many activities that are not urgent get a turn in one round of the loop."""
 ANSWERED_AT_ONCE = 50
 """How many activities that can go on get a turn in one round, so that the handlers of the first begin at once."""
-AT_ONCE_WHILE_JOINING = 2
-"""The same while jobs wait until they may join."""
+AT_ONCE_WHILE_REGISTERING = 2
+"""The same while jobs wait until they may join or unregister."""
 SHORTEST_REST = 0.001
 """Seconds until the next turn at least, unless it is due at once.
 
@@ -61,13 +61,13 @@ class TaskOwner(Protocol):
 class Scheduler:
     """Gives turns to the activities of one process, in the order in which they were woken."""
 
-    def __init__(self, tasks: TaskGroup, joining: Semaphore) -> None:
+    def __init__(self, tasks: TaskGroup, registering: Semaphore) -> None:
         self.tasks = tasks
         """The task group in which ``run`` is called, and in which tasks are started while it is not."""
         self.loop = get_running_loop()
         """The loop in which all is done.  Asking Python for it takes a call of the system before CPython 3.12."""
-        self._joining = joining
-        """Each job holds it while it joins.  While jobs wait for it, fewer turns are given, so they join sooner."""
+        self._registering = registering
+        """Each job holds it while it joins or unregisters.  While jobs wait for it, fewer turns are given."""
         self._answered: dict[Activity, None] = {}
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
@@ -150,7 +150,7 @@ class Scheduler:
         execution, where each costs memory and a lock in the registry.  Urgent activities do not wait for them: jobs
         join, and items move, as fast as without load.
         """
-        at_once = AT_ONCE_WHILE_JOINING if self._joining.value == 0 else AT_ONCE
+        at_once = AT_ONCE_WHILE_REGISTERING if self._registering.value == 0 else AT_ONCE
         queues = (self._answered, ANSWERED_AT_ONCE), (self._urgent, URGENT_AT_ONCE), (self._woken, at_once)
         for waiting, most in queues:
             for activity in tuple(islice(waiting, most)):

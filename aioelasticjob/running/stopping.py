@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from asyncio import get_running_loop
+from asyncio import TimerHandle, get_running_loop
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from anyio import CancelScope, move_on_after
+from anyio import CancelScope
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
@@ -18,7 +19,7 @@ from aioelasticjob.registry.session import SessionState
 
 SETTLE_TIMEOUT = 2.0
 """Seconds without an accepted write after which the process waits no longer for a job whose handlers have ended."""
-WARN_AFTER = 0.3
+WARN_AFTER = 1.0
 """Seconds of ``SETTLE_TIMEOUT`` after which the log says what the process waits for."""
 
 log = logging.getLogger(__name__)
@@ -33,78 +34,87 @@ class Departures:
 
 
 class Stopping:
-    """The state of a job that leaves, in one session.  As a context, it notes that handlers run inside the block."""
+    """The state of a job that leaves, in one session.  As a context, it notes that handlers run inside the block.
+
+    Thousands of jobs may leave at the same time, so it has timers, and no task.
+    """
 
     def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
         self._member, self._log, self._loop = member, limited_log, get_running_loop()
-        self.done = False
+        self._over = Latest(False)
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
         """The claim that is being settled."""
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._departures = departures
-        self._handling = Latest(False)
-        self._leaves = False
-        """Whether the process waits for the job to leave."""
+        self._handling = False
+        self._limit: TimerHandle | None = None
+        """Cancels the handlers that run too long, if the job leaves."""
+        self._deadline = inf
+        """When the process waits no longer for the job, by the loop's clock."""
         self._since = 0.0
-        """Since when no handler has run, by the loop's clock; not earlier than the call of ``stopped``."""
+        """Since when no handler has run, by the loop's clock; not earlier than the call of ``leave``."""
 
     def __enter__(self) -> None:
-        self._handling.set(True)
+        self._handling = True
 
     def __exit__(self, *_: object) -> None:
         self._since = self._loop.time()
-        self._handling.set(False)
+        self._handling = False
 
-    def end(self) -> None:
-        """Note that the job has left or its session is over."""
-        self.done = True
-        self._handling.set(False)
+    def leave(self, shutdown_timeout: float, cancel: Callable[[], object]) -> None:
+        """Note that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds."""
+        self._since = self._loop.time()
+        self._limit = self._loop.call_later(shutdown_timeout, cancel)
+        self._deadline = self._since + shutdown_timeout + SETTLE_TIMEOUT
+        self._look(WARN_AFTER)
 
     def accepted(self) -> None:
         """Note that the registry has accepted a write of the job; it counts if the job leaves."""
-        if self._leaves:
+        if self._limit is not None:
             self._departures.newest = self._loop.time()
 
-    async def stopped(self, seconds: float) -> None:
-        """Wait until the job has left, at most so many seconds.
+    def end(self) -> None:
+        """Note that the job has left or its session is over."""
+        if self._limit is not None:
+            self._limit.cancel()
+        self._over.set(True)
+
+    async def stopped(self) -> None:
+        """Wait until the job has left, or until it is not worth waiting any more.
 
         After the handlers of the job have ended, this gives up if the registry accepts nothing for ``SETTLE_TIMEOUT``
         seconds.  While it accepts writes of other jobs that leave, this job only waits for its turn: nothing is logged.
         """
-        self._leaves, self._since = True, self._loop.time()
-        with move_on_after(seconds) as limit:
-            await self._wait_while_accepted()
-        if limit.cancelled_caught and not self._handling.value:
-            self._give_up(f"the registry is slow: it has not accepted everything in {seconds:g} s")
+        with CancelScope(deadline=self._deadline) as limit:
+            await self._over.until(lambda over: over or self._has_given_up)
+        if limit.cancelled_caught and not self._handling:
+            waited = self._loop.time() - self._since
+            self._give_up(f"the registry is slow: it has not accepted everything in {waited:.3g} s")
 
-    async def _wait_while_accepted(self) -> None:
-        patience = WARN_AFTER
-        while not self.done:
-            await self._handling.until(lambda handling: not handling)
-            if await self._changes_before(self._progress + patience) or self._loop.time() < self._progress + patience:
-                continue
+    @property
+    def _has_given_up(self) -> bool:
+        return not self.settle_timeout
+
+    def _look(self, patience: float) -> None:
+        """Warn, and later give up, once the registry has accepted nothing for ``patience`` seconds."""
+        if self._over.value or self._has_given_up:
+            return
+        now = self._loop.time()
+        deadline = patience + (now if self._handling else max(self._since, self._departures.newest))
+        if now >= deadline:
             if patience == SETTLE_TIMEOUT:
                 self._give_up()
                 return
             self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
-            patience = SETTLE_TIMEOUT
+            patience, deadline = SETTLE_TIMEOUT, deadline - patience + SETTLE_TIMEOUT
+        self._loop.call_at(deadline, self._look, patience)
 
     def _give_up(self, why: str = "") -> None:
         self._warn("and waits no longer", why)
         self.settle_timeout = 0.0
-
-    @property
-    def _progress(self) -> float:
-        """Since when the process has waited in vain."""
-        return max(self._since, self._departures.newest)
-
-    async def _changes_before(self, deadline: float) -> bool:
-        """Wait until the job has left or a handler has begun; False if neither happens in time."""
-        with CancelScope(deadline=deadline) as limit:
-            await self._handling.until(lambda handling: handling or self.done)
-        return not limit.cancelled_caught
+        self._over.set(self._over.value)  # ends the wait
 
     def _warn(self, waits: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""

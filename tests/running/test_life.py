@@ -199,7 +199,7 @@ async def nothing(context: ItemContext) -> None: ...
 def test_jobs_join_though_the_connection_is_lost_while_they_wait_for_their_turn(
     tenths: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_context, "JOINING_AT_ONCE", 1)
+    monkeypatch.setattr(process_context, "REGISTERING_AT_ONCE", 1)
 
     async def scene(here: SimulatedJobs) -> None:
         async def worker() -> None:

@@ -6,7 +6,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.process_context import JOINING_AT_ONCE, ProcessContext
+from aioelasticjob.running.process_context import REGISTERING_AT_ONCE, ProcessContext
 from aioelasticjob.testing import VirtualClock, run
 
 
@@ -17,8 +17,8 @@ def test_jobs_of_one_process_wait_for_each_other_and_not_for_those_of_another_pr
             ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts, log), log)
             for _ in range(2)
         )
-        async with one.joining, one.comparing:
-            assert (one.joining.value, other.joining.value) == (JOINING_AT_ONCE - 1, JOINING_AT_ONCE)
+        async with one.registering, one.comparing:
+            assert (one.registering.value, other.registering.value) == (REGISTERING_AT_ONCE - 1, REGISTERING_AT_ONCE)
             assert not other.comparing.locked()
         assert one.starts is not other.starts
         assert one.departures is not other.departures

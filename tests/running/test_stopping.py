@@ -13,13 +13,15 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.operations import JobStatus, NotPossible
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create, Delete
-from aioelasticjob.running.stopping import Departures, Stopping
+from aioelasticjob.running import life, process_context
+from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Departures, Stopping
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster, run
 from aioelasticjob.testing.loop import START
 from tests.running.test_settings_changes import EVERY_TEN, JobProcesses, start_processes
@@ -300,6 +302,58 @@ def test_a_job_that_leaves_while_the_registry_is_away_leaves_nothing_behind_thou
 async def _nothing(context: ItemContext) -> None: ...
 
 
+@pytest.mark.parametrize("resting", [True, False])
+def test_an_instance_announces_that_it_leaves_only_if_it_has_something_to_end_first(
+    resting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced = list[str]()
+
+    async def announce(member: Member) -> None:
+        announced.append(member.ip)
+
+    monkeypatch.setattr(life, "announce_leaving", announce)
+
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0)
+        await here.until(45 if resting else 65)
+        them.people["a"].terminate()
+        await here.until(46 if resting else 110)
+        assert await here.names(LAYOUT.instances) == ()
+
+    simulate(scene)
+    assert len(announced) == (0 if resting else 1)
+
+
+def test_the_jobs_of_a_process_that_stops_unregister_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_context, "REGISTERING_AT_ONCE", 3)
+    unregister, at_once, most = life.leave, 0, 0
+
+    async def counted(member: Member) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            await asyncio.sleep(0.5)  # the registry is slow: forty jobs take seven seconds
+            await unregister(member)
+        finally:
+            at_once -= 1
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(_nothing, cron=EVERY_MINUTE)
+        for number in range(39):
+            app.add(_nothing, name=f"more-{number}", cron=EVERY_MINUTE)
+        monkeypatch.setattr(life, "leave", counted)
+        async with app.running():
+            await here.until(30)
+        assert [await here.names(Layout(f"more-{number}").instances) for number in range(39)] == [()] * 39
+
+    simulate(scene)
+    assert most == 3
+    assert not [one for one in caplog.records if one.levelname != "INFO"]
+
+
 @pytest.mark.parametrize("accepting_for", [1.0, 5.0])
 def test_a_job_is_not_said_to_be_refused_while_writes_of_other_jobs_that_leave_are_accepted(
     accepting_for: float, caplog: pytest.LogCaptureFixture
@@ -309,7 +363,7 @@ def test_a_job_is_not_said_to_be_refused_while_writes_of_other_jobs_that_leave_a
         "waits up to 2 s to unregister: the registry has not accepted it",
         "waits no longer to unregister: the registry has not accepted it",
     ]
-    assert [at for at, _ in said] == pytest.approx([accepting_for + 0.3, accepting_for + 2], abs=0.3)
+    assert [at for at, _ in said] == pytest.approx([accepting_for + 1, accepting_for + 2], abs=0.3)
     assert settle_timeout == 0
 
 
@@ -339,8 +393,9 @@ def _said_while_others_leave(
         last, other = (Stopping(member, limited_log, departures) for _ in range(2))
         began = loop.time()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(last.stopped, seconds)
-            tasks.start_soon(other.stopped, seconds)
+            for one in (last, other):
+                one.leave(seconds - SETTLE_TIMEOUT, list)
+                tasks.start_soon(one.stopped)
             while loop.time() - began < 8:
                 await asyncio.sleep(0.25)
                 for text in caplog.messages[len(said) :]:

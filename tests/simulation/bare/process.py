@@ -101,7 +101,7 @@ class Process:
 
     async def _leave(self, job: LocalJob) -> None:
         await self._leaving.wait()
-        await job.leave()
+        job.leave()
 
     async def _handler(self, context: ItemContext) -> None:
         claimed = run_lease.get()
