@@ -30,6 +30,7 @@ class _Interval:
     """The lines of one kind, from the first one on."""
 
     log: logging.Logger
+    level: int
     end: TimerHandle | None = None
     written: Counter[str] = field(default_factory=Counter)
     """How many lines about each job were written."""
@@ -51,19 +52,28 @@ class LimitedLog:
         self._closed = False
 
     def admits(
-        self, log: logging.Logger, job: str | None, kind: str, *, each: int = 1, most: int = MOST, newest: str = ""
+        self,
+        log: logging.Logger,
+        job: str | None,
+        kind: str,
+        *,
+        each: int = 1,
+        most: int = MOST,
+        newest: str = "",
+        level: int = logging.WARNING,
     ) -> bool:
         """Whether a line may be written; one that may not is counted.
 
         ``job`` is None if the line is about no job.  ``kind`` says what the line is about, in words for the line that
         counts.  ``each`` is how many lines of the kind a job may write in one interval, and ``most`` how many the
-        process may write.  ``newest`` is the line itself if it reports a state.
+        process may write.  ``newest`` is the line itself if it reports a state.  ``level`` is that of the line that
+        counts.
         """
         with self._lock:
             if self._closed:
                 return True
             if (interval := self._intervals.get(kind)) is None:
-                interval = self._intervals[kind] = _Interval(log)
+                interval = self._intervals[kind] = _Interval(log, level)
                 if self._loop is None:
                     self._await_end(get_running_loop(), kind)
                 else:
@@ -111,4 +121,5 @@ class LimitedLog:
             jobs = len(interval.left_out) - ("" in interval.left_out)
             about = f", about {counted(jobs, 'job')}" if jobs else ""
             newest = f"; the newest: {interval.newest}" if interval.newest else ""
-            interval.log.warning("%s left out%s: %s%s", what, about, kind, newest, extra={"left_out": lines})
+            text, extra = "%s left out%s: %s%s", {"left_out": lines}
+            interval.log.log(interval.level, text, what, about, kind, newest, extra=extra)

@@ -57,6 +57,22 @@ def test_of_lines_about_many_jobs_some_are_written_and_the_rest_is_counted(caplo
     ]
 
 
+def test_the_line_that_counts_has_the_level_of_the_lines_that_it_counts(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limited = LimitedLog()
+        for _ in range(3):
+            limited.admits(LOG, "job", "leaders assign items", level=logging.INFO)
+            limited.admits(LOG, "job", "busy")
+        limited.close()
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert {record.getMessage().rpartition(": ")[2]: record.levelno for record in caplog.records} == {
+        "leaders assign items": logging.INFO,
+        "busy": logging.WARNING,
+    }
+
+
 def test_lines_that_nobody_has_counted_are_counted_at_the_end_and_only_then(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         limited = LimitedLog()

@@ -359,7 +359,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
 
 def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
     job, items, instances = member.layout.job, len(assignment), len(set(assignment.values()))
-    if member.admits(log, "leaders assign items"):
+    if member.admits(log, "leaders assign items", logging.INFO):
         text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
         log.info(text, job, items, instances, extra={"job": job, "items": items})
 

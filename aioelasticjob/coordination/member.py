@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from logging import Logger
+from logging import WARNING, Logger
 from math import inf
 from typing import TypeGuard
 
@@ -52,9 +52,9 @@ class Member:
         """Whether a node exists and lives as long as the session in which this instance has joined."""
         return node is not None and node.stat.ephemeral_owner == self.incarnation
 
-    def admits(self, log: Logger, kind: str) -> bool:
+    def admits(self, log: Logger, kind: str, level: int = WARNING) -> bool:
         """Whether another line of a kind may be written about the job; one that may not is counted."""
-        return self.limited_log.admits(log, self.layout.job, kind, each=MOST, most=10 * MOST)
+        return self.limited_log.admits(log, self.layout.job, kind, each=MOST, most=10 * MOST, level=level)
 
     def describe(
         self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] = ()

@@ -81,7 +81,7 @@ class History(Past):
         """Log that the job has joined, if it had to wait."""
         if self.standing_by is not None:
             self.standing_by, self.trouble = None, ""
-            if limited_log.admits(log, job, "jobs can run in this process again", each=MOST):
+            if limited_log.admits(log, job, "jobs can run in this process again", each=MOST, level=logging.INFO):
                 log.info("%s: the job can run in this process now", job, extra={"job": job})
 
     def warn_rejoin(self, error: ElasticJobError, job: str, limited_log: LimitedLog) -> None:

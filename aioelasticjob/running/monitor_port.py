@@ -90,7 +90,7 @@ class MonitorPort:
             return
         self._server = server
         found = server.sockets[0].getsockname()[1]
-        if self._member.admits(log, "monitor ports are opened"):
+        if self._member.admits(log, "monitor ports are opened", logging.INFO):
             log.info("%s: the monitor port is %d", job, found, extra={"job": job, "port": found})
 
     def close(self) -> None:

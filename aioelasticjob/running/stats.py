@@ -140,7 +140,7 @@ class ExecutionStats:
             text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
             about = {"job": self._job, "item": item, "instance": run.instance}
             kind = "runs that were cut off were cancelled, and end as stopped"
-            if self._limited.admits(log, self._job, kind, each=MOST):
+            if self._limited.admits(log, self._job, kind, each=MOST, level=logging.INFO):
                 log.info(text, self._job, item, run.instance, extra=about)
             return None
         error = GivenUp(run.rescues, run.instance)
