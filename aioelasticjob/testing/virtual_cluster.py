@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from unittest import mock
 
 import anyio
-from anyio import Event, create_task_group, move_on_after, sleep, to_thread
+from anyio import Event, create_task_group, from_thread, move_on_after, sleep, to_thread
 
 from aioelasticjob import operations, running_app
 from aioelasticjob.addresses import Address
@@ -393,6 +393,8 @@ def _inline() -> Iterator[None]:
 
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
+        # Nothing can cancel a run while its function is called in the loop.
+        patches.enter_context(mock.patch.object(from_thread, "check_cancelled", return_value=None))
         patches.enter_context(mock.patch.object(Processes, "call", call))
         patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
         patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import get_args
 
 import pytest
+from anyio import from_thread
 
-from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
+from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Began, Ended, JobEvent, Started
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import NotSeen, VirtualClock, VirtualCluster, simulated
@@ -71,6 +72,22 @@ async def _a_mapping_as_parameter(cluster: VirtualCluster) -> None:
 
 def test_a_job_is_triggered_with_a_mapping_as_it_is_by_the_application() -> None:
     _a_mapping_as_parameter(VirtualCluster())
+
+
+@simulated
+async def _a_question_for_the_thread(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+
+    def rebuild(context: ItemContext) -> None:
+        from_thread.check_cancelled()
+
+    app.add(rebuild, name="rebuild")
+    await cluster.start(app)
+    assert [end.outcome for end in await cluster.trigger()] == [Outcome.COMPLETED]
+
+
+def test_a_plain_handler_may_ask_whether_it_has_been_cancelled() -> None:
+    _a_question_for_the_thread(VirtualCluster())
 
 
 @simulated
