@@ -49,14 +49,18 @@ OBSERVER_SESSION_TIMEOUT = 600.0
 DEFAULT_TIMEOUT = 3600.0
 """Simulated seconds that a test waits for something to happen, unless it says otherwise."""
 
+_started: contextvars.ContextVar[tuple[ElasticJob, ElasticJob] | None] = contextvars.ContextVar("started", default=None)
+"""In the code of a simulated process: the application that the test has started, and the one that the process runs."""
+
 
 class Instance:
     """One process of the application, on a host of its own; ``VirtualCluster.start`` makes it."""
 
-    def __init__(self, cluster: VirtualCluster, app: ElasticJob, host: str) -> None:
+    def __init__(self, cluster: VirtualCluster, started: ElasticJob, app: ElasticJob, host: str) -> None:
         self.app, self.host = app, host
         """What this process runs: the same jobs, but events, counts and overrides of its own; and its IP address."""
         self.failure: Exception | None = None
+        self._started = started
         self._cluster, self._ready, self._leaving, self._gone = cluster, Event(), Event(), Event()
         self._session: Session | None = None
         self._process: Process = cluster.faults.start(host, host, self._main)
@@ -115,6 +119,7 @@ class Instance:
             raise failure
 
     async def _main(self) -> None:
+        _started.set((self._started, self.app))
         try:
             with unwrapped(), self.app.events() as events:
                 async with create_task_group() as tasks:
@@ -176,7 +181,7 @@ class VirtualCluster:
             raise InvalidSetting("app", app, "must be an ElasticJob")
         settings = replace(app.settings, hosts=((REGISTRY, PORT),))
         host = f"10.0.1.{len(self.instances) + 1}"
-        instance = Instance(self, _stand_in(app, settings, overrides or {}), host)
+        instance = Instance(self, app, _stand_in(app, settings, overrides or {}), host)
         self.instances.append(instance)
         await instance.joined()
         if self._observer is None:
@@ -370,6 +375,22 @@ def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[
     return twin
 
 
+class _OfTheProcess:
+    """What an application is in one process.
+
+    Handlers name the application that their module declares, as in ``app.trigger(…)``.  The test has started it, and
+    each process runs a stand-in, so code of a process that names it means the stand-in.
+    """
+
+    def __get__(self, app: ElasticJob, _: type[ElasticJob]) -> RunningApp:
+        started, stand_in = _started.get() or (None, None)
+        here: RunningApp = vars(stand_in if app is started else app)["_here"]
+        return here
+
+    def __set__(self, app: ElasticJob, here: RunningApp) -> None:
+        vars(app)["_here"] = here
+
+
 async def _registry() -> None:
     settings = Settings(max_session_timeout=int(OBSERVER_SESSION_TIMEOUT * 1000))
     async with serve("0.0.0.0", PORT, settings=settings, clock=VirtualClock().now):
@@ -397,5 +418,6 @@ def _inline() -> Iterator[None]:
         patches.enter_context(mock.patch.object(from_thread, "check_cancelled", return_value=None))
         patches.enter_context(mock.patch.object(Processes, "call", call))
         patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
+        patches.enter_context(mock.patch.object(ElasticJob, "_here", _OfTheProcess(), create=True))
         patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here
         yield

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import get_args
 
 import pytest
-from anyio import from_thread
+from anyio import from_thread, sleep
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Began, Ended, JobEvent, Started
@@ -72,6 +72,32 @@ async def _a_mapping_as_parameter(cluster: VirtualCluster) -> None:
 
 def test_a_job_is_triggered_with_a_mapping_as_it_is_by_the_application() -> None:
     _a_mapping_as_parameter(VirtualCluster())
+
+
+@simulated
+async def _a_chain(cluster: VirtualCluster) -> None:
+    app, health = ElasticJob("embedded://"), list[str | None]()
+
+    async def extract(context: ItemContext) -> None:
+        health.append(app.health.jobs[0].instance)
+        await app.trigger("load", id=context.run_id.replace("@", "-"))
+        app.streams("load")
+
+    app.add(extract, name="extract", sharding_total_count=2)
+    app.add(_nothing, name="load")
+    await cluster.start(app)
+    await cluster.start(app)
+    status = await cluster.settled("load")
+    assert [end.outcome for end in await cluster.trigger("extract")] == [Outcome.COMPLETED] * 2
+    await sleep(1)
+    assert len({end.task_id for end in cluster.events if isinstance(end, Ended) and end.job == "load"}) == 1
+    assert len(set(health)) == len(status.instances) == 2
+    with pytest.raises(InvalidSetting, match="the application must be running"):
+        await app.trigger("load")  # the test is no process of the application
+
+
+def test_a_handler_may_use_the_application_and_is_given_that_of_its_own_process() -> None:
+    _a_chain(VirtualCluster())
 
 
 @simulated
