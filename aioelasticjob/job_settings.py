@@ -145,8 +145,9 @@ class DeclaredSettings(BaseModel):
     """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
     `None` is no limit."""
     retry: Annotated[Retry | None, FAILURES] = None
-    """[How often a run that fails is tried](../how-to/retries.md), under one lock: a `Retry`, or a mapping with any of
-    `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
+    """[How often a run that fails is tried](../how-to/retries.md), under one lock: a `Retry`, or outside of code a
+    mapping with any of `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is
+    tried again."""
     attempt_timeout: Annotated[Limit | None, FAILURES] = None
     """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit but that of the
     run. Not for dataflow jobs, which have `record_timeout`."""

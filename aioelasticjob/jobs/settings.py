@@ -112,8 +112,8 @@ class JobSettings(CommonSettings, total=False):
 
     # JobSettings: written by python -m tests.generate
     retry: Retry | None
-    """How often a run that fails is tried, under one lock: a `Retry`, or a mapping with any of `attempts`, `backoff`,
-    `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
+    """How often a run that fails is tried, under one lock: a `Retry`, or outside of code a mapping with any of
+    `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
     attempt_timeout: Duration | None
     """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit but that of the
     run. Not for dataflow jobs, which have `record_timeout`."""
