@@ -16,6 +16,13 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("misfire_grace_time", "coalesce"), "see misfire and catch_up"),
     **dict.fromkeys(("timezone", "tz"), "write time_zone='Europe/Berlin'"),
     **dict.fromkeys(
+        ("max_instances", "max_active_runs", "overlap", "allow_overlap"),
+        "no two runs of an item overlap; see misfire for moments that come meanwhile, and items_at_once",
+    ),
+    **dict.fromkeys(("max_runtime", "time_limit", "soft_time_limit", "execution_timeout"), "write timeout='5m'"),
+    **dict.fromkeys(("args", "kwargs", "params"), "see job_parameter"),
+    "tags": "see labels",
+    **dict.fromkeys(
         ("max_retries", "max_tries", "retries", "attempts"),
         'write retry=Retry(attempts=3), and outside of code retry={"attempts": 3}',
     ),

@@ -237,6 +237,24 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
             call(corn=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("max_instances", "no two runs of an item overlap; see misfire for moments that come meanwhile"),
+        ("max_active_runs", "no two runs of an item overlap"),
+        ("overlap", "no two runs of an item overlap"),
+        ("time_limit", "write timeout='5m'"),
+        ("execution_timeout", "write timeout='5m'"),
+        ("max_runtime", "write timeout='5m'"),
+        ("params", "see job_parameter"),
+        ("tags", "see labels"),
+    ],
+)
+def test_who_writes_the_word_of_another_scheduler_is_told_what_it_is_called_here(name: str, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"{name} = 1: there is no such setting; {says}"):
+        JobConfig.build(job_name="job", **{name: 1})
+
+
 def test_of_a_long_value_an_error_shows_the_beginning_and_keeps_the_whole() -> None:
     for settings in (
         {"labels": "x" * 100_000},
