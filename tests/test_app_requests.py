@@ -45,3 +45,13 @@ def test_an_application_that_does_not_run_cannot_ask() -> None:
                 await ask
 
     simulate(scene)
+
+
+def test_an_option_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app()
+        async with app.running():
+            with pytest.raises(TypeError, match="a request has no option params: known are at, delay, expires, id"):
+                await app.trigger("job", params=1)  # type: ignore[call-arg]
+
+    simulate(scene)

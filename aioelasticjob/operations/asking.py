@@ -83,8 +83,8 @@ async def ask(
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    if unknown := options.keys() - RunOptions.__annotations__.keys():
-        raise TypeError(f"ask() has no option {listed(sorted(unknown))}")
+    if unknown := options.keys() - (known := RunOptions.__annotations__.keys()):
+        raise TypeError(f"a request has no option {listed(sorted(unknown))}: known are {', '.join(sorted(known))}")
     items, id, at, delay = options.get("items"), options.get("id"), options.get("at"), options.get("delay")
     text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
