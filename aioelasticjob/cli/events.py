@@ -93,7 +93,8 @@ def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")]
     """Show one run: its states, its failure with the stack, and other runs of the same item for the same moment."""
     details = _ask(store, lambda store: store.run(run))
     if details is None:
-        raise InvalidSetting("run", run, f"is not in {masked(store)}")
+        known = "aioelasticjob events list shows the ids, and with --json also the runId of each"
+        raise InvalidSetting("run", run, f"is not in {masked(store)}: {known}")
     if as_json:
         write_json(_as_json(details))
         return

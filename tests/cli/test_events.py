@@ -99,6 +99,13 @@ def test_one_run_is_shown_with_its_states_and_its_stack(store: str) -> None:
     assert json.loads(command("show", "-s", store, run["id"], "--json").stdout)["run"] == run
 
 
+def test_who_asks_by_the_run_id_of_the_log_is_told_where_the_ids_are(store: str) -> None:
+    (run,) = json.loads(command("list", "-s", store, "--outcome", "failed", "--json").stdout)["runs"]
+    shown = command("show", "-s", store, run["runId"])
+    assert shown.exit_code == 2
+    assert "aioelasticjob events list shows the ids, and with --json also the runId of each" in shown.stderr
+
+
 def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
     assert command("prune", "-s", store, "--rows", "1").exit_code == 1
     assert command("prune", "-s", store, "--rows", "1", "--yes").stdout.startswith("9 rows")
