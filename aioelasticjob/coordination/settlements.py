@@ -132,7 +132,8 @@ class Settlements:
         """
         await self._cache.learn([item])
         entry = self._cache.items[item]
-        if not entry.locked or entry.executing:
+        seen = entry.seen  # taken at once: if the item moves away, the entry is forgotten while the mark is read
+        if seen is None or not entry.locked or entry.executing:
             return
         entry.executing = True  # or a second call would remove the lock of a rescue that begins when this one ends
         try:
@@ -142,8 +143,7 @@ class Settlements:
             raise
         if self._member.owns(rescue):
             entry.rescuing = True
-        assert entry.seen is not None  # it was just read
-        if await self.finish(self._begin({item: entry.seen}, SETTLE, hand_over=hand_over)):
+        if await self.finish(self._begin({item: seen}, SETTLE, hand_over=hand_over)):
             job, why = self._member.layout.job, "was still locked by this instance, though its run had been cut off"
             if self._member.admits(log, "locks of runs that were cut off were removed"):
                 log.warning("%s: item %d %s; the lock was removed", job, item, why, extra={"job": job, "item": item})

@@ -416,6 +416,23 @@ def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
     assert not job.record(0).completed
 
 
+def test_a_lock_is_removed_though_its_item_moves_away_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = RefusedJob()
+    job.taken(items=[0])
+    job.joined_again()
+    read = RefusedSession.get_many
+
+    async def move_away(session: RefusedSession, paths: Sequence[str]) -> list[Node | None]:
+        nodes = await read(session, paths)
+        if LAYOUT.item(0).failover in paths:
+            job.cache.items[0].forget()
+        return nodes
+
+    monkeypatch.setattr(RefusedSession, "get_many", move_away)
+    done(job.settlements.release(0, hand_over=True))
+    assert (job.locked(), job.waiting()) == (set(), {0})
+
+
 @pytest.mark.parametrize("defect", [False, True], ids=["as it is", "trusting a server that lags behind"])
 def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     defect: bool, monkeypatch: pytest.MonkeyPatch
