@@ -367,3 +367,8 @@ def test_what_comes_once_after_a_run_waits_for_the_scheduled_run_of_each_item() 
     assert broken(rule, history_of(*calm, *before, first, later, shardingTotalCount=2))
     assert not broken(rule, history_of(*calm, *before, first, later, *after, shardingTotalCount=2))
     assert not broken(rule, history_of(*calm, *before, first, backfill, shardingTotalCount=2))
+    again = turned(35, "once after")
+    trigger = [replace(one, source=FireSource.TRIGGER) if isinstance(one, Called) else one for one in again]
+    whole = *calm, *before, first, later, *after
+    assert broken(rule, history_of(*whole, *again, shardingTotalCount=2))
+    assert not broken(rule, history_of(*whole, *trigger, shardingTotalCount=2))

@@ -76,7 +76,8 @@ def called_in_peace(facts: Facts) -> Iterator[Violation]:
     """In calm the listeners of a run that anybody takes part in are called, before and after it."""
     called: dict[Key, list[str]] = {}
     for one in facts.of_kind(Called):
-        if one.run in ("", Fire(one.slot, FireSource.CRON).run):  # and not a run for a request
+        asked = one.source is FireSource.TRIGGER  # an old trigger's moment may not be known any more
+        if not asked and one.run in ("", Fire(one.slot, FireSource.CRON).run):  # and not a run for a request
             called.setdefault((one.job, one.slot), []).append(one.which)
     listened = {job for job, _ in called}
     begun = {(one.job, one.slot): one.at for one in facts.of_kind(Begun) if one.source is FireSource.CRON}
