@@ -172,6 +172,25 @@ def test_a_request_is_for_the_items_it_names_or_for_all_there_were() -> None:
     assert (ONCE.asks_for(3), ONCE.asks_for(4)) == (True, False)
 
 
+def test_whether_a_request_asks_for_an_item_is_known_without_a_look_at_all_its_items() -> None:
+    looked_at: list[int] = []
+
+    class Item(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            looked_at.append(self)
+            return int(self) == other
+
+        def __lt__(self, other: int) -> bool:
+            looked_at.append(self)
+            return int(self) < other
+
+    many = replace(ONCE, items=tuple(map(Item, range(0, 8192, 2))))
+    asked = [item for item in (8190, 8191) if many.asks_for(item)]
+    assert (asked, len(looked_at) < 64) == ([8190], True)
+
+
 def test_a_cancellation_is_read_as_it_was_written_and_is_no_request() -> None:
     written = node(encode_cancellation({2: 2**60, 0: 7}, MIDNIGHT, "anna"), 4)
     assert decode_cancellation("c", written) == Cancellation("c", {0: 7, 2: 2**60}, MIDNIGHT, 4, "anna")
