@@ -278,4 +278,4 @@ def _next(status: JobStatus, now: float) -> Text:
 
 
 def _numbers(items: tuple[int, ...]) -> str:
-    return ", ".join(map(str, items)) or "·"
+    return operations.listed(items) if items else "·"

@@ -109,3 +109,13 @@ def test_the_instances_and_items_of_a_job_fit_into_eighty_characters_without_bro
     words = " ".join(lines).split()
     assert all(words.count(word) == 12 for word in ("completed", "(12,345", "ms)"))
     assert all(len(line) <= 80 for line in [*lines, *instances])
+
+
+def test_of_an_instance_with_thousands_of_items_only_the_first_are_named() -> None:
+    joined = datetime.fromtimestamp(NINE - 5000, UTC)
+    one = InstanceStatus("i", "10.0.0.1", "host", 7, joined, True, tuple(range(10_000)), tuple(range(22)))
+    config = JobConfig.build(job_name="report", sharding_total_count=10_000)
+    table = _instances(JobStatus(config, None, "i", True, None, (one,), (), ()), NINE)
+    assert isinstance(table, TextTable)
+    line = shown(table, terminal=False, width=80)[-1]
+    assert ("18, 19 and 9,980 more " in line, "18, 19 and 2 more " in line, len(line) < 300) == (True, True, True)
