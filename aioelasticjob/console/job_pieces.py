@@ -30,6 +30,8 @@ MOVE_ON: Final = 30.0
 """Seconds after which it is drawn anew where only time has passed."""
 MISFIRES: Final = 10
 """Misfires of which the reason is shown."""
+MAX_ITEMS_SHOWN: Final = 500
+"""Items of which the page shows a tile and a row; of a job with more, those that are chosen in the timeline."""
 AHEAD: Final = 0.01
 """The part of a window that follows the present and lies in the future."""
 
@@ -47,6 +49,8 @@ class Lane:
     items: Sequence[ItemStatus]
     closed: bool = False
     """Whether operators have switched its server off."""
+    left_out: int = 0
+    """How many of its items the page does not show."""
 
 
 class JobPieces:
@@ -95,9 +99,10 @@ class JobPieces:
 
     def groups(self, status: JobStatus) -> list[PieceGroup]:
         """Return the pieces of which only the parts are sent that have changed: every lane, every item's row."""
-        request, found = self._request, lanes(status, self._registry)
-        rows = [Piece(f"row-{item.item}", self._row(status, item)) for item in status.items]
-        columns = {"with_offsets": bool(self._offsets)}
+        request, shown = self._request, shown_items(self._request, status)
+        found = lanes(status, self._registry, shown)
+        rows = [Piece(f"row-{item.item}", self._row(status, item)) for item in shown]
+        columns = {"with_offsets": bool(self._offsets), "count": len(status.items)}
         # An item that changes hands moves between two lanes, so the lanes are then sent together.
         held = tuple(tuple(item.item for item in lane.items) for lane in found)
         drawn = [Piece(lane.id, request.render("job-lane.html", lane=lane)) for lane in found]
@@ -258,15 +263,33 @@ def window_of(request: PageRequest, status: JobStatus, now: float) -> Window:
     return Window(now - span, now + span * AHEAD, first, last, chosen=chosen)
 
 
-def lanes(status: JobStatus, registry: RegistryWatch) -> list[Lane]:
-    """Return who holds which items: the instances by age, then what nobody holds."""
+def shown_items(request: PageRequest, status: JobStatus) -> Sequence[ItemStatus]:
+    """Return the items of which the page shows a tile and a row.
+
+    Thousands of them would be a page of megabytes, which is not loaded and brought up to date in time.
+    """
+    if len(status.items) <= MAX_ITEMS_SHOWN:
+        return status.items
+    first, last, _ = _items(request.http.query_params.get("items", ""), len(status.items))
+    return [item for item in status.items if first <= item.item <= last][:MAX_ITEMS_SHOWN]
+
+
+def lanes(status: JobStatus, registry: RegistryWatch, shown: Sequence[ItemStatus]) -> list[Lane]:
+    """Return who holds which of the items shown: the instances by age, then what nobody holds."""
     palette = registry.palettes[status.name]
     held: dict[str | None, list[ItemStatus]] = {one.id: [] for one in status.instances}
-    for item in status.items:
+    for item in shown:
         held.setdefault(item.holder if item.holder in held else None, []).append(item)
     closed = {server.ip for server in status.servers if server.flags or status.paused}
     found = [
-        Lane(f"lane-{index}", one, palette.css_class(one.id), held[one.id], one.ip in closed)
+        Lane(
+            f"lane-{index}",
+            one,
+            palette.css_class(one.id),
+            held[one.id],
+            one.ip in closed,
+            len(one.holds) - len(held[one.id]),
+        )
         for index, one in enumerate(status.instances)
     ]
     return [*found, Lane("lane-nobody", None, "c-none", held[None])] if None in held else found

@@ -667,3 +667,18 @@ def test_a_piece_is_given_to_our_script_and_a_page_to_others(play: Play) -> None
         assert "notice ok" not in (await browser.get(REPORT)).text.split('id="notices"')[1].split("</div>")[0]
 
     play(act)
+
+
+def test_of_a_job_with_thousands_of_items_the_page_shows_the_first_or_those_that_are_chosen(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job("report", sharding_total_count=1201)
+        browser = await scene.operator()
+        shown = {query: (await browser.get(f"{REPORT}{query}")).text for query in ("", "?items=700-703")}
+        counts = {query: (text.count('id="row-'), text.count('id="item-')) for query, text in shown.items()}
+        assert counts == {"": (500, 500), "?items=700-703": (4, 4)}
+        assert "The page shows 500 of 1,201 items." in shown[""]
+        assert "and 701 more" in shown[""]
+        assert 'id="row-703"' in shown["?items=700-703"]
+        assert "items=0-30" in shown[""]  # the timeline leads to the others
+
+    play(act)
