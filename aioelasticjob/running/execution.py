@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group, sleep_forever
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView
@@ -27,6 +27,9 @@ from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, Re
 from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
+
+BEGUN_AT_ONCE = 200
+"""Items whose runs begin in one turn of the event loop: ten thousand would block it for most of a second."""
 
 
 @dataclass(slots=True)
@@ -172,9 +175,11 @@ async def _run_items(execution: Execution) -> None:
                 over.set()
 
     async with create_task_group() as tasks:
-        for item in execution.claim.items:
-            tasks.start_soon(one, item)
         with CancelScope(shield=True):
+            for number, item in enumerate(execution.claim.items, 1):
+                tasks.start_soon(one, item)
+                if number % BEGUN_AT_ONCE == 0:
+                    await checkpoint()
             await over.wait()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
@@ -20,7 +21,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS
-from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.execution import BEGUN_AT_ONCE, Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
@@ -67,6 +68,28 @@ def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -
     assert run_async(real_loop_kind, main) == dict.fromkeys(range(3), Outcome.COMPLETED)
     assert len(threads) == 3
     assert threading.get_ident() not in threads
+
+
+def test_thousands_of_items_begin_in_portions_so_that_the_event_loop_goes_on(loop_kind: LoopKind) -> None:
+    begun, portions = list[int](), list[int]()
+
+    async def handler(context: ItemContext) -> None:
+        begun.append(context.item)
+
+    async def main() -> Execution:
+        config = JobConfig.build(job_name="job", sharding_total_count=3000)
+        execution = execution_of(config, handler, *range(3000))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            while len(begun) < 3000:
+                before = len(begun)
+                await checkpoint()
+                portions.append(len(begun) - before)
+        return execution
+
+    assert run_async(loop_kind, main).outcomes == dict.fromkeys(range(3000), Outcome.COMPLETED)
+    assert max(portions) <= 2 * BEGUN_AT_ONCE
+    assert begun == list(range(3000))
 
 
 def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_loop_kind: LoopKind) -> None:
