@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from anyio.lowlevel import checkpoint
 
 from aioelasticjob.coordination.view import is_item
 from aioelasticjob.credentials import hide_in_text
@@ -10,24 +12,36 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.masking import Mask, config_without_credentials, node_text
 from aioelasticjob.registry.tree import Node, Tree
 
+NODES_AT_ONCE = 100
+"""Nodes that are rendered in one turn of the event loop: masking tens of thousands takes seconds."""
 
-def render(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | None = None) -> str:
-    """Return ``path | data | version`` of every node, sorted by path; items are sorted by number.
+
+async def render(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | None = None) -> str:
+    """Return the ``lines`` of a tree as one text; the event loop goes on meanwhile."""
+    found = list[str]()
+    for number, line in enumerate(lines(tree, layout, masked=masked, limit=limit), 1):
+        found.append(line)
+        if number % NODES_AT_ONCE == 0:
+            await checkpoint()
+    return "\n".join(found)
+
+
+def lines(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | None = None) -> Iterator[str]:
+    """Yield ``path | data | version`` of every node, sorted by path; items are sorted by number.
 
     ``masked`` replaces addresses, the servers' host names and credentials.  Nodes beyond ``limit`` characters are
     only counted.
     """
     mask, paths = Mask(tree, layout) if masked else None, sorted(tree, key=_place)
-    lines, size = list[str](), 0
+    size = 0
     for number, path in enumerate(paths):
         hide = config_without_credentials if path == layout.config else hide_in_text
         line = _line(path, tree.get(path), None if mask is None else (mask, hide))
         size += len(line) + 1
         if limit is not None and size > limit:
-            lines.append(f"… and {len(paths) - number} nodes more")
-            break
-        lines.append(line)
-    return "\n".join(lines)
+            yield f"… and {len(paths) - number} nodes more"
+            return
+        yield line
 
 
 def _line(path: str, node: Node | None, masks: tuple[Mask, Callable[[str], str]] | None) -> str:

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioelasticjob.dump import render
 from aioelasticjob.masking import Mask
 from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
 from tests.support.simulated_jobs import LAYOUT
-from tests.test_dump import tree
+from tests.test_dump import text_of, tree
 
 
 def instance(ip: str, host: str) -> str:
@@ -23,7 +22,7 @@ def instance(ip: str, host: str) -> str:
 
 
 def test_addresses_are_masked_wherever_they_are_and_the_same_everywhere() -> None:
-    text = render(
+    text = text_of(
         tree(
             {
                 "/job/servers/10.0.0.5": "db-1.example.com",
@@ -59,7 +58,7 @@ AROUND = (
 @settings(deadline=None)
 @given(st.ip_addresses(), st.sampled_from(AROUND))
 def test_no_address_gets_through(address: object, around: str) -> None:
-    text = render(tree({"/job/offset/0": around.format(address)}), LAYOUT, masked=True)
+    text = text_of(tree({"/job/offset/0": around.format(address)}), LAYOUT, masked=True)
     assert around.format("ip1") in text
 
 
@@ -77,7 +76,7 @@ def test_no_address_gets_through(address: object, around: str) -> None:
     ],
 )
 def test_an_address_is_found_where_it_touches_words(text: str, masked: str) -> None:
-    assert render(tree({"/job/x": ""}), LAYOUT, masked=True) == "/job/x |  | v3"
+    assert text_of(tree({"/job/x": ""}), LAYOUT, masked=True) == "/job/x |  | v3"
     assert Mask(tree({}), LAYOUT)(text) == masked
 
 
@@ -89,7 +88,7 @@ def test_a_servers_name_is_masked_with_its_domain_and_where_it_touches_an_unders
 
 def test_what_an_instance_says_of_itself_in_vain_is_masked_too() -> None:
     nodes = {"/job/instances/10.0.0.5@-@1": '{"ip": "10.0.0.77", "host": "web1"}', "/job/instances/x": '{"ip": ""}'}
-    text = render(tree({"/job/instances": "", **nodes, "/job/offset/0": "web1"}), LAYOUT, masked=True)
+    text = text_of(tree({"/job/instances": "", **nodes, "/job/offset/0": "web1"}), LAYOUT, masked=True)
     assert '/job/instances/ip1@-@1 | {"ip": "ip2", "host": "host1"}' in text
     assert "/job/offset/0 | host1 |" in text
 
@@ -103,7 +102,7 @@ def test_masking_takes_no_time_to_speak_of(piece: str) -> None:
 
 def _dump_of(config: dict[str, object], **nodes: str) -> str:
     at = {f"/job/{name}": data for name, data in nodes.items()}
-    return render(tree({LAYOUT.config: json.dumps(config), **at}), LAYOUT, masked=True)
+    return text_of(tree({LAYOUT.config: json.dumps(config), **at}), LAYOUT, masked=True)
 
 
 def test_what_a_kind_marks_as_secret_is_hidden_with_everything_below_it() -> None:
@@ -141,8 +140,8 @@ def test_credentials_are_hidden_in_alerts_parameters_offsets_and_nonsense() -> N
     text = _dump_of(config, trigger="--password s3cret", offset='{"apiKey": "s3cret"}')
     assert "s3cret" not in text
     assert "mode=fast" in text
-    assert "s3cret" not in render(tree({LAYOUT.config: '{"token": "s3cret"'}), LAYOUT, masked=True)
-    assert "s3cret" in render(tree({LAYOUT.config: json.dumps(config)}), LAYOUT)
+    assert "s3cret" not in text_of(tree({LAYOUT.config: '{"token": "s3cret"'}), LAYOUT, masked=True)
+    assert "s3cret" in text_of(tree({LAYOUT.config: json.dumps(config)}), LAYOUT)
 
 
 def test_the_hosts_of_operators_are_masked() -> None:
@@ -156,7 +155,7 @@ def test_the_hosts_of_operators_are_masked() -> None:
         "/job/requests/u": '{"by": "carl@other"}',
         "/job/config": '{"jobName": "report"}',
     }
-    text = render(tree(nodes), LAYOUT, masked=True)
+    text = text_of(tree(nodes), LAYOUT, masked=True)
     assert '"by": "anna@operatorhost2"' in text
     assert '"by": "bert@host1"' in text
     assert '"by": "carl@operatorhost3"' in text

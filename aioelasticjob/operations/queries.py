@@ -68,7 +68,7 @@ async def dump(session: Session, name: str, *, masked: bool = False) -> str:
     tree = await session.subtree([layout.root]) if can_be_a_job(name) else Tree()
     if not len(tree):
         raise await no_such(session, name)
-    return render(tree, layout, masked=masked)
+    return await render(tree, layout, masked=masked)
 
 
 async def view_of(session: Session, name: str, *, busy: bool = False, request: str | None = None) -> JobView:

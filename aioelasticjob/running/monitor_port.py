@@ -25,7 +25,7 @@ OFF = -1
 RETRY_PAUSE = 10.0
 """Seconds before a port that another process uses is tried again."""
 REQUEST_TIMEOUT = 10.0
-"""Seconds in which a client must have sent its command and read the answer."""
+"""Seconds in which a client must have sent its command, and then in which it must have read the answer."""
 MAX_COMMAND_BYTES = 256
 """The largest command that is read, in bytes."""
 MAX_DUMP_BYTES = 8 * 1024 * 1024
@@ -108,25 +108,31 @@ class MonitorPort:
             return
         self._clients.add(writer)
         try:
-            with move_on_after(REQUEST_TIMEOUT), suppress(OSError):
-                writer.write((await self._answer(reader) + "\n").encode())
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
+            with suppress(OSError):
+                answer = await self._answer(reader)
+                with move_on_after(REQUEST_TIMEOUT):
+                    writer.write(answer.encode())
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
         finally:
             self._clients.discard(writer)
             writer.transport.abort()
 
     async def _answer(self, reader: StreamReader) -> str:
-        try:
-            asked = (await reader.readline()).decode("utf-8", "replace").strip()
-        except ValueError:  # longer than any command
-            asked = "…"
-        if asked not in COMMANDS:
-            return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}"
+        """Return the answer; empty if the client has not asked in time.  To render a large job may take longer."""
         layout = self._member.layout
-        try:
-            tree = await self._member.session.subtree([layout.root])
-        except RegistryError as error:
-            return f"error: {error}"
-        return render(tree, layout, masked=COMMANDS[asked], limit=MAX_DUMP_BYTES)
+        with move_on_after(REQUEST_TIMEOUT) as limit:
+            try:
+                asked = (await reader.readline()).decode("utf-8", "replace").strip()
+            except ValueError:  # longer than any command
+                asked = "…"
+            if asked not in COMMANDS:
+                return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}\n"
+            try:
+                tree = await self._member.session.subtree([layout.root])
+            except RegistryError as error:
+                return f"error: {error}\n"
+        if limit.cancelled_caught:
+            return ""
+        return await render(tree, layout, masked=COMMANDS[asked], limit=MAX_DUMP_BYTES) + "\n"
