@@ -19,6 +19,8 @@ from tests.simulation.written import decode_record
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
+SETTLED = 0.1
+"""Seconds that may pass in peace between the end of a run and its settlement."""
 EARLY = 0.05
 FUZZ = 4.0
 """Seconds around a change within which the clocks of the cluster may disagree about which moments it touched."""
@@ -236,10 +238,14 @@ def _rests(job: JobFacts, item: int, moment: float) -> bool:
 
 
 def _runs_for_a_request(job: JobFacts, item: int, moment: float) -> bool:
-    """Whether an item's holder had claimed items of the job for a request, or ran them, when a moment came."""
+    """Whether an item's holder had claimed items of the job for a request, ran or settled them, when a moment came.
+
+    By a clock that is ahead, it came earlier.
+    """
     holders = set(job.facts.nodes.over(f"/{job.name}/sharding/{item}/instance", moment - LATE, moment))
     runs = (run for run in job.facts.runs if run.begun.job == job.name and run.begun.instance.encode() in holders)
-    return any(run.begun.at - LATE <= moment <= run.end and request_of(job.facts, run) for run in runs)
+    ends = ((run, run.end + SETTLED + max(0.0, run.begun.skew)) for run in runs)
+    return any(run.begun.at - LATE <= moment <= end and request_of(job.facts, run) for run, end in ends)
 
 
 def _disabled(job: JobFacts, item: int, moment: float) -> bool:
