@@ -76,8 +76,10 @@ class Connection(asyncio.Protocol):
     async def greet(self, frame: bytes) -> bytes:
         """Send the frame that attaches a session, and return the server's answer.
 
-        Raises: ConnectionError when the connection ends instead.
+        Raises: ConnectionError when the connection ends instead, or has ended already.
         """
+        if self.lost.is_set():
+            raise ConnectionError(self.reason)
         self._greeting = self.loop.create_future()
         self._write(_size.pack(len(frame)) + frame)
         return await self._greeting

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from aioelasticjob.registry.codec import AUTH, GET, LOST, MULTI, SYNC
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import Lease
+from tests.support.loops import run_async
 
 
 class Wire(asyncio.Transport):
@@ -188,6 +189,16 @@ def test_a_connection_that_ends_in_place_of_a_greeting_says_why() -> None:
             await greeting
 
     asyncio.run(main())
+
+
+def test_a_connection_that_has_ended_before_the_greeting_says_why() -> None:
+    async def main() -> None:
+        talk = Talk()
+        talk.connection.connection_lost(None)
+        with pytest.raises(ConnectionError, match="closed by the server"):
+            await asyncio.wait_for(talk.connection.greet(b"hello"), 1)
+
+    run_async("virtual", main)
 
 
 def test_request_numbers_stay_positive() -> None:
