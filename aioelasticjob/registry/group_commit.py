@@ -3,7 +3,8 @@
 A registry spends far more time on a request than on an operation in it: a thousand claims that fall due together take
 a real ensemble 200 ms as a thousand requests, and 25 ms as requests of forty claims each.  When the registry refuses
 one transaction of a group, it has written nothing of the group: every transaction is then sent again in a request of
-its own, and gets an answer of its own.
+its own, and gets an answer of its own.  An overloaded registry refuses a whole group without having looked at it; then
+nothing is sent again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from struct import error as Malformed  # noqa: N812  # a class, whatever its nam
 from typing import Final, TypeAlias
 
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, UNCERTAIN, Reply, committed, failure, joined
+from aioelasticjob.registry.codec import (
+    LOST,
+    MULTI,
+    SESSION_OVER,
+    THROTTLED,
+    UNCERTAIN,
+    Reply,
+    committed,
+    failure,
+    joined,
+)
 from aioelasticjob.registry.session_keeper import SessionKeeper
 from aioelasticjob.registry.transaction import Committed, Op
 from aioelasticjob.values import value
@@ -124,17 +135,15 @@ class GroupCommit:
     def _answered(self, group: Sequence[_Transaction], sent: float, reply: asyncio.Future[Reply]) -> None:
         error, zxid, frame = reply.result()
         if error == LOST:
-            _fail(
-                group,
-                OutcomeUnknown,
-                f"the connection was lost ({self._keeper.reason}) before the reply: {HOW_TO_FIND_OUT}",
-            )
-            return
+            why = f"the connection was lost ({self._keeper.reason}) before the reply: {HOW_TO_FIND_OUT}"
+            return _fail(group, OutcomeUnknown, why)
         if error in UNCERTAIN:
-            _fail(group, OutcomeUnknown, f"{failure(error, group[0].ops[0].path)}: {HOW_TO_FIND_OUT}")
-            return
+            return _fail(group, OutcomeUnknown, f"{failure(error, group[0].ops[0].path)}: {HOW_TO_FIND_OUT}")
         if error in SESSION_OVER:
-            _fail(group, SessionEnded, "the registry has ended the session; nothing was written")
+            return _fail(group, SessionEnded, "the registry has ended the session; nothing was written")
+        if error == THROTTLED:  # a request for each transaction would be still more load
+            for transaction in group:
+                transaction.fail(failure(error, transaction.ops[0].path))
             return
         ops = group[0].ops if len(group) == 1 else [op for transaction in group for op in transaction.ops]
         try:
@@ -143,8 +152,8 @@ class GroupCommit:
             whole = committed(frame, zxid, ops)
         except RegistryError as refusal:
             if len(group) == 1:
-                group[0].fail(refusal)
-            for transaction in group if len(group) > 1 else ():
+                return group[0].fail(refusal)
+            for transaction in group:
                 if not transaction.answer.done():  # its caller may have gone meanwhile
                     self._send([transaction])
         except (Malformed, ValueError) as mistake:

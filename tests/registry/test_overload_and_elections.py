@@ -99,6 +99,19 @@ def test_a_write_was_not_written_and_is_not_repeated(overload: Overload) -> None
     run(main)
 
 
+def test_transactions_of_one_round_are_refused_together_and_are_not_repeated(overload: Overload) -> None:
+    async def main() -> None:
+        async with simulated() as world, open_session(world.settings(), clock=VirtualClock()) as session:
+            overload.refuse(MULTI)
+            commits = [session.commit([Create(f"/{n}")], incarnation=session.incarnation) for n in range(3)]
+            outcomes = await asyncio.gather(*commits, return_exceptions=True)
+            assert [type(one) for one in outcomes] == [Overloaded] * 3
+            assert len({id(one) for one in outcomes}) == 3
+            assert overload.refused == 1
+
+    run(main)
+
+
 def test_a_start_waits_until_the_namespace_can_be_made(overload: Overload) -> None:
     async def main() -> None:
         async with simulated() as world:
