@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from anyio import CancelScope
+
 from aioelasticjob.zookeeper import fourletter
 from aioelasticjob.zookeeper.commits import Commits
 from aioelasticjob.zookeeper.connection import Connection, Unfinished
@@ -110,7 +112,8 @@ class Server:
         self._logins.stop()
         self._flush()
         if self.commits is not None:
-            await self.commits.drain()
+            with CancelScope(shield=True):  # it lasts as long as the disk needs for what was asked
+                await self.commits.drain()
         for client in list(self.clients.values()):
             client.transport.abort()
 
@@ -373,7 +376,11 @@ async def _state(settings: Settings, data_dir: Path | None, clock: Callable[[], 
 
         def load() -> tuple[Store, Stored]:
             store = open_store(data_dir)
-            return store, store.load(extended_types=settings.extended_types)
+            try:
+                return store, store.load(extended_types=settings.extended_types)
+            except BaseException:
+                store.close()
+                raise
 
         store, stored = await loop.run_in_executor(executor, load)
         try:
@@ -382,4 +389,5 @@ async def _state(settings: Settings, data_dir: Path | None, clock: Callable[[], 
             server.commits = Commits(store, executor, server.fail)
             yield server
         finally:
-            await loop.run_in_executor(executor, store.close)
+            with CancelScope(shield=True):
+                await loop.run_in_executor(executor, store.close)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import threading
+from contextlib import closing
 from pathlib import Path
 from struct import pack, unpack_from
 
+import anyio
 import pytest
 
 from aioelasticjob.zookeeper import Server, Settings, serve
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode
 from aioelasticjob.zookeeper.jute import pack_buffer, pack_string
-from aioelasticjob.zookeeper.store import Store, StoreError
+from aioelasticjob.zookeeper.store import FILE, Changes, Store, StoreError, open_store
 from tests.zookeeper.raw_client import (
     QUICK,
     RawClient,
@@ -295,6 +298,53 @@ def test_a_failing_disk_ends_the_server_before_it_acknowledges(tmp_path: Path, m
             assert await client.ended()
             with pytest.raises(OSError, match="disk full"):
                 await server.ended
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_cancelled_while_the_disk_works_writes_everything_and_leaves_no_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, through, commit = threading.Event(), threading.Event(), Store.commit
+
+    def slow(self: Store, changes: Changes) -> None:
+        begun.set()
+        through.wait(timeout=5)
+        commit(self, changes)
+
+    async def main() -> None:
+        with anyio.CancelScope() as scope:
+            async with serve(data_dir=tmp_path, settings=QUICK) as server, opened(server) as client:
+                await client.connect()
+                monkeypatch.setattr(Store, "commit", slow)
+                client.writer.write(frame(1, OpCode.CREATE, create_body("/first")))
+                await asyncio.to_thread(begun.wait, 90)
+                client.writer.write(frame(2, OpCode.CREATE, create_body("/second")))
+                while "/second" not in server.processor.tree.nodes:
+                    await asyncio.sleep(0)
+                asyncio.get_running_loop().call_later(0.05, through.set)
+                scope.cancel()
+                await server.ended
+        through.set()
+        assert not server.clients
+
+    asyncio.run(main())
+    with closing(open_store(tmp_path)) as store:  # nobody has it open any more
+        assert {"/first", "/second"} <= set(store.load().tree.nodes)
+
+
+def test_a_damaged_directory_is_not_kept_open(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serve(data_dir=tmp_path):
+            pass
+        content = (tmp_path / FILE).read_bytes()
+        (tmp_path / FILE).write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+        errors = []
+        for _ in range(2):
+            with pytest.raises(StoreError, match="is damaged") as caught:
+                async with serve(data_dir=tmp_path):
+                    pass
+            errors.append(caught.value)  # its traceback refers to everything that was opened
 
     asyncio.run(main())
 
