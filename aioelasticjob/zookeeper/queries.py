@@ -124,7 +124,7 @@ def _check_watches(tree: DataTree, watches: Watches[Connection], connection: Con
     path, kind = _path_mode(reader)
     if path and "/" not in path:
         raise RequestError(ErrorCode.MARSHALLING_ERROR)
-    watches.check(path, connection, kind)
+    watches.check(path, kind)
     return b""
 
 

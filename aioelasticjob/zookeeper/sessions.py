@@ -50,10 +50,6 @@ class Sessions:
         if self.timeouts.pop(session, None) is not None:
             self._leave(session, self._bucket_of.pop(session))
 
-    def next_deadline(self) -> int | None:
-        """Tell when to ask for expired sessions again."""
-        return min(self._buckets, default=None)
-
     def expired(self, now: int) -> list[int]:
         """Return the sessions whose deadline has passed."""
         return [session for bucket in sorted(self._buckets) if bucket <= now for session in self._buckets[bucket]]

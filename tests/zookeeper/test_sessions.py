@@ -20,7 +20,7 @@ def test_ids_differ_are_positive_and_name_the_server(sessions: Sessions) -> None
 
 def test_a_session_ends_with_the_tick_after_its_timeout(sessions: Sessions) -> None:
     session = sessions.create(1000, now=250)
-    assert sessions.next_deadline() == 1300
+    assert sessions.deadlines() == {1300: [session]}
     assert sessions.expired(1299) == []
     assert sessions.expired(1300) == [session]
 
@@ -43,7 +43,7 @@ def test_the_closed_cannot_be_touched(sessions: Sessions) -> None:
     sessions.close(session)
     sessions.close(session)
     assert not sessions.touch(session, 1000, 0)
-    assert sessions.next_deadline() is None
+    assert sessions.deadlines() == {}
 
 
 def test_a_password_opens_its_own_session_only(sessions: Sessions) -> None:

@@ -100,9 +100,9 @@ def test_recursive_watches_cost_nothing_once_they_are_gone(watches: Watches[str]
 
 def test_checking_asks_whether_anybody_watches(watches: Watches[str]) -> None:
     watches.data.add("/a", "bob")
-    watches.check("/a", "ann", 2)
+    watches.check("/a", 2)
     with pytest.raises(RequestError):
-        watches.check("/a", "ann", 1)
+        watches.check("/a", 1)
 
 
 def test_an_unknown_mode_is_refused(watches: Watches[str]) -> None:
