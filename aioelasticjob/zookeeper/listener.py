@@ -35,7 +35,7 @@ async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator
             listener.close()
         return
     with ExitStack() as stack:
-        sockets = [stack.enter_context(each) for each in await _bound(loop, host, port)]
+        sockets = await _bound(stack, host, port)
         trouble = RepeatedWarning("connections are accepted again")
         accepting = [loop.create_task(_accept(protocols, each, trouble)) for each in sockets]
         try:
@@ -47,27 +47,27 @@ async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator
                 each.close()
             for task in accepting:
                 task.cancel()
-            if accepting:  # not ``gather``: it would raise a cancellation of its own, which no scope of anyio knows
-                await asyncio.wait(accepting)
+            # not ``gather``: it would raise a cancellation of its own, which no scope of anyio knows
+            await asyncio.wait(accepting)
 
 
-async def _bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """Return a listening socket for each address of the host that this machine has."""
+async def _bound(stack: ExitStack, host: str, port: int) -> list[socket.socket]:
+    """Return a listening socket for each address of the host that this machine has; ``stack`` closes them."""
+    loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets, absent = list[socket.socket](), list[OSError]()
+    sockets, absent = list[socket.socket](), None
     for family, _, _, _, address in dict.fromkeys(found):
         try:
-            sockets.append(socket.create_server(address[:2], family=family, backlog=BACKLOG))
+            made = stack.enter_context(socket.create_server(address[:2], family=family, backlog=BACKLOG))
         except OSError as error:
-            absent.append(error)
             if error.errno not in _ABSENT:
-                break
+                raise
+            absent = error
         else:
-            sockets[-1].setblocking(False)
-    if absent and (not sockets or absent[-1].errno not in _ABSENT):
-        for each in sockets:
-            each.close()
-        raise absent[-1]
+            made.setblocking(False)
+            sockets.append(made)
+    if absent is not None and not sockets:
+        raise absent
     return sockets
 
 
