@@ -68,14 +68,13 @@ class Client:
         """
         retries = 0
         while True:
+            overloaded = False
             if (connection := self.keeper.connection) is not None:
                 futures = [connection.call(opcode, body) for body in bodies]
                 replies = [await future for future in futures]
                 if not any(error in ASKED_AGAIN for error, _, _ in replies):
                     return replies
                 overloaded = any(error == THROTTLED for error, _, _ in replies)
-            else:
-                overloaded = False
             if self.keeper.refused is not None:
                 raise self.keeper.refused
             await self._retry(retries, overloaded)

@@ -49,18 +49,13 @@ class Lease:
         self._loop = asyncio.get_running_loop()
 
     @property
-    def limit(self) -> float:
-        """When work under this session has to have been cancelled."""
-        return self.proven + self._good_for
-
-    @property
     def left(self) -> float:
-        """Seconds left until then; -inf without a session."""
-        return self.limit - self.now()
+        """Seconds until work under this session has to have been cancelled; -inf without a session."""
+        return self.proven + self._good_for - self.now()
 
     def check(self) -> bool:
         """Say whether the session can be proven alive now; if not, cancel all that is bound to it."""
-        if self.proven + self._good_for - self.now() > RESOLUTION:  # asked for several times by every run
+        if self.proven + self._good_for - self.now() > RESOLUTION:  # ``left``, in place: every run asks several times
             return True
         self._cancel()
         self._expired()

@@ -326,8 +326,7 @@ async def open_session(
     clock = clock or SystemClock()
     await read_access(settings, clock.now())  # a file that cannot be used is an error at once
     codec = Codec(settings.namespace, private=settings.authenticated)
-    keeper = SessionKeeper(settings, codec, Random(seed), clock)
-    keeper.ensure_server = ensure_server
+    keeper = SessionKeeper(settings, codec, Random(seed), clock, ensure_server)
     session = Session(Client(settings, keeper, clock), codec)
     try:
         async with beside(keeper.keep):

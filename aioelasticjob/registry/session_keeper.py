@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.clock import Clock
 from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
 from aioelasticjob.latest import Latest
 from aioelasticjob.limited_log import MOST, LimitedLog
@@ -82,8 +82,15 @@ class SessionKeeper:
     It has more than twelve methods: a session has many states, and each change of state is a method.
     """
 
-    def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random, clock: Clock | None = None) -> None:
-        self.settings, self.codec, self.clock = settings, codec, clock or SystemClock()
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        codec: Codec,
+        random: Random,
+        clock: Clock,
+        ensure_server: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.settings, self.codec, self.clock = settings, codec, clock
         self.lease, self.watches, self.backoff = Lease(expired=self._unproven), Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
@@ -92,7 +99,7 @@ class SessionKeeper:
         self.reason = "no answer yet"  # why there is no connection
         self.failure: ElasticJobError | None = None  # the last reason that somebody has to see to: TLS, a login, a file
         self._certain = False  # whether that is known to be the reason, and no guess
-        self.ensure_server: Callable[[], Awaitable[None]] | None = None  # called when no server could be reached
+        self._ensure_server = ensure_server  # called when no server could be reached
         self._random = random
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._logged = ""  # the failure that was logged last
@@ -120,8 +127,8 @@ class SessionKeeper:
                     lived = self._loop.time() - begun
                 elif self.failure is not None and self._certain and not self.status.value.incarnation:
                     raise self.failure  # at the start nothing depends on us, and the settings given may be wrong
-                elif self.ensure_server is not None:
-                    await self.ensure_server()
+                elif self._ensure_server is not None:
+                    await self._ensure_server()
                 self.backoff.ended(lived)
                 urgent = self.lease.now() < self.lease.proven + self.lease.timeout
                 await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
