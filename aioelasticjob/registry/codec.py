@@ -33,9 +33,7 @@ CREATED: Final[int] = protocol.WatchEvent.CREATED
 DELETED: Final[int] = protocol.WatchEvent.DELETED
 CHANGED: Final[int] = protocol.WatchEvent.DATA_CHANGED
 
-LOST: Final[int] = (
-    exc.ConnectionLoss.error_code
-)  # no server sends this code: we use it when the connection ended before the reply
+LOST: Final[int] = exc.ConnectionLoss.error_code  # no server sends it: the connection ended before the reply
 MISSING: Final[int] = exc.NoNode.error_code
 EXISTING: Final[int] = exc.NodeExists.error_code
 FORBIDDEN: Final[int] = exc.NoAuth.error_code
@@ -56,7 +54,8 @@ UNCERTAIN: Final = (
     exc.DataInconsistency.error_code,
     exc.OperationTimeout.error_code,
     -122,  # RequestTimeout
-)  # after these answers nobody knows whether the request's transaction was written
+)
+"""After these answers nobody knows whether the request's transaction was written."""
 PLAIN: Final[dict[int, str]] = {  # texts for error codes that aiozk has no name for, or whose name explains too little
     exc.ZKSystemError.error_code: "the registry failed inside",
     exc.DataInconsistency.error_code: "the registry says that its data are inconsistent",
@@ -69,10 +68,8 @@ PLAIN: Final[dict[int, str]] = {  # texts for error codes that aiozk has no name
     -124: "the registry demands SASL authentication",
     USED_UP: "the quota that somebody set in the registry is used up: raise it (setquota), or remove nodes",
 }
-BYSTANDERS: Final = (
-    exc.RolledBack.error_code,
-    exc.RuntimeInconsistency.error_code,
-)  # the codes of the operations before and after the one that failed
+BYSTANDERS: Final = (exc.RolledBack.error_code, exc.RuntimeInconsistency.error_code)
+"""The codes of the operations before and after the one that failed."""
 
 ANY_WATCH: Final = 3  # removeWatches: whatever we hold at that path
 CHUNK: Final = 100_000  # bytes per frame where we can choose: Java's client does the same when it sets watches again
@@ -184,9 +181,7 @@ def chunked(paths: Sequence[str]) -> list[list[str]]:
     chunks: list[list[str]] = []
     size = CHUNK
     for path in paths:
-        need = (
-            len(path) * 4 + 32
-        )  # UTF-8 takes four bytes for a character at most; what stands around a path takes less than 32
+        need = len(path) * 4 + 32  # a character takes up to four bytes, and what stands around a path less than 32
         if size + need > CHUNK:
             chunks.append([])
             size = 0

@@ -45,9 +45,8 @@ from aioelasticjob.registry.watches import Roots, Watcher, Watches
 
 log = logging.getLogger(__name__)
 
-SILENT_PART_OF_TIMEOUT: Final = (
-    2  # a server silent for 1/2 of the session timeout, three heartbeats without an answer, is given up
-)
+SILENT_PART_OF_TIMEOUT: Final = 2
+"""A server that is silent for 1/2 of the session timeout, three heartbeats without an answer, is given up."""
 CLOSE_TIMEOUT: Final = 2.0  # seconds that the request which ends the session may take
 SILENT_REASON: Final = "silent"  # why a connection was given up
 MAX_OUTAGES: Final = 32  # outages that are remembered
@@ -280,19 +279,18 @@ class SessionKeeper:
         server that has lost its leader stops answering too.  A silent connection is given up after half the session
         timeout (Java's client waits two thirds), which leaves time to find another server before work is cancelled.
         """
-        beat = self._loop.time()
+        beat, longest_silence = self._loop.time(), self.lease.timeout / SILENT_PART_OF_TIMEOUT
         while not connection.lost.is_set():
             now = self._loop.time()
             if now >= beat:
                 connection.call(SYNC, self.codec.path("/"))
                 beat = now + self.lease.timeout / HEARTBEATS_PER_TIMEOUT
-            silent = connection.heard + self.lease.timeout / SILENT_PART_OF_TIMEOUT
-            with anyio.move_on_after(min(beat, silent) - now):
+            with anyio.move_on_after(min(beat, connection.heard + longest_silence) - now):
                 await connection.lost.wait()
             # after the loop was blocked, read first what has arrived meanwhile, and only then judge the silence
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            if self._loop.time() >= connection.heard + self.lease.timeout / SILENT_PART_OF_TIMEOUT:
+            if self._loop.time() >= connection.heard + longest_silence:
                 connection.abort(SILENT_REASON)
 
     def _lost(self, connection: Connection) -> None:

@@ -20,11 +20,8 @@ DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sl
 SHORTEST_SESSION, LONGEST_SESSION = 0.1, 2_147_483
 """The least and the most seconds that a session timeout may have."""
 DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
-MAX_REQUEST = (
-    1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
-)
-
-
+MAX_REQUEST = 1_000_000
+"""Bytes: a server closes the connection on a request beyond its jute.maxbuffer, 1,048,575 by default."""
 _CREDENTIALS: Final = 'must have no credentials: give them as digest or sasl, "user:password"'
 
 

@@ -147,9 +147,8 @@ def open_store(directory: Path) -> Store:
     """
     prepare(directory)
     try:
-        with suppress(
-            FileExistsError
-        ):  # one that is there is not opened: closing it would end this process's locks on it
+        # One that is there is not opened: closing it would end this process's locks on it.
+        with suppress(FileExistsError):
             (directory / FILE).touch(0o600, exist_ok=False)  # SQLite itself would let others read it
         # Whichever thread uses it, only one does so at a time.
         connection = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False, timeout=0)
