@@ -133,11 +133,19 @@ def _envi(info: ServerInfo) -> str:
         "os.name": platform.system(),
         "os.arch": platform.machine(),
         "os.version": platform.release(),
-        "user.name": getpass.getuser(),
-        "user.home": str(Path.home()),
-        "user.dir": str(Path.cwd()),
+        "user.name": _known(getpass.getuser),
+        "user.home": _known(Path.home),
+        "user.dir": _known(Path.cwd),
     }
     return "Environment:\n" + "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _known(ask: Callable[[], object]) -> object:
+    """Return the answer, or Java's ``?``, as in a container whose user has no name."""
+    try:
+        return ask()
+    except (OSError, KeyError, RuntimeError):  # it depends on the question and on Python's version
+        return "?"
 
 
 def _wchs(info: ServerInfo) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -124,6 +125,18 @@ def test_envi_tells_where_it_runs() -> None:
         text = await ask("envi")
         assert text.startswith("Environment:\nzookeeper.version=3.8.0")
         assert {"host.name", "os.name", "user.dir"} <= {line.split("=")[0] for line in text.splitlines()}
+
+    with_two_clients(story)
+
+
+def test_envi_tells_what_it_can_in_a_container_whose_user_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+
+    async def story(server: Server, ask: Ask) -> None:
+        text = await ask("envi")
+        assert {"user.name=?", "user.home=?"} <= set(text.splitlines())
 
     with_two_clients(story)
 
