@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms, RequestError
@@ -42,11 +42,10 @@ def digest(credentials: bytes) -> Identity:
     return Identity("digest", f"{text.split(':', 1)[0]}:{base64.b64encode(hashed).decode('ascii')}")
 
 
-def permitted(acl: AclList, perm: int, identities: Iterable[Identity]) -> bool:
+def permitted(acl: AclList, perm: int, identities: Sequence[Identity]) -> bool:
     """Answer whether one of the identities holds the permission."""
     if acl is OPEN_UNSAFE:
         return True
-    identities = tuple(identities)
     if not acl or SUPER in identities:
         return True
     return any(
@@ -59,7 +58,7 @@ def permitted(acl: AclList, perm: int, identities: Iterable[Identity]) -> bool:
     )
 
 
-def require(acl: AclList, perm: int, identities: Iterable[Identity]) -> None:
+def require(acl: AclList, perm: int, identities: Sequence[Identity]) -> None:
     """Raise an error unless one of the identities holds the permission.
 
     Raises: RequestError with NO_AUTH.

@@ -5,7 +5,7 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,8 @@ class ServerInfo:
 
     processor: Processor
     statistics: Latency
-    open_connections: Callable[[], Iterable[Connection]]
-    ports: tuple[int, int]  # without TLS, and with it
+    connections: Collection[Connection]
+    ports: tuple[int, int]  # without TLS, and with it or -1
     data_dir: Path | None
     now: int  # ms on the clock of the sessions
     started: int
@@ -47,7 +47,7 @@ def _srvr(info: ServerInfo) -> str:
 
 
 def _stat(info: ServerInfo) -> str:
-    clients = "".join(_brief(connection) for connection in info.open_connections())
+    clients = "".join(_brief(connection) for connection in info.connections)
     return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n" + _state(info)
 
 
@@ -55,7 +55,7 @@ def _state(info: ServerInfo) -> str:
     statistics, tree = info.statistics, info.processor.tree
     return (
         f"Latency min/avg/max: {statistics.min_latency}/{_average(statistics)}/{statistics.max_latency}\n"
-        f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(list(info.open_connections()))}\n"
+        f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(info.connections)}\n"
         f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: standalone\nNode count: {len(tree.nodes)}\n"
     )
 
@@ -67,7 +67,7 @@ def _mntr(info: ServerInfo) -> str:
         "version": VERSION,
         "server_state": "standalone",
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
-        "num_alive_connections": len(list(info.open_connections())),
+        "num_alive_connections": len(info.connections),
         "avg_latency": _average(statistics),
         "outstanding_requests": 0,
         "znode_count": len(tree.nodes),
@@ -102,7 +102,7 @@ def _conf(info: ServerInfo) -> str:
 
 
 def _cons(info: ServerInfo) -> str:
-    return "".join(_detailed(connection) for connection in info.open_connections()) + "\n"
+    return "".join(_detailed(connection) for connection in info.connections) + "\n"
 
 
 def _dump(info: ServerInfo) -> str:
@@ -117,9 +117,8 @@ def _dump(info: ServerInfo) -> str:
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for owner, paths in owners.items():
         lines += [f"{_hex(owner)}:", *(f"\t{path}" for path in paths)]
-    connections = list(info.open_connections())
-    lines += ["Connections dump:", f"Connections Sets (1)/({len(connections)}):"]
-    lines += [f"\tip: /{each.host}:{each.port} sessionId: {_hex(each.session)}" for each in connections]
+    lines += ["Connections dump:", f"Connections Sets (1)/({len(info.connections)}):"]
+    lines += [f"\tip: /{each.host}:{each.port} sessionId: {_hex(each.session)}" for each in info.connections]
     return "\n".join(lines) + "\n"
 
 
@@ -185,7 +184,7 @@ def _srst(info: ServerInfo) -> str:
 
 
 def _crst(info: ServerInfo) -> str:
-    for connection in info.open_connections():
+    for connection in info.connections:
         connection.traffic.reset()
     return "Connection stats reset.\n"
 

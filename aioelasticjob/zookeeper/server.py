@@ -65,14 +65,10 @@ class Server:
 
     def info(self) -> fourletter.ServerInfo:
         """Return what the four-letter words report about."""
+        ports = self.port, -1 if self.tls_port is None else self.tls_port
         return fourletter.ServerInfo(
-            self.processor, self.statistics, self.clients.keys, self.ports, self.data_dir, self.now(), self.started
+            self.processor, self.statistics, self.clients.keys(), ports, self.data_dir, self.now(), self.started
         )
-
-    @property
-    def ports(self) -> tuple[int, int]:
-        """The port without TLS, and the one with TLS or -1."""
-        return self.port, -1 if self.tls_port is None else self.tls_port
 
     def now(self) -> int:
         """Tell the loop's time in ms."""
