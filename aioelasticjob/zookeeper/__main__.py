@@ -5,7 +5,6 @@ import asyncio
 import errno
 import os
 import signal
-import sqlite3
 import stat
 import sys
 from collections.abc import Callable
@@ -194,7 +193,7 @@ def main(command: str = "python -m aioelasticjob.zookeeper") -> int:
             ports = f"{arguments.port}" if arguments.tls_port is None else f"{arguments.port} and {arguments.tls_port}"
             reason = _reason(error, arguments.host, arguments.port)
             print(f"error: cannot listen on {arguments.host}:{ports}: {reason}", file=sys.stderr)
-        except (LockHeld, StoreError, TlsError, UsersError, sqlite3.Error) as error:
+        except (LockHeld, StoreError, TlsError, UsersError) as error:
             print(f"error: {error}", file=sys.stderr)
         else:
             return 0

@@ -98,11 +98,11 @@ class Store:
     def commit(self, changes: Changes) -> None:
         """Write a batch; when this returns, it is on the disk.
 
-        Raises: StoreError if it cannot be written, for instance because the disk is full.
+        Raises: StoreError if it cannot be written, for instance because the disk is full or the file is damaged.
         """
         try:
             self._write(changes)
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise StoreError(f"cannot write {self._directory / FILE}: {error}") from error
 
     def _write(self, changes: Changes) -> None:

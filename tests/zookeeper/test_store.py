@@ -80,7 +80,7 @@ def test_an_ended_session_is_forgotten(tmp_path: Path) -> None:
 def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     broken = {"/x": ("/x", b"", None, 0, 0, 0, 0, 0, 0, 0, 0, 0)}
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(StoreError, match=f"^cannot write {tmp_path / FILE}: NOT NULL constraint failed"):
         store.commit(Changes(9, broken, {3: 100}))  # type: ignore[arg-type]
     loaded = store.load()
     assert (loaded.zxid, loaded.sessions) == (0, {})
