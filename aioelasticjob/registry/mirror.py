@@ -11,7 +11,7 @@ from aioelasticjob.errors import RegistryError, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.codec import CREATED, DELETED, chunked
 from aioelasticjob.registry.session import Session, beside
-from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent, prefix_below
 
 MAX_READ_ROUNDS: Final = 50  # of reading without showing anything, when ever more nodes change
 
@@ -59,10 +59,10 @@ class Follower:
         expected: Collection[str] = (),
     ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
-        inside = tuple(map(_prefix, deep))
+        inside = tuple(map(prefix_below, deep))
         self._roots = tuple(root for root in deep if root == "/" or not root.startswith(inside))
         self._shallow = tuple(root for root in dict.fromkeys(shallow) if root == "/" or not root.startswith(inside))
-        self._below_shallow = tuple(map(_prefix, self._shallow))
+        self._below_shallow = tuple(map(prefix_below, self._shallow))
         self.trees = Latest(Tree())
         self.has_read = False
         """Whether ``trees`` shows what was read, and no longer the empty tree of the beginning."""
@@ -182,7 +182,3 @@ class Follower:
 
 def _fit_one_request(paths: Collection[str]) -> bool:
     return len(chunked(tuple(paths))) < 2
-
-
-def _prefix(root: str) -> str:
-    return root if root.endswith("/") else root + "/"

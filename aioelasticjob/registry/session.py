@@ -30,7 +30,7 @@ from aioelasticjob.registry.lease import Cancellable, SessionRunLease
 from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, SessionStatus
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Op, Set
-from aioelasticjob.registry.tree import UNREAD_NODE, Node, Stat, Tree, parent
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Stat, Tree, parent, prefix_below
 from aioelasticjob.registry.watches import Roots, Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
@@ -149,7 +149,7 @@ class Session:
             for path, (node, names) in (await self.list_many(level)).items():
                 if node is not None:
                     found[path] = node
-                prefix = path if path.endswith("/") else path + "/"
+                prefix = prefix_below(path)
                 (unread if path in shallow else below).extend(prefix + name for name in names)
             level = [path for path in below if path not in found]
             for path in unread:

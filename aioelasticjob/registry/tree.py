@@ -151,7 +151,7 @@ class Tree:
             here = waiting.pop()
             if (node := self.get(here)) is not None:
                 found[here] = node
-            prefix = here if here.endswith("/") else here + "/"
+            prefix = prefix_below(here)
             waiting.extend(prefix + name for name in self.children(here))
         return Tree(found, self.zxid)
 
@@ -205,6 +205,11 @@ class Tree:
 def parent(path: str) -> str:
     """Return the path one level up; the root is its own parent."""
     return path.rpartition("/")[0] or "/"
+
+
+def prefix_below(path: str) -> str:
+    """Return how all paths below a path begin; that of the root already ends with a slash."""
+    return path if path.endswith("/") else path + "/"
 
 
 def _index(nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
