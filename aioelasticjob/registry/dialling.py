@@ -22,12 +22,8 @@ async def dial(
 
     Raises: OSError, of which errors of TLS are a kind.
     """
-    loop = asyncio.get_running_loop()
-    if settings.tls is None:
-        await loop.create_connection(lambda: connection, address, host[1])
-    else:
-        name = settings.tls.server_name or host[0]
-        await loop.create_connection(lambda: connection, address, host[1], ssl=tls, server_hostname=name)
+    loop, name = asyncio.get_running_loop(), None if settings.tls is None else settings.tls.server_name or host[0]
+    await loop.create_connection(lambda: connection, address, host[1], ssl=tls, server_hostname=name)
 
 
 def why_failed(

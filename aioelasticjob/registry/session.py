@@ -249,11 +249,11 @@ class Session:
                 await _make(self._client, self._codec, path)
 
     async def create_namespace(self) -> None:
-        """Create the namespace again, in a registry that has come back without its data.
+        """Create the namespace, also again in a registry that has come back without its data.
 
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
         """
-        await _create_namespace(self._client, self._codec)
+        await _make(self._client, Codec("", private=self.settings.authenticated), self._codec.absolute("/"))
 
     def pause_after(self, failures: int) -> float:
         """Return how many seconds to wait before a refused request is tried again; it grows with the ``failures``."""
@@ -353,17 +353,13 @@ async def _check_namespace(session: Session, *, creates: bool) -> None:
                 raise AuthenticationFailed(f"the {who} does not open /{settings.namespace}: check user and password")
             if error != wire.MISSING or not creates:
                 break
-            await _create_namespace(client, codec)
+            await session.create_namespace()
         except (Suspended, OutcomeUnknown, SessionEnded):  # no work depends on it yet: try again
             continue
         except Overloaded:
             await session.back_off(0)
     if error not in (0, wire.MISSING):
         raise wire.failure(error, codec.absolute("/"))
-
-
-async def _create_namespace(client: Client, codec: Codec) -> None:
-    await _make(client, Codec("", private=client.settings.authenticated), codec.absolute("/"))
 
 
 async def _make(client: Client, codec: Codec, path: str) -> None:
