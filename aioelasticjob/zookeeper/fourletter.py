@@ -148,9 +148,9 @@ def _known(ask: Callable[[], object]) -> object:
 
 
 def _wchs(info: ServerInfo) -> str:
-    tables = info.processor.watches.data, info.processor.watches.child
-    watchers = len(tables[0].by_watcher)
-    return f"{watchers} connections watching {len(tables[0].by_path)} paths\nTotal watches:{len(tables[0])}\n"
+    watches = info.processor.watches.data
+    counts = f"{len(watches.by_watcher)} connections watching {len(watches.by_path)} paths"
+    return f"{counts}\nTotal watches:{len(watches)}\n"
 
 
 def _wchc(info: ServerInfo) -> str:
@@ -202,10 +202,9 @@ def _detailed(connection: Connection) -> str:
     if not connection.session:
         return _brief(connection)
     traffic = connection.traffic
-    last_cxid = f"{traffic.last_cxid & 0xFFFFFFFFFFFFFFFF:#x}"
     return _brief(connection)[:-2] + (
         f",sid={_hex(connection.session)},lop={traffic.last_op},est={traffic.established},to={connection.timeout},"
-        f"lcxid={last_cxid},lzxid={traffic.last_zxid & 0xFFFFFFFFFFFFFFFF:#x},lresp={traffic.last_response},"
+        f"lcxid={_hex(traffic.last_cxid)},lzxid={_hex(traffic.last_zxid)},lresp={traffic.last_response},"
         f"llat={traffic.last_latency},minlat={traffic.min_latency},avglat={int(traffic.average)},"
         f"maxlat={traffic.max_latency})\n"
     )
@@ -215,8 +214,8 @@ def _average(statistics: Latency) -> float:
     return round(statistics.average, 4)
 
 
-def _hex(session: int) -> str:
-    return f"{session & 0xFFFFFFFFFFFFFFFF:#x}"
+def _hex(number: int) -> str:
+    return f"{number & 0xFFFFFFFFFFFFFFFF:#x}"
 
 
 def _directory_size(directory: Path | None) -> int:

@@ -146,7 +146,9 @@ class EncryptedTransport(asyncio.Transport, asyncio.Protocol):
 
     def close(self) -> None:
         """Say goodbye and end the connection when everything is sent."""
-        self._say_goodbye()
+        with suppress(ssl.SSLError):  # the client has not said goodbye yet, and need not
+            self._tls.unwrap()
+        self._send()
         self._tcp.close()
 
     def abort(self) -> None:
@@ -201,11 +203,6 @@ class EncryptedTransport(asyncio.Transport, asyncio.Protocol):
         self._failed.happened(f"no TLS connection with {peer}: {reason}")
         self._send()  # the alert that tells the client why
         self._tcp.close()
-
-    def _say_goodbye(self) -> None:
-        with suppress(ssl.SSLError):  # the client has not said goodbye yet, and need not
-            self._tls.unwrap()
-        self._send()
 
     def _send(self) -> None:
         if self._outgoing.pending and not self._tcp.is_closing():
