@@ -54,7 +54,8 @@ class State:
             self.publish()
 
     def close(self, connection: Connection) -> None:
-        """Let a connection end once its output is written."""
+        """Let a connection end once its output is written; events that are still to come would put that off."""
+        self.watches.forget(connection)
         connection.closing = True
         self.outbound[connection] = None
 

@@ -42,6 +42,18 @@ def test_a_session_moves_to_the_newest_connection(world: SimulatedServer) -> Non
     assert world.processor.connections == {first.session: second.connection}
 
 
+def test_a_connection_that_is_closed_hears_of_no_change(world: SimulatedServer) -> None:
+    """It is closed once its output is written, which would never be so if there was ever more."""
+    first = world.client()
+    first.ask(OpCode.EXISTS, path_watch("/a", True))
+    first.ask(OpCode.ADD_WATCH, pack_string("/") + INT.pack(1))
+    second = world.client(first.session, first.password)
+    second.ask(OpCode.CREATE, create("/a"))
+    assert first.connection.closing
+    assert first.heard() == []
+    assert len(world.processor.watches.data) == 0
+
+
 @pytest.mark.parametrize("password", [b"", b"x" * 16, bytes(16)])
 def test_a_wrong_password_gets_session_zero_and_an_end(world: SimulatedServer, password: bytes) -> None:
     stranger = world.client(world.client().session, password)
