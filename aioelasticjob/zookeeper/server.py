@@ -18,7 +18,7 @@ from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import MalformedError
 from aioelasticjob.zookeeper.listener import listening
 from aioelasticjob.zookeeper.processor import Processor
-from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning
+from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning, log
 from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
@@ -117,7 +117,9 @@ class Server:
         """Stop answering: what cannot be kept must not be acknowledged."""
         for client in list(self.clients.values()):
             client.transport.abort()
-        if not self.ended.done():
+        if self.ended.done():  # whoever waited for it knows of no error
+            log.error("while the server stopped: %s; the last changes are lost, and were confirmed to nobody", error)
+        else:
             self.ended.set_exception(error)
 
     def _tick(self) -> None:

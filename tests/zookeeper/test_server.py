@@ -302,6 +302,26 @@ def test_a_failing_disk_ends_the_server_before_it_acknowledges(tmp_path: Path, m
     asyncio.run(main())
 
 
+def test_a_disk_that_fails_while_the_server_stops_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(self: Store, changes: object) -> None:
+        raise StoreError("disk full")
+
+    async def main() -> None:
+        async with serve(data_dir=tmp_path, settings=QUICK) as server, connected(server) as client:
+            server.request_stop()
+            await server.ended
+            monkeypatch.setattr(Store, "commit", full)
+            client.writer.write(frame(1, OpCode.CREATE, create_body("/lost")))
+            assert await client.ended()
+
+    asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records if record.name == "aioelasticjob.zookeeper"] == [
+        "while the server stopped: disk full; the last changes are lost, and were confirmed to nobody"
+    ]
+
+
 def test_a_server_that_is_cancelled_while_the_disk_works_writes_everything_and_leaves_no_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
