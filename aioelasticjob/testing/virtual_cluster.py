@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import contextvars
-import copy
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
-from unittest import mock
+from typing import Any, TypeGuard, TypeVar
 
 import anyio
-from anyio import Event, create_task_group, from_thread, move_on_after, sleep, to_thread
+from anyio import Event, create_task_group, move_on_after, sleep
 
-from aioelasticjob import operations, running_app
-from aioelasticjob.addresses import Address
+from aioelasticjob import operations
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Ended, JobEvent
 from aioelasticjob.events import EventReader as EventListener
+from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.asking import milliseconds
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.running.executors import OwnExecutors, Processes
-from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing.errors import NotSeen, see_what_is_wanted
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import START, VirtualClock, run
 from aioelasticjob.testing.process import Process
+from aioelasticjob.testing.stand_ins import real_world_replaced, stand_in, started_app
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 E = TypeVar("E")
-Provider = Callable[..., Any]
 
 REGISTRY, PORT = "10.0.0.1", 2181
 OBSERVER = "10.0.0.2"
@@ -48,9 +39,6 @@ OBSERVER_SESSION_TIMEOUT = 600.0
 """Session timeout of the observer, in seconds; a short one would make most work of heartbeats."""
 DEFAULT_TIMEOUT = 3600.0
 """Simulated seconds that a test waits for something to happen, unless it says otherwise."""
-
-_started: contextvars.ContextVar[tuple[ElasticJob, ElasticJob] | None] = contextvars.ContextVar("started", default=None)
-"""In the code of a simulated process: the application that the test has started, and the one that the process runs."""
 
 
 class Instance:
@@ -119,7 +107,7 @@ class Instance:
             raise failure
 
     async def _main(self) -> None:
-        _started.set((self._started, self.app))
+        started_app.set((self._started, self.app))
         try:
             with unwrapped(), self.app.events() as events:
                 async with create_task_group() as tasks:
@@ -181,7 +169,7 @@ class VirtualCluster:
             raise InvalidSetting("app", app, "must be an ElasticJob")
         settings = replace(app.settings, hosts=((REGISTRY, PORT),))
         host = f"10.0.1.{len(self.instances) + 1}"
-        instance = Instance(self, app, _stand_in(app, settings, overrides or {}), host)
+        instance = Instance(self, app, stand_in(app, settings, overrides or {}), host)
         self.instances.append(instance)
         await instance.joined()
         if self._observer is None:
@@ -359,65 +347,13 @@ def simulated(
                 if isinstance(cluster, VirtualCluster):
                     await cluster.close()
 
-        with _inline():
+        with real_world_replaced():
             run(main, seed=seed, start=seconds)
 
     return run_it
-
-
-def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[Provider, Provider]) -> ElasticJob:
-    """Return the same application as another process would have it: all that it does at run time is its own."""
-    twin = copy.copy(app)
-    twin._registry = Address(settings.address, settings)
-    twin._here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
-    twin._jobs = dict(app._jobs)
-    twin.dependency_overrides = {**app.dependency_overrides, **overrides}
-    return twin
-
-
-class _OfTheProcess:
-    """What an application is in one process.
-
-    Handlers name the application that their module declares, as in ``app.trigger(…)``.  The test has started it, and
-    each process runs a stand-in, so code of a process that names it means the stand-in.
-    """
-
-    def __get__(self, app: ElasticJob, _: type[ElasticJob]) -> RunningApp:
-        started, stand_in = _started.get() or (None, None)
-        here: RunningApp = vars(stand_in if app is started else app)["_here"]
-        return here
-
-    def __set__(self, app: ElasticJob, here: RunningApp) -> None:
-        vars(app)["_here"] = here
 
 
 async def _registry() -> None:
     settings = Settings(max_session_timeout=int(OBSERVER_SESSION_TIMEOUT * 1000))
     async with serve("0.0.0.0", PORT, settings=settings, clock=VirtualClock().now):
         await anyio.sleep_forever()
-
-
-@contextmanager
-def _inline() -> Iterator[None]:
-    """Call in the loop a function that would run in a thread, a process or an executor: they cannot be simulated."""
-
-    async def run_sync(function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
-        return contextvars.copy_context().run(function, *args)
-
-    async def call(_processes: Processes, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        return contextvars.copy_context().run(functools.partial(function, *args, **named))
-
-    async def call_own(
-        _own: OwnExecutors, _name: str, _job: str, function: Callable[..., Any], *args: Any, **named: Any
-    ) -> Any:
-        return contextvars.copy_context().run(functools.partial(function, *args, **named))
-
-    with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
-        # Nothing can cancel a run while its function is called in the loop.
-        patches.enter_context(mock.patch.object(from_thread, "check_cancelled", return_value=None))
-        patches.enter_context(mock.patch.object(Processes, "call", call))
-        patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
-        patches.enter_context(mock.patch.object(ElasticJob, "_here", _OfTheProcess(), create=True))
-        patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here
-        yield

@@ -15,12 +15,12 @@ from aioelasticjob.events import Began, Ended, JobEvent, Started
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import NotSeen, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.errors import see_what_is_wanted
-from aioelasticjob.testing.virtual_cluster import _stand_in
+from aioelasticjob.testing.stand_ins import stand_in
 
 
 def test_a_process_shares_with_the_application_only_what_is_named_here() -> None:
     app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
-    twin = _stand_in(app, app.settings, {})
+    twin = stand_in(app, app.settings, {})
     shared = {name for name, value in vars(twin).items() if value is vars(app)[name]}
     # A new field belongs here if it is the same in each process, into Presence if each process has its own.
     assert shared == {"_from_outside", "_threads", "_processes"}
@@ -29,7 +29,7 @@ def test_a_process_shares_with_the_application_only_what_is_named_here() -> None
 def test_a_process_begins_with_nothing_of_what_the_application_was_or_did() -> None:
     app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
     app._here.phase = "running"
-    here = _stand_in(app, app.settings, {})._here
+    here = stand_in(app, app.settings, {})._here
     for field in dataclasses.fields(RunningApp):
         mine, theirs = getattr(here, field.name), getattr(app._here, field.name)
         assert mine is not theirs or mine is None, field.name

@@ -1,0 +1,79 @@
+"""What simulated processes have in place of the real world: an application each, and no threads or processes."""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+from anyio import from_thread, to_thread
+
+from aioelasticjob import running_app
+from aioelasticjob.addresses import Address
+from aioelasticjob.app import ElasticJob
+from aioelasticjob.jobs.dependencies import Provider
+from aioelasticjob.registry.session import ConnectionSettings
+from aioelasticjob.running.executors import OwnExecutors, Processes
+from aioelasticjob.running_app import RunningApp
+from aioelasticjob.testing.loop import VirtualClock
+
+started_app: contextvars.ContextVar[tuple[ElasticJob, ElasticJob] | None] = contextvars.ContextVar(
+    "started", default=None
+)
+"""In the code of a simulated process: the application that the test has started, and the one that the process runs."""
+
+
+def stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[Provider, Provider]) -> ElasticJob:
+    """Return the same application as another process would have it: all that it does at run time is its own."""
+    twin = copy.copy(app)
+    twin._registry = Address(settings.address, settings)
+    twin._here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
+    twin._jobs = dict(app._jobs)
+    twin.dependency_overrides = {**app.dependency_overrides, **overrides}
+    return twin
+
+
+class _OfTheProcess:
+    """What an application is in one process.
+
+    Handlers name the application that their module declares, as in ``app.trigger(…)``.  The test has started it, and
+    each process runs a stand-in, so code of a process that names it means the stand-in.
+    """
+
+    def __get__(self, app: ElasticJob, _: type[ElasticJob]) -> RunningApp:
+        started, own = started_app.get() or (None, None)
+        here: RunningApp = vars(own if app is started else app)["_here"]
+        return here
+
+    def __set__(self, app: ElasticJob, here: RunningApp) -> None:
+        vars(app)["_here"] = here
+
+
+@contextmanager
+def real_world_replaced() -> Iterator[None]:
+    """Call in the loop a function that would run in a thread, a process or an executor: they cannot be simulated."""
+
+    async def run_sync(function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
+        return contextvars.copy_context().run(function, *args)
+
+    async def call(_processes: Processes, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        return contextvars.copy_context().run(functools.partial(function, *args, **named))
+
+    async def call_own(
+        _own: OwnExecutors, _name: str, _job: str, function: Callable[..., Any], *args: Any, **named: Any
+    ) -> Any:
+        return contextvars.copy_context().run(functools.partial(function, *args, **named))
+
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
+        # Nothing can cancel a run while its function is called in the loop.
+        patches.enter_context(mock.patch.object(from_thread, "check_cancelled", return_value=None))
+        patches.enter_context(mock.patch.object(Processes, "call", call))
+        patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
+        patches.enter_context(mock.patch.object(ElasticJob, "_here", _OfTheProcess(), create=True))
+        patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here
+        yield
