@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
@@ -15,6 +15,7 @@ from anyio import from_thread, to_thread
 from aioelasticjob import running_app
 from aioelasticjob.addresses import Address
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.registry.session import ConnectionSettings
 from aioelasticjob.running.executors import OwnExecutors, Processes
@@ -27,12 +28,26 @@ started_app: contextvars.ContextVar[tuple[ElasticJob, ElasticJob] | None] = cont
 """In the code of a simulated process: the application that the test has started, and the one that the process runs."""
 
 
-def stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[Provider, Provider]) -> ElasticJob:
-    """Return the same application as another process would have it: all that it does at run time is its own."""
+def stand_in(
+    app: ElasticJob,
+    settings: ConnectionSettings,
+    overrides: Mapping[Provider, Provider],
+    jobs: Iterable[str] | None = None,
+) -> ElasticJob:
+    """Return the same application as another process would have it: all that it does at run time is its own.
+
+    Raises: InvalidSetting when the application has no job of a name in ``jobs``.
+    """
     twin = copy.copy(app)
     twin._registry = Address(settings.address, settings)
     twin._here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
     twin._jobs = dict(app._jobs)
+    if jobs is not None:
+        names = frozenset[str]() if isinstance(jobs, str) else frozenset(jobs)
+        if isinstance(jobs, str) or not names <= app._jobs.keys():
+            raise InvalidSetting("jobs", jobs, f"must be a list of names of its jobs: {', '.join(sorted(app._jobs))}")
+        twin._jobs = {name: job for name, job in app._jobs.items() if name in names}
+        twin._from_outside = None  # the settings file is applied already, and may name the jobs that are left out
     twin.dependency_overrides = {**app.dependency_overrides, **overrides}
     return twin
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeGuard, TypeVar
@@ -158,18 +158,25 @@ class VirtualCluster:
         """The simulated moment, in UTC."""
         return moment(VirtualClock().now())
 
-    async def start(self, app: ElasticJob, *, overrides: Mapping[Provider, Provider] | None = None) -> Instance:
+    async def start(
+        self,
+        app: ElasticJob,
+        *,
+        jobs: Iterable[str] | None = None,
+        overrides: Mapping[Provider, Provider] | None = None,
+    ) -> Instance:
         """Start an instance of ``app`` and wait until it runs; whatever its address says, the registry is ours.
 
-        ``overrides`` go beside the application's ``dependency_overrides``.
+        It runs the ``jobs`` with these names, or all if none are given.  ``overrides`` go beside the application's
+        ``dependency_overrides``.
 
-        Raises: InvalidSetting when ``app`` is no application; what ``app.running()`` raises.
+        Raises: InvalidSetting when ``app`` is none, or has no job of such a name; what ``app.running()`` raises.
         """
         if not isinstance(app, ElasticJob):
             raise InvalidSetting("app", app, "must be an ElasticJob")
         settings = replace(app.settings, hosts=((REGISTRY, PORT),))
         host = f"10.0.1.{len(self.instances) + 1}"
-        instance = Instance(self, app, stand_in(app, settings, overrides or {}), host)
+        instance = Instance(self, app, stand_in(app, settings, overrides or {}, jobs), host)
         self.instances.append(instance)
         await instance.joined()
         if self._observer is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -54,6 +55,32 @@ async def _a_job_declared_late(cluster: VirtualCluster) -> None:
 
 def test_a_process_knows_the_jobs_that_were_declared_when_it_started() -> None:
     _a_job_declared_late(VirtualCluster())
+
+
+@simulated
+async def _some_jobs(cluster: VirtualCluster, file: Path) -> None:
+    ran, app = list[str](), ElasticJob("embedded://")
+
+    async def note(context: ItemContext) -> None:
+        ran.append(context.job_name)
+
+    for name in ("collect", "send", "tidy"):
+        app.add(note, name=name, cron="0 0 7 * * ?")
+    file.write_text("jobs:\n  send:\n    description: not run here\n")
+    app.configure(file)
+    instance = await cluster.start(app, jobs=["collect"])
+    assert [job.job_name for job in instance.app.jobs] == ["collect"]
+    await cluster.next_fire()  # there is only one job, so it need not be named
+    await sleep(60)
+    assert ran == ["collect"]
+    await cluster.start(app, jobs=("send", "collect"))
+    await cluster.settled("send")
+    await cluster.settled("collect")
+    assert {job.job_name for job in app.jobs} == {"collect", "send", "tidy"}
+
+
+def test_only_the_jobs_that_are_named_run(tmp_path: Path) -> None:
+    _some_jobs(VirtualCluster(), tmp_path / "settings.yaml")
 
 
 @simulated
@@ -116,6 +143,13 @@ def test_a_plain_handler_may_ask_whether_it_has_been_cancelled() -> None:
     _a_question_for_the_thread(VirtualCluster())
 
 
+def _two_jobs() -> ElasticJob:
+    app = ElasticJob("embedded://")
+    app.add(_nothing, name="send")
+    app.add(_nothing, name="collect")
+    return app
+
+
 @simulated
 async def _wrong_arguments(cluster: VirtualCluster, wrong: Callable[[VirtualCluster], Awaitable[object]]) -> None:
     app = ElasticJob("embedded://")
@@ -128,6 +162,8 @@ async def _wrong_arguments(cluster: VirtualCluster, wrong: Callable[[VirtualClus
     ("wrong", "says"),
     [
         (lambda cluster: cluster.start(None), "app = None: must be an ElasticJob"),
+        (lambda cluster: cluster.start(_two_jobs(), jobs=["colect"]), r"jobs = \['colect'\]: .* collect, send$"),
+        (lambda cluster: cluster.start(_two_jobs(), jobs="send"), "jobs = 'send': must be a list of names of its jobs"),
         (lambda cluster: cluster.until(datetime(2026, 1, 1)), "when = .*: must be a datetime with a time zone"),
         (lambda cluster: cluster.event(Ended, nosuch=5), "nosuch = 5: Ended has no attribute of this name"),
         (lambda cluster: cluster.event(int), "kind = .*: must be a class of events: AttemptFailed, Began, "),
