@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from aioelasticjob.testing.contexts import RunFields, instance_context, item_context
     from aioelasticjob.testing.errors import NotSeen
     from aioelasticjob.testing.faults import Farewell, Faults
     from aioelasticjob.testing.loop import (
@@ -31,16 +32,20 @@ __all__ = [
     "OutsideWorld",
     "Process",
     "ProcessKilled",
+    "RunFields",
     "UnhandledErrors",
     "VirtualClock",
     "VirtualCluster",
     "VirtualLoop",
     "current_process",
+    "instance_context",
+    "item_context",
     "run",
     "simulated",
 ]
 
 _HOMES = {
+    "contexts": ("RunFields", "instance_context", "item_context"),
     "faults": ("Farewell", "Faults"),
     "loop": ("Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"),
     "network": ("Link", "Network"),
