@@ -47,6 +47,7 @@ def first_takes_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Assig
 
 @pytest.mark.parametrize("page", [page for page in pages() if page not in EXCERPTS and blocks(page, "python")])
 @pytest.mark.usefixtures("first_takes_all")
+@pytest.mark.filterwarnings("ignore:Using `httpx`")  # Starlette's TestClient says that httpx2 is coming
 def test_a_pages_blocks_run_one_after_another(page: str) -> None:
     execute(*blocks(page, "python"))
 
@@ -177,10 +178,10 @@ def test_a_program_may_have_a_loop_of_its_own() -> None:
 
 def test_the_pages_tests_pass(pytester: pytest.Pytester) -> None:
     tests = [block for block in blocks("docs/how-to/test.md", "python") if "def test_" in block.text]
-    assert len(tests) == 6
+    assert len(tests) == 7
     pytester.makepyfile(**{f"test_{number}": block.text for number, block in enumerate(tests)})
     result = pytester.runpytest_subprocess("-p", "aioelasticjob", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=6)
+    result.assert_outcomes(passed=7)
 
 
 def test_the_store_refuses_a_zombie() -> None:
