@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn, get_args
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import JobEvent
+
+_INSTEAD = {
+    "time.sleep": "an async function awaits asyncio.sleep; in a test of a plain one, replace the function that sleeps",
+    "from_thread.run": "a plain handler is called in the loop, which cannot wait for itself: call the handler alone, "
+    "in a thread with item_context(), or test it in real time",
+}
+"""What to do in place of something that cannot be simulated, where the general advice does not help."""
 
 
 class Deadlock(RuntimeError):
@@ -25,7 +32,17 @@ class OutsideWorld(RuntimeError):
     """Code in a simulation asked for something of the real world, such as a thread or a file descriptor."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} cannot be simulated: use the in-memory network, and asyncio.sleep for time")
+        instead = _INSTEAD.get(what, "use the in-memory network, and asyncio.sleep for time")
+        super().__init__(f"{what} cannot be simulated: {instead}")
+
+
+def refusing(name: str) -> Callable[..., NoReturn]:
+    """Return a function that raises OutsideWorld."""
+
+    def refuse(*_args: object, **_options: object) -> NoReturn:
+        raise OutsideWorld(name)
+
+    return refuse
 
 
 class UnhandledErrors(ExceptionGroup[Exception]):

@@ -23,13 +23,13 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 from unittest import mock
 
 from anyio._backends._asyncio import CancelScope, _task_states
 
 from aioelasticjob import clock
-from aioelasticjob.testing.errors import Deadlock, Livelock, OutsideWorld, UnhandledErrors
+from aioelasticjob.testing.errors import Deadlock, Livelock, OutsideWorld, UnhandledErrors, refusing
 from aioelasticjob.testing.network import Network
 from aioelasticjob.testing.process import Process, current_process, describe
 from aioelasticjob.testing.simulated_loop import SimulatedLoop
@@ -224,20 +224,13 @@ class VirtualLoop(SimulatedLoop):
         self.unhandled.append(failure if isinstance(failure, Exception) else RuntimeError(context["message"]))
 
 
-def _refuse(name: str) -> Callable[..., NoReturn]:
-    def refuse(*_args: object, **_options: object) -> NoReturn:
-        raise OutsideWorld(name)
-
-    return refuse
-
-
 for _name in (
     *("run_in_executor", "subprocess_exec", "subprocess_shell", "connect_read_pipe", "connect_write_pipe"),
     *("add_reader", "add_writer", "remove_reader", "remove_writer", "sendfile", "start_tls"),
     *("sock_recv", "sock_recv_into", "sock_sendall", "sock_connect", "sock_accept", "sock_sendfile"),
     *("create_datagram_endpoint", "create_unix_connection", "create_unix_server", "connect_accepted_socket"),
 ):
-    setattr(VirtualLoop, _name, _refuse(f"loop.{_name}"))
+    setattr(VirtualLoop, _name, refusing(f"loop.{_name}"))
 
 
 class _Held:
@@ -359,7 +352,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "time_ns", lambda: int(loop.wall() * 1e9)),
             (time, "monotonic", loop.time),
             (clock, "boot_time", loop.boot_time),
-            (time, "sleep", _refuse("time.sleep")),
+            (time, "sleep", refusing("time.sleep")),
             (os, "urandom", entropy),  # for uuid
             (random, "_urandom", entropy),  # for secrets
             (random.Random, "seed", seed_from_entropy),

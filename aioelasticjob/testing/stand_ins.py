@@ -20,6 +20,7 @@ from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.registry.session import ConnectionSettings
 from aioelasticjob.running.executors import OwnExecutors, Processes
 from aioelasticjob.running_app import RunningApp
+from aioelasticjob.testing.errors import refusing
 from aioelasticjob.testing.loop import VirtualClock
 
 started_app: contextvars.ContextVar[tuple[ElasticJob, ElasticJob] | None] = contextvars.ContextVar(
@@ -83,8 +84,13 @@ def real_world_replaced() -> Iterator[None]:
     ) -> Any:
         return contextvars.copy_context().run(functools.partial(function, *args, **named))
 
+    def call_in_loop(function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
+        return function(*args)
+
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
+        patches.enter_context(mock.patch.object(from_thread, "run_sync", call_in_loop))
+        patches.enter_context(mock.patch.object(from_thread, "run", refusing("from_thread.run")))
         # Nothing can cancel a run while its function is called in the loop.
         patches.enter_context(mock.patch.object(from_thread, "check_cancelled", return_value=None))
         patches.enter_context(mock.patch.object(Processes, "call", call))

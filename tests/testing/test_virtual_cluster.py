@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -125,6 +127,41 @@ async def _a_chain(cluster: VirtualCluster) -> None:
 
 def test_a_handler_may_use_the_application_and_is_given_that_of_its_own_process() -> None:
     _a_chain(VirtualCluster())
+
+
+@simulated
+async def _calls_of_a_thread(cluster: VirtualCluster, call: Callable[[ItemContext], object], says: str) -> None:
+    app = ElasticJob("embedded://")
+
+    def rebuild(context: ItemContext) -> None:
+        call(context)
+
+    app.add(rebuild, name="rebuild")
+    await cluster.start(app)
+    (end,) = await cluster.trigger()
+    assert re.search(says, str(end.failure))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda _: time.sleep(1), "^time.sleep cannot be simulated: .* a plain one, replace the function that sleeps"),
+        (
+            lambda context: from_thread.run(context.save_offset, "7"),
+            "^from_thread.run cannot be .*: call the handler alone, in a thread",
+        ),
+    ],
+)
+def test_what_only_a_thread_can_do_is_refused_with_what_a_test_does_instead(
+    call: Callable[[ItemContext], object], says: str
+) -> None:
+    _calls_of_a_thread(VirtualCluster(), call, says)
+
+
+def test_a_plain_handler_may_call_a_plain_function_in_the_loop() -> None:
+    seen = list[object]()
+    _calls_of_a_thread(VirtualCluster(), lambda context: from_thread.run_sync(seen.append, context.item), "None")
+    assert seen == [0]
 
 
 @simulated
