@@ -41,7 +41,7 @@ class Stopping:
 
     def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
         self._member, self._log, self._loop = member, limited_log, get_running_loop()
-        self._over = Latest(False)
+        self.over = Latest(False)
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
         """The claim that is being settled."""
@@ -79,7 +79,7 @@ class Stopping:
         """Note that the job has left or its session is over."""
         if self._limit is not None:
             self._limit.cancel()
-        self._over.set(True)
+        self.over.set(True)
 
     async def stopped(self) -> None:
         """Wait until the job has left, or until it is not worth waiting any more.
@@ -88,7 +88,7 @@ class Stopping:
         seconds.  While it accepts writes of other jobs that leave, this job only waits for its turn: nothing is logged.
         """
         with CancelScope(deadline=self._deadline) as limit:
-            await self._over.until(lambda over: over or self._has_given_up)
+            await self.over.until(lambda over: over or self._has_given_up)
         if limit.cancelled_caught and not self._handling:
             waited = self._loop.time() - self._since
             self._give_up(f"the registry is slow: it has not accepted everything in {waited:.3g} s")
@@ -99,7 +99,7 @@ class Stopping:
 
     def _look(self, patience: float) -> None:
         """Warn, and later give up, once the registry has accepted nothing for ``patience`` seconds."""
-        if self._over.value or self._has_given_up:
+        if self.over.value or self._has_given_up:
             return
         now = self._loop.time()
         deadline = patience + (now if self._handling else max(self._since, self._departures.newest))
@@ -114,7 +114,7 @@ class Stopping:
     def _give_up(self, why: str = "") -> None:
         self._warn("and waits no longer", why)
         self.settle_timeout = 0.0
-        self._over.set(self._over.value)  # ends the wait
+        self.over.set(self.over.value)  # ends the wait
 
     def _warn(self, waits: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
