@@ -93,9 +93,7 @@ class RunningApp:
                 session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
                 self.session = session
                 stack.callback(self._forget_session)
-                one_machine = registry.private or registry.shared is not None
-                ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
-                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, ip))
+                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, registry))
                 block = UserCode("the block")
                 try:
                     yield session
@@ -115,14 +113,16 @@ class RunningApp:
 
     @asynccontextmanager
     async def _run_jobs(
-        self, session: Session, jobs: tuple[Job, ...], executors: Executors, ip: str
+        self, session: Session, jobs: tuple[Job, ...], executors: Executors, registry: Address
     ) -> AsyncIterator[None]:
+        one_machine = registry.private or registry.shared is not None
+        ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
         host = Host(ip, socket.gethostname(), os.getpid())
         for job in jobs:
             if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)
         limited_log = self.events.limited_log
-        dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log)
+        dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, registry.settings.namespace)
         shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         local = self.jobs = LocalJobs(session, jobs, host, shared)
         try:

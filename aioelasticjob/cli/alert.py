@@ -86,7 +86,8 @@ async def report_absences(registry: Address, after: float, clock: Clock, stop: E
     """
     limited_log = LimitedLog()
     admits = partial(limited_log.admits, log, None, "whether the registry answers", each=2)
-    dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts), limited_log), Attendance(after)
+    dispatcher = ErrorDispatcher(clock, defaultdict(Counts), limited_log, registry.settings.namespace)
+    attendance = Attendance(after)
     async with AsyncExitStack() as stack:
         stack.callback(limited_log.close)
         tasks = await stack.enter_async_context(create_task_group())

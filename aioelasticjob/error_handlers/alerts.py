@@ -36,7 +36,8 @@ async def email(failure: Failure, options: Options) -> None:
     given, aiosmtplib = parse(Email, options), _extra("aiosmtplib")
     message = EmailMessage()
     message["From"], message["To"] = given.sender, given.to
-    message["Subject"] = " ".join(_sendable(f"{given.subject} {failure.subject}").split())[:200]
+    where = f"{failure.namespace}: " if failure.namespace else ""
+    message["Subject"] = " ".join(_sendable(f"{given.subject} {where}{failure.subject}").split())[:200]
     message.set_content(_sendable(failure.text))
     try:
         await aiosmtplib.send(
@@ -63,10 +64,12 @@ async def webhook(failure: Failure, options: Options) -> None:
     given = parse(Webhook, options)
     body: dict[str, object] = {
         "what": failure.what,
+        "namespace": failure.namespace,
         "job": failure.job,
         "instance": failure.instance,
         "items": failure.items,
         "taskId": failure.task_id,
+        "runId": failure.run_id,
         "fireTime": failure.fire_time,
         "error": error_text(failure.error),
         "stack": failure.stack,

@@ -76,8 +76,10 @@ class ErrorDispatcher:
     type of error.
     """
 
-    def __init__(self, clock: Clock, counts: Mapping[str, Counts], limited_log: LimitedLog) -> None:
-        self._clock, self._counts = clock, counts
+    def __init__(
+        self, clock: Clock, counts: Mapping[str, Counts], limited_log: LimitedLog, namespace: str = ""
+    ) -> None:
+        self._clock, self._counts, self._namespace = clock, counts, namespace
         self._admits = partial(limited_log.admits, log, each=MOST, most=10 * MOST)
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
@@ -172,11 +174,12 @@ class ErrorDispatcher:
 
     async def _call_handler(self, target: Target, failure: Failure) -> None:
         name, options = target
+        told = replace(failure, reported_at=self._clock.now(), namespace=self._namespace)
         trouble = f"was not done within {DELIVERY_TIMEOUT:g} s"
         try:
             with move_on_after(DELIVERY_TIMEOUT) as limit:
                 async with UserCode("it"):
-                    await find(name)(replace(failure, reported_at=self._clock.now()), dict(options))
+                    await find(name)(told, dict(options))
             if not limit.cancelled_caught:
                 self._counts[failure.job].alerts["delivered"] += 1
                 return

@@ -42,6 +42,13 @@ class Failure:
     """What has failed if it is not the whole run, such as ``a record`` of a dataflow job; empty if the run failed."""
     run_goes_on: bool = False
     """Whether the run goes on, because only a part of it has failed."""
+    namespace: str = ""
+    """The namespace of the job's registry, known when the failure is given to its error handler; empty at its root."""
+
+    @property
+    def run_id(self) -> str:
+        """The ``run_id`` of the run's context, which log records and events have as well; empty if there was no run."""
+        return run_id_of(self.job, self.task_id)
 
     @property
     def subject(self) -> str:
@@ -77,7 +84,8 @@ class Failure:
     @property
     def text(self) -> str:
         """The failure as text, with its stack."""
-        facts = {"fire time": self.fire_time, "instance": self.instance, "task": self.task_id}
+        facts = {"namespace": self.namespace, "fire time": self.fire_time, "instance": self.instance}
+        facts = {**facts, "task": self.task_id, "run": self.run_id}
         lines = "\n".join(f"{name} {value}" for name, value in facts.items() if value)
         return "\n\n".join(filter(None, (self.subject, lines, self.stack if self.is_of_a_run else "", self.note)))
 
@@ -140,9 +148,8 @@ def _line(failure: Failure) -> str:
 
 
 def _about(failure: Failure) -> dict[str, object]:
-    run = run_id_of(failure.job, failure.task_id)
     fields: dict[str, object] = {"job": failure.job, "items": failure.items, "fire_time": failure.fire_time}
-    return {**fields, "task_id": failure.task_id, **({"run_id": run} if run else {})}
+    return {**fields, "task_id": failure.task_id, **({"run_id": failure.run_id} if failure.run_id else {})}
 
 
 async def to_log(failure: Failure, options: Options) -> None:

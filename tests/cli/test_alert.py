@@ -58,6 +58,7 @@ def test_jobs_that_say_so_are_alerts_and_others_are_not(sent: list[Failure]) -> 
             await anyio.sleep(20)
             assert [one.job for one in sent] == ["alone", "job"]
             assert isinstance(sent[1].error, NobodyThere)
+            assert {(one.namespace, one.run_id) for one in sent} == {("office", "")}
             await anyio.sleep(300)
             assert len(sent) == 2
             tasks.cancel_scope.cancel()

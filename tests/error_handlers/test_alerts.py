@@ -78,12 +78,17 @@ def test_a_webhook_gets_it_all_as_json() -> None:
 
     async def main() -> None:
         async with receiving(answer) as url:
-            of_a_record = replace(failure(), part="a record", run_goes_on=True)
+            task = "billing@-@3@-@READY@-@me@-@1767225600000.0"
+            of_a_record = replace(
+                failure(), part="a record", run_goes_on=True, task_id=task, namespace="north/production"
+            )
             await find("webhook")(of_a_record, {"url": url, "header.X-Token": "s3cret"})
 
     asyncio.run(main())
     ((body, token),) = seen
-    assert (body["job"], body["items"], body["taskId"], token) == ("billing", [3], "task-7", "s3cret")
+    assert (body["job"], body["items"], token) == ("billing", [3], "s3cret")
+    assert (body["namespace"], body["runId"]) == ("north/production", "billing@1767225600000")
+    assert body["taskId"] == "billing@-@3@-@READY@-@me@-@1767225600000.0"
     assert (body["error"], body["part"], body["runGoesOn"]) == ("ValueError: no luck", "a record", True)
     assert "Traceback" in body["stack"]
 
@@ -215,11 +220,15 @@ def test_an_email_is_sent_with_a_subject_of_one_line() -> None:
                 "to": "a@example.org, b@example.org",
             }
             await find("email")(failure("first line\nsecond"), options)
+            await find("email")(replace(failure(), namespace="production"), options)
             with pytest.raises(Undelivered, match=r"e-mail through 127\.0\.0\.1: "):
                 await find("email")(failure(), {**options, "use_tls": "True"})
 
     asyncio.run(main())
-    (mail,) = mails
+    mail, in_production = mails
+    unfolded = " ".join(in_production["Subject"].split())
+    assert unfolded == "[aioelasticjob] production: billing: item 3 failed: ValueError: no luck"
+    assert "namespace production" in in_production.get_payload()
     assert mail["Subject"] == "[aioelasticjob] billing: item 3 failed: ValueError: first line second"
     assert mail["To"] == "a@example.org, b@example.org"
     assert "Traceback" in mail.get_payload()

@@ -60,3 +60,30 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
     assert said[0].startswith(f"/job/config: {fault}")
     assert said[0].endswith("; the error handler mine stays in use")
     assert said[2] == "/job/config: is correct now"
+
+
+def test_an_alert_names_the_namespace_and_the_run_as_the_log_does(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handled: list[Failure] = []
+    runs: list[str] = []
+
+    async def mine(failed: Failure, options: Options) -> None:
+        handled.append(failed)
+
+    delivered_by(monkeypatch, mine=mine)
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def handler(context: ItemContext) -> None:
+            runs.append(context.run_id)
+            raise ValueError("no luck")
+
+        async with here.app(handler, cron="0/10 * * * * ?", error_handler="mine").running():
+            await here.until(15)
+
+    simulate(scene)
+    (failure,) = handled
+    assert ["office", *runs] == [failure.namespace, failure.run_id]
+    assert f"\n\nnamespace office\nfire time {failure.fire_time}\n" in failure.text
+    assert f"\nrun {failure.run_id}\n\nTraceback" in failure.text
+    assert failure.run_id in [vars(one).get("run_id") for one in caplog.records]
