@@ -24,6 +24,8 @@ from aioelasticjob.plural import counted
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry
 
+MAX_SHOWN = 100
+"""Runs of items that ``show`` shows of one run of a job."""
 T = TypeVar("T")
 
 Store: TypeAlias = Annotated[
@@ -34,6 +36,9 @@ Store: TypeAlias = Annotated[
 ]
 Namespace: TypeAlias = Annotated[
     str | None, typer.Option(help="Only runs of jobs in this namespace of a registry, such as billing.")
+]
+RunId: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only the run with this run_id, as log records have it: all its items.")
 ]
 Since: TypeAlias = Annotated[
     str | None,
@@ -61,20 +66,19 @@ def list_(
     ] = None,
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,
+    run: RunId = None,
     text: Annotated[str | None, typer.Option(help="Only runs whose failure or stack contains this text.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs are shown, the newest ones.")] = 20,
     after: Annotated[str | None, typer.Option(help="Show the page after this key of the previous page.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, the newest first."""
-    begun, over = _when("since", since), _when("until", until)
+    begun, over, where = _when("since", since), _when("until", until), namespace and namespace.strip("/")
 
     def question(store: EventStore) -> Awaitable[Page[RunEntry]]:
         from aioelasticjob.observers.sql import Filter
 
-        which = Filter(
-            job, item, instance, outcome, source, None, begun, over, text, namespace=namespace and namespace.strip("/")
-        )
+        which = Filter(job, item, instance, outcome, source, None, begun, over, text, namespace=where, run=run)
         return store.history(which, after=after, limit=limit)
 
     page = _ask(store, question)
@@ -89,15 +93,37 @@ def list_(
 
 
 @events.command()
-def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")], as_json: AsJson = False) -> None:
+def show(
+    store: Store,
+    run: Annotated[str, typer.Argument(help="The run's id, or the run_id of the log: each item is shown.")],
+    as_json: AsJson = False,
+) -> None:
     """Show one run: its states, its failure with the stack, and other runs of the same item for the same moment."""
-    details = _ask(store, lambda store: store.run(run))
-    if details is None:
-        known = "aioelasticjob events list shows the ids, and with --json also the runId of each"
+    found = _ask(store, lambda store: _details(store, run))
+    if not found:
+        known = "aioelasticjob events list shows the ids; the run_id that the log has is taken as well"
         raise InvalidSetting("run", run, f"is not in {masked(store)}: {known}")
     if as_json:
-        write_json(_as_json(details))
+        write_json(_as_json(found[0]) if found[0].run.id == run else {"runs": [_as_json(one) for one in found]})
         return
+    for number, details in enumerate(found):
+        out().print("\n" if number else "", end="")
+        _show(details)
+    if len(found) == MAX_SHOWN:
+        out().print(f"\nthe newest {MAX_SHOWN}: aioelasticjob events list --run '{run}' has all", style="dim")
+
+
+async def _details(store: EventStore, run: str) -> list[RunDetails]:
+    """Return the run with this id, or the runs of items, the oldest first, that have this ``run_id``."""
+    from aioelasticjob.observers.sql import Filter
+
+    keys = [run]
+    if "@" in run:
+        keys = [one.id for one in reversed((await store.history(Filter(run=run), limit=MAX_SHOWN)).rows)]
+    return [details for key in keys if (details := await store.run(key)) is not None]
+
+
+def _show(details: RunDetails) -> None:
     _list((details.run,))
     out().print(f"run of the job: {details.run.run_id}", style="dim", markup=False)
     for state in details.states:

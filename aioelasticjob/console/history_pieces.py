@@ -19,7 +19,7 @@ from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount
 
 ROWS: Final = 50
-FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "text")
+FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "run", "text")
 OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "cut off")
 REDRAW: Final = 2.0
 """Seconds after which the newest runs are read anew."""
@@ -111,7 +111,7 @@ def asked_of(request: PageRequest) -> dict[str, str]:
 
     Only operators may search in failures: others could find out credentials in them, letter by letter.
     """
-    asked = {name: request.http.query_params.get(name, "").strip()[:200] for name in FIELDS}
+    asked = {name: request.http.query_params.get(name, "").strip()[:400] for name in FIELDS}
     return asked if request.viewer.is_operator else {**asked, "text": ""}
 
 
@@ -138,6 +138,7 @@ def _filter(asked: Mapping[str, str], zone: str) -> Filter:
         since=_moment("since", asked["since"], zone),
         until=_moment("until", asked["until"], zone),
         text=asked["text"] or None,
+        run=asked["run"] or None,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from aioelasticjob.cli import events as cli_events
 from aioelasticjob.cli.application import application
 from aioelasticjob.model import Outcome, run_name
 from aioelasticjob.observers.sql import open_store
@@ -99,11 +100,30 @@ def test_one_run_is_shown_with_its_states_and_its_stack(store: str) -> None:
     assert json.loads(command("show", "-s", store, run["id"], "--json").stdout)["run"] == run
 
 
-def test_who_asks_by_the_run_id_of_the_log_is_told_where_the_ids_are(store: str) -> None:
-    (run,) = json.loads(command("list", "-s", store, "--outcome", "failed", "--json").stdout)["runs"]
-    shown = command("show", "-s", store, run["runId"])
-    assert shown.exit_code == 2
-    assert "aioelasticjob events list shows the ids, and with --json also the runId of each" in shown.stderr
+def test_the_run_id_of_the_log_finds_the_runs_of_all_items(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def add() -> None:
+        async with open_store(store) as events:
+            await events.write(batch(*beginning(NOON + 1000, item=1), end(NOON + 1000, item=1)))
+
+    asyncio.run(add())
+    run = f"report@{run_name(NOON + 1000)}"
+    listed = json.loads(command("list", "-s", store, "--run", run, "--json").stdout)["runs"]
+    assert [(one["item"], one["outcome"], one["runId"]) for one in listed if one["item"]] == [(1, "completed", run)]
+    assert [(one["item"], one["outcome"], one["runId"]) for one in listed if not one["item"]] == [(0, "failed", run)]
+    shown = command("show", "-s", store, run).stdout
+    assert "raise ValueError(text)" in shown
+    assert shown.count(f"run of the job: {run}") == 2
+    details = json.loads(command("show", "-s", store, run, "--json").stdout)["runs"]
+    assert [one["run"] for one in reversed(details)] == listed
+    monkeypatch.setattr(cli_events, "MAX_SHOWN", 1)
+    assert f"the newest 1: aioelasticjob events list --run '{run}' has all" in command("show", "-s", store, run).stdout
+
+
+def test_who_asks_for_a_run_that_is_not_there_is_told_where_the_ids_are(store: str) -> None:
+    for run in ("nobody", f"report@{run_name(NOON + 5000)}"):
+        shown = command("show", "-s", store, run)
+        assert shown.exit_code == 2
+        assert "aioelasticjob events list shows the ids; the run_id that the log has is taken as well" in shown.stderr
 
 
 def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
@@ -125,7 +145,9 @@ def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
         ["list", "--store", "sqlite://", "--source", "cron"],
         ["list", "--store", "sqlite://", "--item", "99999999999999999999"],
         ["list", "--store", "sqlite://", "--after", "nonsense"],
+        ["list", "--store", "sqlite://", "--run", "nobody"],
         ["show", "--store", "sqlite://", "nobody"],
+        ["show", "--store", "sqlite://", "report@today"],
         ["prune", "--store", "sqlite://", "--yes"],
     ],
 )

@@ -14,7 +14,7 @@ from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.console.run_history import Durations, durations_in
 from aioelasticjob.console.timeline import Window
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import Outcome
+from aioelasticjob.model import Outcome, run_name
 from aioelasticjob.observers.sql import DurationCount, EventStoreUnreachable, open_store
 from tests.console.client import Answer
 from tests.console.conftest import Play, Scene
@@ -106,6 +106,23 @@ def test_the_newest_page_is_sent_what_is_new_and_the_counts_with_it(
 async def _no_answer(asked: anyio.Event) -> None:
     asked.set()
     raise EventStoreUnreachable("sqlite:///events.db", "connection refused")
+
+
+def test_a_run_leads_to_all_items_of_the_same_run(play: Play, sqlite_url: str) -> None:
+    async def act(scene: Scene) -> None:
+        browser, run = await scene.operator(), f"report@{run_name(NOON)}"
+        await scene.registry.store.store.write(batch(end(NOON, 3), end(NOON, 4, outcome=Outcome.STOPPED)))
+        await _write(scene, 5)
+        (key, *_) = re.findall(r'<tr id="run-(\w+)">', (await browser.get(f"{HISTORY}?item=3")).text)
+        link = re.search(r'href="([^"]+)"><code>' + run, (await browser.get(f"{HISTORY}/{key}")).text)
+        assert link is not None
+        page = await browser.get(link[1])
+        assert (sorted(_items(page)), page.value("run")) == ([3, 4], run)
+        assert "1 completed" in page.text
+        refused = await browser.get(f"{HISTORY}?run=report")
+        assert (refused.status, "must be the run_id of a run, such as" in refused.text) == (400, True)
+
+    play(act, event_store=sqlite_url)
 
 
 def test_a_column_of_the_histogram_leads_to_its_runs_with_the_other_filters(play: Play, sqlite_url: str) -> None:

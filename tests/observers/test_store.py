@@ -14,8 +14,8 @@ import pytest
 
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.events import AttemptFailed, HandedOver, Misfired, Rescued
-from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.events import AttemptFailed, Ended, HandedOver, Misfired, Rescued
+from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.observers.sql import (
     DurationCount,
     EventStore,
@@ -72,6 +72,40 @@ def test_a_run_is_found_with_all_that_is_known_of_it(url: str) -> None:
             ("TASK_ERROR", "ValueError: no luck"),
         ]
         assert await store.run("no such run") is None
+
+    play(url, scene)
+
+
+@pytest.mark.parametrize("request_id", ["", "load-50%_", "x" * 120])
+@pytest.mark.parametrize("job", ["report", "r" * 200])
+def test_a_run_id_finds_all_items_of_the_run_and_their_rescues(url: str, job: str, request_id: str) -> None:
+    def ended(item: int, run: str, me: str = ME, fence: int = 2**63 - 1, late: float = 2.0) -> Ended:
+        task = f"{job}@-@{item}@-@READY@-@{me}@-@{run}.{fence:x}"
+        return Ended(job, me, NOON, FireSource.TRIGGER, item, Outcome.COMPLETED, 0.0, task, NOON / 1000 + late)
+
+    async def scene(store: EventStore) -> None:
+        run = run_name(NOON, request_id)
+        wanted = [ended(0, run), ended(1, run), ended(1, run, OTHER, 7, 9.0), ended(2, run, late=-60.0)]
+        others = [ended(3, run_name(NOON + 1000, request_id)), ended(4, run_name(NOON, f"a{request_id[1:]}-b"))]
+        await store.write(batch(*wanted, *others, end(NOON, 5, job="other")))
+        found = (await store.history(Filter(run=f"{job}@{run}"))).rows
+        assert sorted((one.item, one.instance) for one in found) == [(0, ME), (1, ME), (1, OTHER), (2, ME)]
+        assert len((await store.states(Filter(run=f"{job}@{run}"))).rows) == 4
+        assert not (await store.history(Filter(run=f"{job}@{run}", namespace="billing"))).rows
+        if len(job) + len(request_id) < 100:  # otherwise the tables have a shortened ``task_id``
+            assert {one.run_id for one in found} == {f"{job}@{run}"}
+
+    play(url, scene)
+
+
+@pytest.mark.parametrize(
+    "run", ["", "report", "report@", "report@20260131", "report@x-99999999T000000Z", "a@00010101T000000Z"]
+)
+def test_what_is_no_run_id_is_refused_with_an_example(url: str, run: str) -> None:
+    async def scene(store: EventStore) -> None:
+        for question in (store.history, store.states):
+            with pytest.raises(InvalidSetting, match="must be the run_id of a run, such as report@20260131T080000Z"):
+                await question(Filter(run=run))
 
     play(url, scene)
 

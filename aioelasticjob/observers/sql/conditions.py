@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, Table, and_, or_
@@ -11,9 +12,11 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.model import CUT_OFF, Outcome
 from aioelasticjob.observers.sql.history import RUNNING, Filter
-from aioelasticjob.observers.sql.rows import HANDED_OVER
+from aioelasticjob.observers.sql.rows import HANDED_OVER, MAX_CLOCK_DIFFERENCE, TAIL_CHARACTERS
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
+_LONGEST_NUMBER = 16
+"""Digits of the number at the end of a ``task_id``."""
 OUTCOMES = (RUNNING, *(outcome.value for outcome in Outcome), HANDED_OVER, CUT_OFF)
 
 
@@ -22,6 +25,8 @@ def run_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
     if which.state is not None:
         raise InvalidSetting("state", which.state, "is a filter of states, runs have an outcome")
     yield from _of_namespace(which, RUNS)
+    if which.run is not None:
+        yield _of_run(which.run, RUNS, RUNS.c.start_time)
     if which.job is not None:
         yield RUNS.c.job_name == which.job
     if which.item is not None:
@@ -63,6 +68,8 @@ def state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
     if which.outcome is not None:
         raise InvalidSetting("outcome", which.outcome, "is a filter of runs, a trace has states")
     yield from _of_namespace(which, STATES)
+    if which.run is not None:
+        yield _of_run(which.run, STATES, STATES.c.creation_time)
     if which.job is not None:
         yield STATES.c.job_name == which.job
     if which.item is not None:
@@ -85,6 +92,21 @@ def _of_namespace(which: Filter, table: Table) -> Iterator[ColumnElement[bool]]:
     if which.namespace is not None:
         named = table.c.namespace == which.namespace
         yield or_(named, table.c.namespace.is_(None)) if which.unnamed else named
+
+
+def _of_run(run_id: str, table: Table, time: ColumnElement[datetime]) -> ColumnElement[bool]:
+    """Return the condition for the rows of a run.
+
+    Its ``run_id`` says the job and the moment, so the index over both leads to the rows that are not older than that.
+    """
+    job, _, run = run_id.partition("@")
+    with suppress(ValueError, OverflowError):
+        if (fired := datetime.fromisoformat(run.rpartition("-")[2])).tzinfo is not None:
+            at = naive_utc(fired)
+            end = f"@-@{run}."[_LONGEST_NUMBER - TAIL_CHARACTERS :]  # what a shortened ``task_id`` has of it
+            named = table.c.task_id.contains(end, autoescape=True)
+            return and_(table.c.job_name == job, time >= at - MAX_CLOCK_DIFFERENCE, table.c.fire_time == at, named)
+    raise InvalidSetting("run", run_id, "must be the run_id of a run, such as report@20260131T080000Z")
 
 
 def naive_utc(moment: datetime | None) -> datetime:

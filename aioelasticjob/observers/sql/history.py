@@ -179,6 +179,8 @@ class Filter:
     """Only rows of jobs of this namespace; the empty text stands for a registry's root."""
     unnamed: bool = False
     """With ``namespace``: also rows of which nobody knows the namespace."""
+    run: str | None = None
+    """The ``run_id`` of a run of a job, as log records have it: only the runs of its items, and their rescues."""
 
     def __post_init__(self) -> None:
         if self.source not in (None, *SOURCES):
