@@ -181,7 +181,11 @@ def _when(setting: str, given: str | None) -> datetime | None:
 
 def _list(runs: Sequence[RunEntry]) -> None:
     """Write a line for each run, and one more for its failure; long lines are not cut, so that they can be copied."""
-    width = max(len(f"{run.job} {run.item}") for run in runs)
+    width = max(len("Job, item"), *(len(f"{run.job} {run.item}") for run in runs))
+    head = f"{'Began (UTC)':19}  {'Job, item':{width}}  {'Source':8}  {'Outcome':11}  {'Took':>10}"
+    head = f"{head}  {'Address':15}  {'Id':32}"
+    out().print(Text(head, style="dim"), soft_wrap=True)
+    out().print("─" * len(head), soft_wrap=True)
     for run in runs:
         seconds = "" if run.seconds is None else f"{run.seconds:.3f} s"
         line = Text(f"{_time(run.began)}  {f'{run.job} {run.item}':{width}}  {run.source:8}  ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,13 +47,27 @@ def test_runs_are_listed_the_newest_first(store: str) -> None:
     assert "    ValueError: [bold]no luck" in lines
 
 
+def test_the_columns_of_the_list_have_heads(store: str) -> None:
+    head, rule, run, *_ = command("list", "--store", store, "--outcome", "completed").stdout.splitlines()
+    heads = ["Began (UTC)", "Job, item", "Source", "Outcome", "Took", "Address", "Id"]
+    assert re.split(r"  +", head.rstrip()) == heads
+    cells = re.split(r"  +", run)
+    for name, cell in zip(heads, cells, strict=True):
+        if name == "Took":
+            assert head.index(name) + len(name) == run.index(cell) + len(cell)
+        else:
+            assert head.index(name) == run.index(cell)
+    assert rule == "─" * len(run)
+    assert command("show", "--store", store, cells[-1]).stdout.startswith(f"{head}\n{rule}\n{run}\n")
+
+
 def test_the_number_of_attempts_is_said_if_there_was_more_than_one(store: str) -> None:
     async def add() -> None:
         async with open_store(store) as events:
             await events.write(batch(*beginning(item=7), replace(end(item=7), attempt=3)))
 
     asyncio.run(add())
-    (line,) = command("list", "-s", store, "--item", "7").stdout.splitlines()
+    *_, line = command("list", "-s", store, "--item", "7").stdout.splitlines()
     assert line.endswith("  3 attempts")
     printed = json.loads(command("list", "-s", store, "--item", "7", "--json").stdout)
     assert [run["attempts"] for run in printed["runs"]] == [3]
