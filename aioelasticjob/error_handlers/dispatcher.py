@@ -174,12 +174,12 @@ class ErrorDispatcher:
 
     async def _call_handler(self, target: Target, failure: Failure) -> None:
         name, options = target
-        told = replace(failure, reported_at=self._clock.now(), namespace=self._namespace)
+        reported = replace(failure, reported_at=self._clock.now(), namespace=self._namespace)
         trouble = f"was not done within {DELIVERY_TIMEOUT:g} s"
         try:
             with move_on_after(DELIVERY_TIMEOUT) as limit:
                 async with UserCode("it"):
-                    await find(name)(told, dict(options))
+                    await find(name)(reported, dict(options))
             if not limit.cancelled_caught:
                 self._counts[failure.job].alerts["delivered"] += 1
                 return
