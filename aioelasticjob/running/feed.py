@@ -48,7 +48,7 @@ class Feed:
     async def run(self, workers: Workers, limit: HandlerScope) -> None:
         """Fetch and process all records of the queue, in one span if runs are traced.
 
-        ``limit`` is the scope of the whole execution, which cancels it after its timeout.
+        ``limit`` is the scope of the whole execution: it cancels it after its timeout, or if somebody cancels the run.
         """
         if (tracer := self._execution.executors.tracer) is None:
             await self._to_the_end(workers)
@@ -58,7 +58,7 @@ class Feed:
                 ended(await self._to_the_end(workers))
             except asyncio.CancelledError:
                 if limit.cancel_called:
-                    ended(Outcome.TIMED_OUT)
+                    ended(Outcome.STOPPED if self._execution.to_stop else Outcome.TIMED_OUT)
                 raise
             finally:
                 self.queue.cut_off()

@@ -13,10 +13,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from aioelasticjob import ElasticJob, InstanceContext, ItemContext
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Outcome
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.tracing import PREFIX, find_tracer
+from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import VirtualClock
+from tests.running.dataflow_runs import DataflowRun, dataflow, run_dataflow
 from tests.support.simulated_jobs import Handler, SimulatedJobs, simulate
 
 
@@ -169,6 +171,23 @@ def test_the_span_of_a_batch_that_was_cut_off_ends_with_the_run(spans: InMemoryS
     assert [span.name for span in spans.get_finished_spans()] == ["batch job", "run job"]
     (run,) = runs(spans)
     assert attributes(run)["outcome"] == "timed out"
+
+
+def test_the_span_of_a_dataflow_that_somebody_has_cancelled_says_so(spans: InMemorySpanExporter) -> None:
+    async def fetch(context: ItemContext) -> list[int]:
+        return [1]
+
+    async def process(context: ItemContext, record: int) -> None:
+        await anyio.sleep_forever()
+
+    async def stop() -> None:
+        await anyio.sleep(1)
+        cancelled.execution.stop({0})
+
+    executors = Executors(tracer=find_tracer(LimitedLog()))
+    cancelled = DataflowRun(dataflow(), fetch, process, executors=executors)
+    assert run_dataflow(cancelled, stop).outcomes == {0: Outcome.STOPPED}
+    assert attributes(spans.get_finished_spans()[-1])["outcome"] == "stopped"
 
 
 @pytest.mark.parametrize("provider", [trace.ProxyTracerProvider(), trace.NoOpTracerProvider()])
