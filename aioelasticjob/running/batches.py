@@ -36,11 +36,6 @@ UnderWay: TypeAlias = dict[asyncio.Task[object], Context]
 class Batch:
     """Records that were fetched together."""
 
-    __slots__ = (
-        *("reported", "failed", "fetched", "queue", "left", "offsets"),
-        *("size", "span", "step", "counted_before", "waiting"),
-    )
-
     def __init__(self, queue: BatchQueue, records: Sequence[object], step: int | None, offsets: dict[int, str]) -> None:
         self.queue, self.offsets = queue, offsets
         self.size, self.step = len(records), step or 1
@@ -51,7 +46,6 @@ class Batch:
         self.failed = 0
         """The number of records whose last attempt has failed."""
         self.fetched = queue.time()
-        self.counted_before = (0, 0)
         self.reported: tuple[str, ...] = ()
         """The handlers whose failure with this batch has been reported."""
         self.span: BatchSpan | None = None
@@ -61,12 +55,10 @@ class Batch:
         left, waiting = (min(self.size, calls * self.step) for calls in (self.left, length_hint(self.waiting)))
         return max(0, left - waiting), waiting
 
-    def news(self) -> tuple[int, int]:
-        """Return how many records have succeeded and how many have failed since the last call of this method."""
+    def counts(self) -> tuple[int, int]:
+        """Return how many records have succeeded, and how many have failed."""
         through = self.size - min(self.size, self.left * self.step)
-        counted, before = (max(0, through - self.failed), self.failed), self.counted_before
-        self.counted_before = counted
-        return counted[0] - before[0], counted[1] - before[1]
+        return max(0, through - self.failed), self.failed
 
 
 class Position:
@@ -135,7 +127,8 @@ class BatchQueue:
         self.fetching_cut: HandlerScope
         """The scope that cancels the call of ``fetch``."""
         self.news = asyncio.Event()
-        self._passed = (0, 0)
+        self._passed = self._counted = (0, 0)
+        """How many records of finished batches have succeeded and failed; the same of all batches at the last count."""
 
     async def changed(self) -> None:
         """Wait until a batch has been processed, or the run is to end."""
@@ -154,8 +147,7 @@ class BatchQueue:
             batch = self.open.popleft()
             if batch.span is not None:
                 batch.span.end(batch.failed)
-            succeeded, failed = batch.news()
-            self._passed = self._passed[0] + succeeded, self._passed[1] + failed
+            self._passed = _sum([self._passed, batch.counts()])
             self.due |= batch.offsets
         self.news.set()
 
@@ -168,21 +160,20 @@ class BatchQueue:
 
     def count(self) -> tuple[int, int]:
         """Return how many records have succeeded and how many have failed since the last call of this method."""
-        succeeded, failed = self._passed
-        for batch in self.open:
-            more = batch.news()
-            succeeded, failed = succeeded + more[0], failed + more[1]
-        self._passed = (0, 0)
-        return succeeded, failed
+        before, self._counted = self._counted, _sum([self._passed, *(batch.counts() for batch in self.open)])
+        return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def load(self) -> Load:
         """Return how many records are being processed, how many wait, and the lag in seconds."""
         batches = tuple(self.open)  # a copy, because the caller may be in another thread
         if not batches:
             return IDLE
-        counts = [batch.on_the_way() for batch in batches]
-        lag = self.time() - batches[0].fetched
-        return Load(sum(one[0] for one in counts), sum(one[1] for one in counts), lag)
+        return Load(*_sum([batch.on_the_way() for batch in batches]), self.time() - batches[0].fetched)
+
+
+def _sum(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    first, second = zip(*pairs, strict=True)
+    return sum(first), sum(second)
 
 
 class Workers:
