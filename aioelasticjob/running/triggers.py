@@ -135,11 +135,8 @@ class Triggers:
         ready = fires.keys() - self._state.blocked() - view.disabled_items
         if not ready or not view.assignment_stands or self._me not in view.active:
             return None
-        parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
-        alike = frozenset(
-            item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
-        )
-        return fires[min(ready)], alike
+        fire = fires[min(ready)]
+        return fire, frozenset(item for item in ready if fires[item] == fire)
 
     def _report_missed(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):
