@@ -152,7 +152,11 @@ async def follow_switches(
     with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
         follower.trees.listen(partial(_show, follower, shared))
         while True:
-            error = await _catch_up(follower)
+            error: RegistryError | None = None
+            try:
+                await follower.catch_up()
+            except RegistryError as refusal:
+                error = refusal
             if first:
                 task_status.started()
                 first = False
@@ -167,15 +171,6 @@ async def follow_switches(
                 refusals.refused(READ_SWITCHES, error)
                 await session.back_off(refused)
                 refused += 1
-
-
-async def _catch_up(follower: Follower) -> RegistryError | None:
-    """Read what has changed, and return the error if that was impossible."""
-    try:
-        await follower.catch_up()
-    except RegistryError as error:
-        return error
-    return None
 
 
 def _show(follower: Follower, shared: ProcessContext) -> None:
