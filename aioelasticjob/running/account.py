@@ -203,8 +203,8 @@ class Account:
         """Note since when this instance may run nothing: the dates of the nodes below its server are not read."""
         self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
 
-    def collapse(self, view: JobView, *, run_late: bool) -> None:
-        """Combine the moments that came during an execution: the newest is run if ``run_late``, else it is missed.
+    def collapse(self, view: JobView) -> None:
+        """Combine the moments that came during an execution: the newest is run if misfire is on, else it is missed.
 
         ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, the
         moments of the new one are accounted for when the state sees that view.
@@ -218,8 +218,8 @@ class Account:
             for item in self._due():  # what came before the item was switched off is missed; the rest is excused
                 if (off := switched_off_at(view, item, self._me, self._off_since)) is not None:
                     self._report([item], min(table.newest, off), BUSY)
-            self._account(self._due(view), Came.RUNNING, misfire=run_late)
-            if not run_late:
+            self._account(self._due(view), Came.RUNNING, misfire=view.config.misfire)
+            if not view.config.misfire:
                 self.pass_over()
 
     def note_running_elsewhere(self, items: Collection[int], fire: Fire) -> None:

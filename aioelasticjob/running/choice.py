@@ -116,8 +116,7 @@ class Choice:
         if fire.source is FireSource.CRON:
             self._state.reach(fire.slot)  # otherwise it would seem to have come during its own run
         yield RunItems(view, claim, offsets)
-        newest: JobView = yield NewestView()
-        self._state.collapse(newest, run_late=newest.config.misfire)
+        self._state.collapse((yield NewestView()))
         return taken
 
     def _moment_comes(self, view: JobView, claim: Claim) -> Steps[bool]:

@@ -134,9 +134,8 @@ class Life:
             self.dice.choice([self.switch_item, self.reschedule, self.switch_server])()
         self.case.settle(self.state, items)
         self.state.items.ran(items, slot)
-        view, misfire = self.case.view(), self.case.config.misfire
         self.excuse(self.off())
-        self.case.tell(self.state, lambda: self.state.collapse(view, run_late=misfire))
+        self.case.tell(self.state, lambda: self.state.collapse(self.case.view()))
 
     def claim_ahead(self) -> None:
         """Claim the next moment before it comes; an item may come free meanwhile."""

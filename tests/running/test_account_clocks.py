@@ -187,8 +187,7 @@ class ClockLife:
             self.dice.choice([self.set_clock_ahead, self.put_clock_right])()
         self.case.settle(state, items)
         state.items.ran(items, slot)
-        view = self.case.view()
-        self.case.tell(state, lambda: state.collapse(view, run_late=self.misfire))
+        self.case.tell(state, lambda: state.collapse(self.case.view()))
         self.note()
 
     def set_clock_ahead(self) -> None:

@@ -49,7 +49,7 @@ def test_an_item_given_away_during_a_run_is_reported_for_the_old_schedule_though
     case.give(0, OTHER)
     case.now, case.ahead = 15.5, -HOUR
     case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported()] == [(6, 9), (12, 12)]
     assert case.reported()[0][2] == BUSY
@@ -104,7 +104,7 @@ def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_wh
     state = running(case)
     case.now, case.ahead = 5.0, 30.0
     case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(state.view, run_late=False))
+    case.tell(state, lambda: state.collapse(state.view))
     assert case.reported()[-1][1] == 35
     for case.now, case.ahead in [(6.0, 0.0), (17.0, 0.0)]:  # so it is certain that the clock is right
         case.see(state)

@@ -89,7 +89,7 @@ def test_a_schedule_written_by_a_clock_ahead_and_seen_shortly_before_its_date_ow
     case.now = 21.5
     case.settle(state, frozenset({0}))
     state.items.ran([0], slot(21))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     case.now = 23.5  # so it is certain that the clock is right
     case.see(state)
@@ -127,7 +127,7 @@ def test_what_came_during_a_run_while_the_clock_was_a_little_ahead_is_due_for_an
     case.now, case.ahead = 5.6, 2.5
     case.settle(state, frozenset({0}))
     state.items.ran([0], slot(5))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=False))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.now, case.ahead = 5.7, 0.0
     case.give(1, ME)
     case.see(state)

@@ -123,13 +123,14 @@ def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_i
     case.claim(state, frozenset([0]), slot(1))
     case.now = 4.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     assert case.reported() == [(2, 4, BUSY)]
     assert (state.owed(), state.timetable.newest, state.source({0})) == ({0}, slot(4), FireSource.MISFIRE)
     case.now = 7.5
     case.claim(state, frozenset([0]), slot(4))
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=False))
+    case.configure(misfire=False)
+    case.tell(state, lambda: state.collapse(case.view()))
     assert case.reported()[1:] == [(5, 7, BUSY)]
     assert not state.owed()
 
@@ -232,7 +233,7 @@ def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switc
     case.configure(monitor_execution=True)
     case.now = 6.2
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=misfire))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
     assert (reported, state.owed() - {0}) == (({3, 4, 5}, {1}) if misfire else ({3, 4, 5, 6}, set()))
@@ -252,7 +253,7 @@ def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switc
     case.configure(monitor_execution=True)
     case.now = 9.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported(1)] == [(3, 4), (6, 6), (8, 8)]
 
@@ -276,7 +277,7 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_if_a_run_hid
             case.configure(monitor_execution=True, cron=cron)
     case.now = 8.2
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
     assert reported | {8} == set(range(int(given) + 1, 9))
@@ -302,7 +303,7 @@ def test_records_count_since_they_were_switched_on_even_if_the_schedule_was_repl
     case.configure(cron="1/4 * * * * ?")
     case.now = 10.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported(1)] == [(6, 8)]
 
@@ -318,7 +319,7 @@ def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_wh
     case.give(1, ME)
     case.now = 4.7
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view(), run_late=False))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported(1)] == [(4, 4)]
 
@@ -363,7 +364,7 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     case.settle(state, frozenset([0, 1]))
     case.configure(cron="0/5 * * * * ?", sharding_total_count=1)
     case.drop(LAYOUT.item(1).instance)  # the item goes with the lower count
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert case.reported(1) == [(2, 4, ENDED)]
 
@@ -392,7 +393,7 @@ def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before
         case.put(path)
     state = ran_another_item(case, is_switched_on=is_switched_on)
     case.configure(failover=came is Came.REPLACED, **settings)
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert ((2, 4, TABLE[came].why) in case.reported(1)) is is_switched_on
 
@@ -409,7 +410,7 @@ def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_t
     state = ran_another_item(case, is_switched_on=is_switched_on)
     case.configure(**settings)
     case.now -= behind  # this host's clock is behind, so the newest moment has yet to come by it
-    case.tell(state, lambda: state.collapse(case.view(), run_late=True))
+    case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     came = [moment for first, last, _ in case.reported(1) for moment in range(first, last + 1)]
     assert came == ([2, 3, 4] if is_switched_on else [])
@@ -424,7 +425,7 @@ def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_t
     case.now = 5.2
     case.settle(state, frozenset([0]))
     view = case.view()
-    case.tell(state, lambda: state.collapse(view, run_late=False))
+    case.tell(state, lambda: state.collapse(view))
     case.see(state, view)
     case.now = 7.2
     case.see(state)

@@ -7,6 +7,7 @@ import contextlib
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -213,8 +214,8 @@ def late_run_unasked() -> AbstractContextManager[object]:
     """Run what was missed although ``misfire`` is off."""
     original: Any = JobState.collapse
 
-    def collapse(self: JobState, view: JobView, *, run_late: bool) -> None:
-        original(self, view, run_late=True)
+    def collapse(self: JobState, view: JobView) -> None:
+        original(self, replace(view, config=view.config.changed(misfire=True)))
 
     return mock.patch.object(JobState, "collapse", collapse)
 
