@@ -20,7 +20,7 @@ from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.limited_log import LimitedLog
-from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.model import NONE, Claim, Outcome
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope, warn_unheeded
 from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, RetryWaits
@@ -49,6 +49,8 @@ class Execution:
     """Puts events of the runs; None unless anybody reads events."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """The outcome of each item.  An item whose run was cut off has none."""
+    unfinished: frozenset[int] = NONE
+    """Items of a stream that may have more records.  Their moment stays unclaimed, so their holder runs it again."""
     is_proven: Callable[[], bool] = lambda: True
     """Returns whether the session of the claim is certain to live now.  If it is not, the execution is cancelled."""
     handling: AbstractContextManager[object] = field(default_factory=nullcontext)

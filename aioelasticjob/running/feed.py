@@ -106,7 +106,7 @@ class Feed:
         if failure is None and self._has_failed():
             failure = TooManyFailures(queue.failed, self._config.max_failures or 0)
         if failure is None and not queue.exhausted:
-            self._stream_control.unfinished.update(queue.context.claimed)
+            execution.unfinished = execution.unfinished.union(queue.context.claimed)
         outcome = Outcome.COMPLETED if failure is None else Outcome.FAILED
         self.end(outcome, failure)
         return outcome

@@ -126,9 +126,8 @@ class _OncePerCluster:
     async def end(self) -> None:
         """Note which items have ended, and call ``after`` if they were the last ones of the run."""
         execution = self.execution
-        unfinished = execution.stream_control.unfinished if execution.stream_control is not None else set[int]()
         try:
-            await self.marks.end(self.run, execution.outcomes.keys() - unfinished)
+            await self.marks.end(self.run, execution.outcomes.keys() - execution.unfinished)
             await self._conclude()
         except Exception as error:
             _report(execution, self.context, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -53,15 +52,14 @@ class EndedRun:
 
     claim: Claim
     outcomes: dict[int, Outcome]
-    unfinished: Collection[int]
+    unfinished: frozenset[int]
     """Items of a stream that may have more records."""
     trace: Trace | None
 
     @classmethod
     def of(cls, execution: Execution) -> EndedRun:
         """Return what is left of an execution."""
-        stream = execution.stream_control
-        return cls(execution.claim, execution.outcomes, () if stream is None else stream.unfinished, execution.trace)
+        return cls(execution.claim, execution.outcomes, execution.unfinished, execution.trace)
 
 
 class Runs:

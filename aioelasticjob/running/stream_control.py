@@ -28,8 +28,6 @@ class StreamControl:
     events: Events
     end: Event = field(default_factory=Event)
     """Set when the run is to end: then no further batch is fetched."""
-    unfinished: set[int] = field(default_factory=set)
-    """Items that may have more records.  Their moment stays unclaimed, so that their holder runs it again."""
 
 
 def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:

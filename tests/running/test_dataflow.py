@@ -163,7 +163,7 @@ def test_a_stream_whose_fetch_is_cut_off_at_its_end_is_left_open_whatever_error_
 
     run_dataflow(execution, end)
     assert (execution.outcomes, execution.errors) == ({0: Outcome.COMPLETED}, [])
-    assert execution.stream_control.unfinished == {0}
+    assert execution.execution.unfinished == {0}
 
 
 def test_records_of_a_run_that_is_cut_off_have_not_failed_whatever_error_process_makes_of_that() -> None:
