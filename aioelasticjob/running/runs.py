@@ -91,9 +91,8 @@ class Runs:
         """The run whose handlers have ended, until its settlement begins."""
 
     def leave(self) -> None:
-        """Let the run under way end soon: no further attempt begins, and a stream fetches no further batch."""
+        """Let no further attempt begin, because the job leaves."""
         self._retry_waits.leave()
-        self.stop_fetching()
 
     def stop_fetching(self) -> None:
         """Let a streaming run end once it has processed the records that it has fetched."""
