@@ -159,7 +159,9 @@ class Life:
             past.resume(self._job.config.job_name, self._shared.limited_log)
             if past.config is None:
                 _warn_of_differences(self.member, self._job.config, config, trees.value)
-            await _compare_clocks(self.member, self._shared)
+            async with self._shared.comparing:  # the registry's time, once for all jobs, before anything is claimed
+                if self.member.session.clock_skew is None:
+                    await self.member.session.server_time(self.member.layout.system_time)
             await self._live(config, past)
         except InvalidSetting as mistake:
             if not (past.is_up or isinstance(mistake, ForeignData)):
@@ -334,13 +336,6 @@ def report_defect(job: str, error: Exception) -> None:
     """Pass an error that is a bug of this package to the loop's exception handler."""
     message = f"{job}: an error in this package; this process joins the job again, and its other jobs go on"
     get_running_loop().call_exception_handler({"message": message, "exception": error})
-
-
-async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
-    """Learn the registry's time before anything is claimed, once for all jobs of a process."""
-    async with shared.comparing:
-        if member.session.clock_skew is None:
-            await member.session.server_time(member.layout.system_time)
 
 
 async def _announce_leaving(member: Member, stopping: Stopping) -> None:
