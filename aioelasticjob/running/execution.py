@@ -167,6 +167,7 @@ async def _run_items(execution: Execution) -> None:
     async def one(item: int) -> None:
         try:
             async with turns:
+                await checkpoint_if_cancelled()  # the run may have been cancelled before this item's portion began
                 await execution.stop_unless_proven()
                 await _run_item(
                     execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item

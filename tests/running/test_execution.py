@@ -92,6 +92,35 @@ def test_thousands_of_items_begin_in_portions_so_that_the_event_loop_goes_on(loo
     assert begun == list(range(3000))
 
 
+def test_no_further_portion_of_items_begins_once_the_run_is_cancelled(loop_kind: LoopKind) -> None:
+    begun = list[int]()
+
+    async def handler(context: ItemContext) -> None:
+        begun.append(context.item)
+        await anyio.sleep_forever()
+
+    async def main() -> tuple[int, Execution]:
+        config = JobConfig.build(job_name="job", sharding_total_count=3000)
+        execution = execution_of(config, handler, *range(3000))
+        scope = execution.scope_of_all()
+
+        async def cancellable() -> None:
+            with scope:
+                await execute(execution)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancellable)
+            while not begun:
+                await checkpoint()
+            before = len(begun)
+            scope.cancel()
+        return before, execution
+
+    before, execution = run_async(loop_kind, main)
+    assert len(begun) == before < 3000
+    assert execution.outcomes == {}
+
+
 def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_loop_kind: LoopKind) -> None:
     finish, ended = threading.Event(), list[str]()
 
