@@ -350,11 +350,15 @@ async def _announce_leaving(member: Member, stopping: Stopping) -> None:
 
 async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView, shared: ProcessContext) -> None:
     """Remove the instance's node, after publishing the counts since the last tick, which only this instance has."""
+    loop, departures = get_running_loop(), shared.departures
+    began = loop.time()
     try:
         with fail_after(LEAVE_TIMEOUT, shield=True):
             if not await connected(member):
                 return
         async with shared.registering:
+            if departures.in_vain > max(began, departures.newest):
+                return  # another job has waited in vain while this one waited for its turn
             with fail_after(LEAVE_TIMEOUT, shield=True):
                 if job_scheduler.left:
                     now = shared.clock.now() - (member.session.clock_skew or 0.0)
@@ -363,5 +367,7 @@ async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView
                 await leave(member)
         job_scheduler.stopping.accepted()
     except (RegistryError, TimeoutError) as error:  # then the session's end removes the instance
+        if isinstance(error, TimeoutError):
+            departures.in_vain = loop.time()
         job = member.layout.job
         log.debug("%s: this instance could not unregister: %s", job, error, extra={"job": job})

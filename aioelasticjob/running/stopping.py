@@ -31,6 +31,8 @@ class Departures:
 
     newest: float = -inf
     """When the registry has accepted such a write last, by the loop's clock."""
+    in_vain: float = -inf
+    """When a job has waited last in vain until it was unregistered, by the loop's clock."""
 
 
 class Stopping:

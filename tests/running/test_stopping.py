@@ -21,6 +21,7 @@ from aioelasticjob.operations import JobStatus, NotPossible
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.running import life, process_context
+from aioelasticjob.running.standby import LEAVE_TIMEOUT
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Departures, Stopping
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster, run
 from aioelasticjob.testing.loop import START
@@ -352,6 +353,38 @@ def test_the_jobs_of_a_process_that_stops_unregister_a_few_at_a_time(
     simulate(scene)
     assert most == 3
     assert not [one for one in caplog.records if one.levelname != "INFO"]
+
+
+def test_if_the_registry_does_not_answer_the_jobs_do_not_wait_for_it_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_context, "REGISTERING_AT_ONCE", 3)
+    stopped = list[float]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def process() -> None:
+            app = here.app(_nothing, cron=EVERY_MINUTE, shutdown_timeout=0.0)
+            for number in range(11):
+                app.add(_nothing, name=f"more-{number}", cron=EVERY_MINUTE, shutdown_timeout=0.0)
+            async with app.running():
+                await here.until(30)
+                jobs = app._here.jobs
+                assert jobs is not None
+                leave = jobs._leave
+
+                async def timed() -> None:
+                    await leave()
+                    stopped.append(here.now() - 30)
+
+                monkeypatch.setattr(jobs, "_leave", timed)
+
+        here.faults.start("a", "10.0.0.1", process)
+        await here.until(29.5)
+        here.faults.partition(["10.0.0.1"], [REGISTRY])  # which is not noticed yet
+        await here.until(40)
+
+    simulate(scene)
+    assert stopped == [pytest.approx(LEAVE_TIMEOUT, abs=0.1)]
 
 
 @pytest.mark.parametrize("accepting_for", [1.0, 5.0])
