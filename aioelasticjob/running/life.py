@@ -243,14 +243,15 @@ class Life:
     def dismissed(self, why: str) -> None:
         """Leave, because an operator has asked for it, or has removed the job or the instance's node."""
         self.dismissal = why
-        self.leave()
+        if self.job_scheduler is not None and not self.job_scheduler.left:
+            self.leave()
 
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
-        if self.job_scheduler is not None and not self.job_scheduler.left:
-            at_rest = self.job_scheduler.is_at_rest  # then it unregisters in its next turn
+        if self.job_scheduler is not None:
+            announces = not (self.job_scheduler.left or self.job_scheduler.is_at_rest)  # or it unregisters soon
             self.job_scheduler.leave()
-            if not at_rest:
+            if announces:
                 self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
     async def stopped(self) -> None:

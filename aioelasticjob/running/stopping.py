@@ -53,6 +53,7 @@ class Stopping:
         self._handling = False
         self._limit: TimerHandle | None = None
         """Cancels the handlers that run too long, if the job leaves."""
+        self._next_look: TimerHandle | None = None
         self._deadline = inf
         """When the process waits no longer for the job, by the loop's clock."""
         self._since = 0.0
@@ -66,10 +67,18 @@ class Stopping:
         self._handling = False
 
     def leave(self, shutdown_timeout: float, cancel: Callable[[], object]) -> None:
-        """Note that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds."""
+        """Note that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds.
+
+        If an operator has dismissed the job before its process stops, this is called twice: the last writes have as
+        long as if the job began to leave now, but the handlers have not.
+        """
         self._since = self._loop.time()
-        self._limit = self._loop.call_later(shutdown_timeout, cancel)
+        if self._limit is None:
+            self._limit = self._loop.call_later(shutdown_timeout, cancel)
         self._deadline = self._since + shutdown_timeout + SETTLE_TIMEOUT
+        self.settle_timeout = SETTLE_TIMEOUT
+        if self._next_look is not None:
+            self._next_look.cancel()
         self._look(WARN_AFTER)
 
     def accepted(self) -> None:
@@ -111,7 +120,7 @@ class Stopping:
                 return
             self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
             patience, deadline = SETTLE_TIMEOUT, deadline - patience + SETTLE_TIMEOUT
-        self._loop.call_at(deadline, self._look, patience)
+        self._next_look = self._loop.call_at(deadline, self._look, patience)
 
     def _give_up(self, why: str = "") -> None:
         self._warn("and waits no longer", why)

@@ -25,6 +25,7 @@ from aioelasticjob.running.standby import LEAVE_TIMEOUT
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Departures, Stopping
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster, run
 from aioelasticjob.testing.loop import START
+from tests.running.test_refused_writes import refusing, unlocks
 from tests.running.test_settings_changes import EVERY_TEN, JobProcesses, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
@@ -468,3 +469,46 @@ def test_items_are_settled_at_a_stop_if_a_slow_registry_accepts_one_write_after_
 
     simulate(scene)
     assert [text for text in caplog.messages if "no longer" in text or "to settle" in text] == []
+
+
+def test_the_last_writes_of_a_job_that_was_dismissed_have_time_again_when_its_process_stops() -> None:
+    stopped = list[float]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron=EVERY_MINUTE, work=1)
+        async with anyio.create_task_group() as tasks:
+            async with app.running() as session:
+
+                async def refuse() -> None:
+                    async with refusing(session, -4, unlocks):
+                        await here.until(63.1)
+
+                await here.until(60.5)
+                tasks.start_soon(refuse)
+                (me,) = await here.names(LAYOUT.instances)
+                await here.flag(LAYOUT.shutdown(me))
+                await here.until(63.2)  # at 63 it has given up, though the process goes on
+            stopped.append(here.now())
+        assert (await here.record(0)).completed
+        assert (await here.record(0)).outcome == "completed"
+        assert 63.2 < stopped[0] < 65.5
+
+    simulate(scene)
+
+
+def test_a_job_that_has_left_cancels_nothing_when_its_shutdown_timeout_is_over() -> None:
+    cancelled = list[str]()
+
+    async def scene() -> None:
+        ended, goes_on = (Stopping(cast(Any, None), LimitedLog(), Departures()) for _ in range(2))
+        with goes_on:  # otherwise it would say that the registry accepts nothing
+            for one, name in ((ended, "ended"), (goes_on, "goes on")):
+                one.leave(5.0, partial(cancelled.append, name))
+            ended.end()
+            await asyncio.sleep(4.9)
+            assert cancelled == []
+            await asyncio.sleep(0.2)
+            goes_on.end()
+
+    run(scene)
+    assert cancelled == ["goes on"]
