@@ -672,6 +672,7 @@ def test_a_piece_is_given_to_our_script_and_a_page_to_others(play: Play) -> None
 def test_of_a_job_with_thousands_of_items_the_page_shows_the_first_or_those_that_are_chosen(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job("report", sharding_total_count=1201)
+        await scene.seen(lambda now: sum(item.holder is not None for item in now.jobs["report"].items) == 1201)
         browser = await scene.operator()
         shown = {query: (await browser.get(f"{REPORT}{query}")).text for query in ("", "?items=700-703")}
         counts = {query: (text.count('id="row-'), text.count('id="item-')) for query, text in shown.items()}
