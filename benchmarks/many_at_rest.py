@@ -36,3 +36,4 @@ def _figures(case: str, found: Rested, goals: tuple[str, str, str]) -> Iterator[
     yield Figure(NAME, case, "memory", found.resident / 1e6, "MB", memory)
     yield Figure(NAME, case, "longest stall of the loop while starting", 1000 * found.start_stall, "ms")
     yield Figure(NAME, case, "longest stall of the loop at rest", 1000 * found.stall, "ms", stall)
+    yield Figure(NAME, case, "until all jobs have left", found.left_after, "s")

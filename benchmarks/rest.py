@@ -37,6 +37,8 @@ def _per_job(case: str, jobs: int, full: Rested, empty: Rested) -> Iterator[Figu
     yield Figure(NAME, case, "asyncio tasks per job", share(full.tasks, empty.tasks), "", "≤ 1")
     cpu = 1000 * share(full.start_cpu, empty.start_cpu)
     yield Figure(NAME, case, "processor time to start per job", cpu, "ms", "≤ 1.5")
+    cpu = 1000 * share(full.leave_cpu, empty.leave_cpu)
+    yield Figure(NAME, case, "processor time to leave per job", cpu, "ms")
     objects = share(full.objects, empty.objects)
     yield Figure(NAME, case, "objects that the collector tracks per job", objects, "", "as few as ≤ 60 ms need")
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from dataclasses import dataclass, replace
 from statistics import median
+from time import perf_counter, process_time
 from typing import Final
 
 from aioelasticjob import ElasticJob, ItemContext
@@ -52,6 +53,10 @@ class Rested:
     """A full garbage collection, the median of three; processor time, which is its duration on an idle machine."""
     stall: float = 0.0
     """The longest time that the loop was held up at rest, one full garbage collection included."""
+    left_after: float = 0.0
+    """How long all jobs took to leave."""
+    leave_cpu: float = 0.0
+    """Own processor time until they had left."""
 
 
 def rest(asked: Rest) -> Rested:
@@ -76,7 +81,9 @@ async def measure(asked: Rest) -> Rested:
             await asyncio.sleep(asked.seconds / 2)  # so that what follows a start is over
             memory = resident()
             found = Rested(start.assigned_after, start.cpu, start_stall, memory - before, memory)
-            return await _at_rest(found, asked.seconds)
+            found = await _at_rest(found, asked.seconds)
+            began, cpu = perf_counter(), process_time()
+        return replace(found, left_after=perf_counter() - began, leave_cpu=process_time() - cpu)
 
 
 async def _at_rest(found: Rested, seconds: float) -> Rested:
