@@ -106,7 +106,7 @@ class Request:
         """Whether an item is one of those to run."""
         if self.items is None:
             return item < self.count
-        place = bisect_left(self.items, item)  # thousands of items are asked about thousands of items
+        place = bisect_left(self.items, item)  # a list of thousands is searched for each of thousands
         return self.items[place : place + 1] == (item,)
 
     def following(self, progress: Progress | None) -> int | None:

@@ -48,7 +48,7 @@ class Feed:
     async def run(self, workers: Workers, limit: HandlerScope) -> None:
         """Fetch and process all records of the queue, in one span if runs are traced.
 
-        ``limit`` is the scope of the whole execution: it cancels it after its timeout, or if somebody cancels the run.
+        ``limit`` is the scope of the whole execution.  It is cancelled after its timeout, or when somebody asks for it.
         """
         if (tracer := self._execution.executors.tracer) is None:
             await self._to_the_end(workers)

@@ -32,7 +32,7 @@ class Departures:
     newest: float = -inf
     """When the registry has accepted such a write last, by the loop's clock."""
     in_vain: float = -inf
-    """When a job has waited last in vain until it was unregistered, by the loop's clock."""
+    """When the registry has last let a job wait in vain to unregister, by the loop's clock."""
 
 
 class Stopping:
@@ -69,8 +69,8 @@ class Stopping:
     def leave(self, shutdown_timeout: float, cancel: Callable[[], object]) -> None:
         """Note that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds.
 
-        If an operator has dismissed the job before its process stops, this is called twice: the last writes have as
-        long as if the job began to leave now, but the handlers have not.
+        It is called a second time if the process stops after an operator has dismissed the job.  Then the last writes
+        are given their whole time again, but the handlers are not.
         """
         self._since = self._loop.time()
         if self._limit is None:

@@ -117,7 +117,7 @@ class Server:
         """Stop answering: what cannot be kept must not be acknowledged."""
         for client in list(self.clients.values()):
             client.transport.abort()
-        if self.ended.done():  # whoever waited for it knows of no error
+        if self.ended.done():  # then nobody waits any more who could be given the error
             log.error("while the server stopped: %s; the last changes are lost, and were confirmed to nobody", error)
         else:
             self.ended.set_exception(error)

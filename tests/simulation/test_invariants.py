@@ -287,6 +287,18 @@ def test_a_moment_that_comes_while_its_holder_runs_items_for_a_request_need_not_
     assert bool(broken(on_time, history)) is not is_excused
 
 
+@pytest.mark.parametrize(("end", "skew", "is_excused"), [(29.95, 0.0, True), (29.85, 0.0, False), (29.85, 0.1, True)])
+def test_a_run_for_a_request_goes_on_until_it_is_settled_by_the_clock_of_its_host(
+    end: float, skew: float, is_excused: bool
+) -> None:
+    others = [begun(n, 10 * n, slot=10 * n) for n in (1, 2, 4, 5)]
+    record = records.encode(Record(int((T + 20) * 1000), "BACKFILL", A, asked=int((T + 5) * 1000), request="r"))
+    claim = written(29.699, 1, made("execution/1", record), made("execution/1/running", A), zxid=7)
+    backfill = replace(begun(9, 29.7, slot=5, fence=7, source=FireSource.BACKFILL, skew=skew), item=1)
+    history = calm(*others[:2], claim, backfill, ended(9, end), *others[2:])
+    assert bool(broken(on_time, history)) is not is_excused
+
+
 def test_who_has_written_nothing_cannot_know_that_the_registrys_clock_was_set() -> None:
     set_right = [ClockSet(T + 0.05, REGISTRY, -1.2), ClockSet(T + 0.4, REGISTRY, 0)]
     late = [begun(n, 10 * n + 1.15, slot=10 * n, skew=-1.15) for n in range(1, 6)]
