@@ -14,21 +14,23 @@ class Sessions:
         self.tick = tick
         self.timeouts: dict[int, int] = {}
         self._secret = secret
-        self._next_id = ((started << 24) & _U64) >> 8 | _SERVER
+        self._first_id = ((started << 24) & _U64) >> 8 | _SERVER
         self._buckets: dict[int, dict[int, None]] = {}
         self._bucket_of: dict[int, int] = {}
 
-    def create(self, timeout: int, now: int) -> int:
-        """Begin a session and name it."""
-        session = self._next_id
-        self._next_id += 1
+    def create(self, zxid: int, timeout: int, now: int) -> int:
+        """Begin a session and name it.
+
+        Its transaction is part of the id: it is the only one with this number, while the clock may have been set back
+        between two starts of the server.
+        """
+        session = self._first_id + zxid
         self.restore(session, timeout, now)
         return session
 
     def restore(self, session: int, timeout: int, now: int) -> None:
         """Restore a session of an earlier start of the server, with its whole timeout ahead of it."""
         self.timeouts[session] = timeout
-        self._next_id = max(self._next_id, session + 1)
         self.touch(session, timeout, now)
 
     def touch(self, session: int, timeout: int, now: int) -> bool:

@@ -74,8 +74,7 @@ class State:
 
     def begin_session(self, timeout: int, now: int) -> int:
         """Begin a session and name it; times in ms."""
-        session = self.sessions.create(timeout, now)
-        self.next_zxid()
+        session = self.sessions.create(self.next_zxid(), timeout, now)
         self._note_session(session, timeout)
         return session
 

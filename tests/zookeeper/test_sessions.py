@@ -13,33 +13,33 @@ def sessions() -> Sessions:
 
 
 def test_ids_differ_are_positive_and_name_the_server(sessions: Sessions) -> None:
-    ids = [sessions.create(1000, 0) for _ in range(3)]
+    ids = [sessions.create(zxid, 1000, 0) for zxid in (1, 2, 7)]
     assert len(set(ids)) == 3
     assert all(0 < each < 2**63 and each >> 56 == 1 for each in ids)
 
 
 def test_a_session_ends_with_the_tick_after_its_timeout(sessions: Sessions) -> None:
-    session = sessions.create(1000, now=250)
+    session = sessions.create(1, 1000, now=250)
     assert sessions.deadlines() == {1300: [session]}
     assert sessions.expired(1299) == []
     assert sessions.expired(1300) == [session]
 
 
 def test_a_touch_moves_the_deadline(sessions: Sessions) -> None:
-    session = sessions.create(1000, now=0)
+    session = sessions.create(1, 1000, now=0)
     assert sessions.touch(session, 1000, now=900)
     assert sessions.expired(1999) == []
     assert sessions.expired(2000) == [session]
 
 
 def test_a_new_timeout_counts_from_the_next_touch(sessions: Sessions) -> None:
-    session = sessions.create(10_000, now=0)
+    session = sessions.create(1, 10_000, now=0)
     sessions.touch(session, 200, now=0)
     assert sessions.expired(300) == [session]
 
 
 def test_the_closed_cannot_be_touched(sessions: Sessions) -> None:
-    session = sessions.create(1000, 0)
+    session = sessions.create(1, 1000, 0)
     sessions.close(session)
     sessions.close(session)
     assert not sessions.touch(session, 1000, 0)
@@ -47,26 +47,35 @@ def test_the_closed_cannot_be_touched(sessions: Sessions) -> None:
 
 
 def test_a_password_opens_its_own_session_only(sessions: Sessions) -> None:
-    first, second = sessions.create(1000, 0), sessions.create(1000, 0)
+    first, second = sessions.create(1, 1000, 0), sessions.create(2, 1000, 0)
     assert sessions.admits(first, sessions.password(first))
     assert not sessions.admits(second, sessions.password(first))
     assert not sessions.admits(first, b"")
     assert not sessions.admits(0, sessions.password(0))
 
 
-def test_a_restored_session_keeps_its_password_and_its_id_is_not_given_again(sessions: Sessions) -> None:
-    session = sessions.create(1000, 0)
+def test_a_restored_session_keeps_its_password(sessions: Sessions) -> None:
+    session = sessions.create(1, 1000, 0)
     again = Sessions(tick=100, secret=b"s" * 32, started=0)
     again.restore(session, 1000, now=50)
     assert again.admits(session, sessions.password(session))
-    assert again.create(1000, 50) == session + 1
-    assert again.expired(1100)[0] == session
+    assert again.expired(1100) == [session]
+
+
+@pytest.mark.parametrize("later", [0, 1, 5_000, -1, -5_000, -1_700_000_000_000])
+def test_no_id_is_given_again_after_a_restart_though_the_clock_was_set(sessions: Sessions, later: int) -> None:
+    lives, ended = sessions.create(1, 1000, 0), sessions.create(2, 1000, 0)
+    sessions.close(ended)
+    again = Sessions(tick=100, secret=b"s" * 32, started=1_700_000_000_000 + later)
+    again.restore(lives, 1000, now=50)
+    assert again.create(3, 1000, 50) not in (lives, ended)
+    assert again.create(4, 1000, 50) not in (lives, ended)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 500), st.integers(1, 900)), max_size=40))
 def test_nobody_expires_early_and_nobody_lives_two_ticks_too_long(steps: list[tuple[int, int, int]]) -> None:
     sessions, now, due = Sessions(tick=100, secret=b"", started=0), 0, dict[int, int]()
-    ids = [sessions.create(1, 0) for _ in range(4)]
+    ids = [sessions.create(zxid, 1, 0) for zxid in range(1, 5)]
     due = dict.fromkeys(ids, 1)
     for index, pause, timeout in steps:
         now += pause
