@@ -211,6 +211,7 @@ class RecordCache:
 
         If somebody wrote nonsense there, and this instance knows the record that the nonsense has replaced, that record
         holds.  Otherwise a claim at the time of that write is assumed, because nobody knows which moments were claimed.
+        A run that was begun while a clock was far ahead, and was cut off, keeps its moment: the leader has it rescued.
         """
         entry, record, written = self.items[item], records.decode(node.data), int(node.stat.mtime * 1000)
         entry.stat, lowered, replaced = node.stat, entry.lowered, entry.seen
@@ -221,6 +222,8 @@ class RecordCache:
             self.warn(path, node.stat.mzxid, "is not the record of a run, so the next run replaces it")
             if record is None and replaced is not None and _follows(node.stat, replaced):
                 record = replaced.record
+            elif record is not None and records.is_cut_off(record):
+                record = entry.lowered = replace(record, slot=written, ahead=record.slot)
             else:
                 record = Record(slot=written, unknown="" if record is None else record.unknown)
         return VersionedRecord(record, node.stat.version, node.stat.mzxid)

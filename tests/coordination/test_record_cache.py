@@ -28,6 +28,16 @@ def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_logged_onc
     assert job.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
 
 
+def test_a_run_cut_off_whose_moment_is_far_in_the_future_is_still_known_as_cut_off() -> None:
+    job, far = ClaimedJob(), SLOT + 3_600_000
+    job.write(Create(LAYOUT.item(0).execution, records.encode(Record(far, "CRON", "other", SLOT, 0, 0, False))))
+    for _ in range(2):  # it is understood in the same way each time
+        job.learn()
+        entry = job.cache.items[0]
+        assert records.is_cut_off(entry.record)
+        assert (entry.record.slot, entry.record.instance, entry.moment) == (SLOT, "other", far)
+
+
 @pytest.mark.parametrize("last", ["settled", "read", "marked"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_nonsense_does_not_hide_a_record_that_this_instance_knows(last: str, times: int) -> None:

@@ -122,6 +122,26 @@ def test_a_run_that_was_cancelled_is_not_rescued_when_its_process_dies_before_it
     simulate(scene)
 
 
+def test_a_run_that_was_begun_while_the_clock_was_an_hour_ahead_is_rescued_for_its_moment() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = workers_of(here, work=8, sharding_total_count=2)
+        victim, _ = [await them.start_process(name) for name in "ab"]
+        await here.until(31)
+        (item,) = [item for _, name, item, _ in them.runs if name == "a"]
+        record = await here.record(item)
+        early = replace(record, slot=record.slot + 3_600_000)
+        await here.write(Set(LAYOUT.item(item).execution, records.encode(early), -1))
+        them.faults.crash(victim)
+        await here.until(58)
+        assert [(name, one) for _, name, one in them.rescues()] == [("b", item)]
+        assert [slot for slot, one in them.slots if one == item] == [30, 3630]
+        assert await here.names(LAYOUT.orphans) == ()
+        await here.until(62)
+        assert [name for at, name, one, _ in them.runs if one == item and at > 58] == ["b"]
+
+    simulate(scene)
+
+
 def test_a_rescuer_that_dies_is_itself_replaced() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
