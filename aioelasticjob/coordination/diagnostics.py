@@ -6,8 +6,10 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
+from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.member import Member, is_host
-from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child
 
@@ -75,14 +77,14 @@ def _wrong_data(name: str, data: bytes) -> str | None:
 
 def _items(view: JobView) -> Iterator[tuple[str, str]]:
     layout, tree = view.layout, view.tree
-    for parent in (layout.sharding, layout.orphans):
-        for name in tree.children(parent):
-            if not is_item(name):
-                yield child(parent, name), "is not the number of an item, and has no effect"
-    for item in view.items:
+    wrong = [child(layout.sharding, name) for name in view.item_nodes.wrong]
+    wrong += [child(layout.orphans, name) for name in tree.children(layout.orphans) if not is_item(name)]
+    for path in wrong:
+        yield path, "is not the number of an item, and has no effect"
+    for item in view.item_nodes.special:
         paths = layout.item(item)
         above = paths.sharding
-        for name in tree.children(above):  # one in most cases: what does not exist costs nothing
+        for name in tree.children(above):
             path = child(above, name)
             if path == paths.failover:
                 mark = tree.get(path)
@@ -97,13 +99,12 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
 
 def _requests(view: JobView) -> Iterator[tuple[str, str]]:
     nodes = view.request_nodes
-    for name in sorted(nodes.wrong | nodes.begun):
+    for name in sorted(nodes.wrong | nodes.begun.keys()):
         path = child(view.layout.requests, name)
         if name in nodes.wrong:
             yield path, "is not a request, so it is not answered: correct it, or remove it"
-        for item in view.tree.children(path):
-            if not is_item(item):
-                yield child(path, item), "is not the number of an item, and has no effect"
+        for item in sorted(nodes.begun.get(name, NOTHING_BEGUN).wrong):
+            yield child(path, item), "is not the number of an item, and has no effect"
 
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:

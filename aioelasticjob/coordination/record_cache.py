@@ -14,8 +14,8 @@ from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import parts
+from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import is_item
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Stat

@@ -10,9 +10,27 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_cancellation
+from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.layout import child
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.model import NONE
+from aioelasticjob.registry.tree import Tree, changed_below
+
+
+@dataclass(frozen=True, slots=True)
+class BegunItems:
+    """How far the items have come that have begun one request."""
+
+    done: frozenset[int] = NONE
+    """The items that have run all moments of the request."""
+    under_way: frozenset[int] = NONE
+    """The items whose last run has no outcome yet."""
+    wrong: frozenset[str] = NONE
+    """The names of the nodes that are no items."""
+
+
+NOTHING_BEGUN = BegunItems()
+"""No item has begun the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +39,8 @@ class RequestNodes:
 
     held: Mapping[str, Request | Cancellation | None] = field(default_factory=dict)
     """What each node holds, by name; None if it is neither a request nor a wish to stop runs."""
-    begun: frozenset[str] = frozenset()
-    """The names of the nodes that have nodes below them: items have begun these requests."""
+    begun: Mapping[str, BegunItems] = field(default_factory=dict)
+    """The nodes that have nodes below them, by name: items have begun these requests."""
     wrong: frozenset[str] = frozenset()
     """The names of the nodes that hold neither a request nor a wish to stop runs."""
     unfinished: tuple[Request, ...] = ()
@@ -38,6 +56,10 @@ class RequestNodes:
         return (one for one in self.held.values() if isinstance(one, Request))
 
 
+NO_REQUESTS = RequestNodes()
+"""What the nodes of requests hold if there are none.  Jobs without requests share it."""
+
+
 def order(request: Request) -> tuple[int, int, str]:
     """Return the key by which requests are sorted in the order in which they are answered."""
     return request.moment, request.number, request.id
@@ -45,11 +67,10 @@ def order(request: Request) -> tuple[int, int, str]:
 
 def request_nodes(path: str, tree: Tree, before: RequestNodes | None, changed: Iterable[str]) -> RequestNodes:
     """Return what the nodes below ``path`` hold, given what they held before and the paths that may have changed."""
-    prefix = path + "/"
     if before is None:
-        before, names = RequestNodes(), frozenset(tree.children(path))
+        before, names = NO_REQUESTS, frozenset(tree.children(path))
     else:
-        names = frozenset(one[len(prefix) :].partition("/")[0] for one in changed if one.startswith(prefix))
+        names = changed_below(path, changed)
     if not names:
         return before
     held, read = dict(before.held), dict[str, Request | Cancellation | None]()
@@ -58,7 +79,11 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes | None, changed: I
             held.pop(name, None)
         else:
             read[name] = decode(name, node) or decode_cancellation(name, node)
-    begun = (before.begun - names).union(name for name in read if tree.children(child(path, name)))
+    begun = {name: items for name, items in before.begun.items() if name not in names}
+    for name, one in read.items():
+        if tree.children(child(path, name)):
+            known = before.begun.get(name) if one is before.held.get(name) else None
+            begun[name] = _begun_items(child(path, name), one, tree, known, changed)
     asked = [one for one in read.values() if isinstance(one, Request)]
     stops = [one for one in read.values() if isinstance(one, Cancellation)]
     return RequestNodes(
@@ -68,6 +93,26 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes | None, changed: I
         _sorted(before.unfinished, names, (one for one in asked if not one.closed or one.id in begun)),
         _sorted(before.open, names, (one for one in asked if one.is_open)),
         tuple(sorted([*(one for one in before.cancellations if one.id not in names), *stops], key=lambda one: one.id)),
+    )
+
+
+def _begun_items(
+    path: str, held: Request | Cancellation | None, tree: Tree, before: BegunItems | None, changed: Iterable[str]
+) -> BegunItems:
+    """Return how far items have come with the request ``held``, given how far they had come ``before``."""
+    names = frozenset(tree.children(path)) if before is None else changed_below(path, changed)
+    before, items = before or NOTHING_BEGUN, frozenset(int(name) for name in names if is_item(name))
+    done, under_way = set[int](), set[int]()
+    for item in items:
+        if (node := tree.get(child(path, item))) is not None:
+            progress = decode_progress(node.data)
+            if isinstance(held, Request) and held.following(progress) is None:
+                done.add(item)
+            if not progress.outcome:
+                under_way.add(item)
+    wrong = {name for name in names if not is_item(name) and child(path, name) in tree}
+    return BegunItems(
+        (before.done - items) | done, (before.under_way - items) | under_way, (before.wrong - names) | wrong
     )
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import filterfalse, islice
 
+from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.records import is_cut_off
+from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN
 from aioelasticjob.coordination.requests import Request, decode, decode_progress, encode_progress
-from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import (
     CUT_OFF,
@@ -75,8 +77,10 @@ def following(view: JobView, request: Request, item: int) -> int | None:
 
 def waiting_items(view: JobView, request: Request) -> Iterator[int]:
     """Yield the items that have moments of a request to run, in their order."""
-    count = view.config.sharding_total_count
-    return (item for item in request.within(count) if following(view, request, item) is not None)
+    if request.following(None) is None:  # it has no moments at all
+        return iter(())
+    done = view.request_nodes.begun.get(request.id, NOTHING_BEGUN).done
+    return filterfalse(done.__contains__, request.within(view.config.sharding_total_count))
 
 
 def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) -> RequestedRun | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -99,8 +99,9 @@ class Request:
 
     def within(self, count: int) -> Iterator[int]:
         """Yield the items to run, in their order, of a job that has so many items now."""
-        items: Iterable[int] = range(self.count) if self.items is None else self.items
-        return (item for item in items if item < count)
+        if self.items is None:
+            return iter(range(min(self.count, count)))
+        return iter(self.items[: bisect_left(self.items, count)])
 
     def asks_for(self, item: int) -> bool:
         """Whether an item is one of those to run."""

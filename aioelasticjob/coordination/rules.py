@@ -31,6 +31,7 @@ from aioelasticjob.coordination.effects import (
     StepDown,
     UpdateRequest,
 )
+from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN
 from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
@@ -224,10 +225,15 @@ def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     view = now.view
     if not now.leading or not view.assignment_stands:
         return
-    unheld, count = view.items - view.assignment.keys(), view.config.sharding_total_count
-    surplus = [view.layout.item(item) for item in unheld if item >= count]
-    if removable := frozenset(n.item for n in surplus if _has_only(view, n.sharding, {n.instance, n.failover})):
+    count, special = view.config.sharding_total_count, view.item_nodes.special
+    surplus = [item for item in view.items - view.assignment.keys() if item >= count]
+    if removable := frozenset([item for item in surplus if item not in special or _is_removable(view, item)]):
         yield RemoveItems(removable)
+
+
+def _is_removable(view: JobView, item: int) -> bool:
+    paths = view.layout.item(item)
+    return _has_only(view, paths.sharding, {paths.instance, paths.failover})
 
 
 def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
@@ -329,12 +335,11 @@ def _is_over(view: JobView, request: Request, time: float) -> bool:
     """Whether nothing of a request will begin any more, and all its runs have ended or are lost."""
     if request.is_open and next(waiting_items(view, request), None) is not None:
         return False
-    begun = begun_items(view, request).items()
-    if all(progress.outcome or _is_removed(view, item) for item, (progress, _) in begun):
+    under_way = view.request_nodes.begun.get(request.id, NOTHING_BEGUN).under_way
+    if all(_is_removed(view, item) for item in under_way):
         return True
-    nodes = view.tree.below(view.layout.request(request.id))
-    newest = max((node.stat.mtime for path in nodes if (node := nodes.get(path)) is not None), default=0.0)
-    return newest + LOST_AFTER < time
+    nodes = view.tree.walk(view.layout.request(request.id))
+    return all(node.stat.mtime + LOST_AFTER < time for _, node in nodes)
 
 
 def _is_removed(view: JobView, item: int) -> bool:

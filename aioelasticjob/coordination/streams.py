@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.view import JobView, is_item, read
+from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.model import NONE, Instance, Record

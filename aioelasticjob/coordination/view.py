@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
+from aioelasticjob.coordination.item_nodes import ItemNodes, is_item, item_nodes
 from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.request_nodes import RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
@@ -18,14 +19,13 @@ from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
-from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.tree import Tree
 
-MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
-"""The most digits of an item's number.  A node with a longer name is not an item."""
+_Derived: TypeAlias = tuple[ItemNodes, RequestNodes]
+"""What is read anew of a newer tree only as far as nodes have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,21 +147,26 @@ class JobView:
         node = self.tree.get(self.layout.sharding)
         return -1 if node is None else node.stat.version
 
-    @cached_property
+    @property
+    def item_nodes(self) -> ItemNodes:
+        """What the nodes of items hold."""
+        return self._derived[0]
+
+    @property
     def items(self) -> frozenset[int]:
         """The items that have a node, including surplus items that have yet to be removed."""
-        return _numbers(self.tree.children(self.layout.sharding))
+        return self.item_nodes.items
 
-    @cached_property
+    @property
     def assignment(self) -> Mapping[int, str]:
         """The instance that holds each item; items without a holder are absent."""
-        found = {item: self.tree.get(self.layout.item(item).instance) for item in self.items}
-        return {item: node.text for item, node in found.items() if node is not None}
+        return self.item_nodes.assignment
 
     @cached_property
     def disabled_items(self) -> frozenset[int]:
         """The items that an operator has switched off."""
-        return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree) or NONE
+        special = self.item_nodes.special
+        return frozenset(item for item in special if self.layout.item(item).disabled in self.tree) or NONE
 
     @cached_property
     def resting_items(self) -> frozenset[int]:
@@ -178,13 +183,10 @@ class JobView:
         """The names of the nodes of requests, whether or not they hold one."""
         return self.tree.children(self.layout.requests)
 
-    @cached_property
+    @property
     def request_nodes(self) -> RequestNodes:
         """What the nodes of requests hold."""
-        if not self.requested:
-            return RequestNodes()
-        found: RequestNodes = self.tree.derive(partial(request_nodes, self.layout.requests))
-        return found
+        return self._derived[1]
 
     @cached_property
     def requests(self) -> tuple[Request, ...]:
@@ -210,7 +212,7 @@ class JobView:
     @cached_property
     def rescues(self) -> Mapping[int, str]:
         """The instance that rescues each item that is being rescued."""
-        found = {item: self.tree.get(self.layout.item(item).failover) for item in self.items}
+        found = {item: self.tree.get(self.layout.item(item).failover) for item in self.item_nodes.special}
         return {item: node.text for item, node in found.items() if node and node.stat.ephemeral_owner}
 
     def awaits_rescue(self, item: int) -> bool:
@@ -289,9 +291,19 @@ class JobView:
         return () if node is None else _noted(node.data, round(node.stat.ctime * 1000))
 
     @cached_property
+    def _derived(self) -> _Derived:
+        found: _Derived = self.tree.derive(partial(_derive, self.layout))
+        return found
+
+    @cached_property
     def _admitted(self) -> tuple[str, ...]:
         lacking = self.lacking
         return in_order([x for x in self.instances.values() if x.id not in lacking and not self.is_disabled(x.ip)])
+
+
+def _derive(layout: Layout, tree: Tree, before: _Derived | None, changed: Collection[str]) -> _Derived:
+    items, requests = before or (None, None)
+    return item_nodes(layout, tree, items, changed), request_nodes(layout.requests, tree, requests, changed)
 
 
 @lru_cache(maxsize=4096)
@@ -389,8 +401,3 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
 def _numbers(names: tuple[str, ...]) -> frozenset[int]:
     """Return the items that names are about.  Jobs with the same items share the result."""
     return frozenset(int(name) for name in names if is_item(name)) or NONE
-
-
-def is_item(name: str) -> bool:
-    """Whether a node's name is the number of an item, without leading zeros."""
-    return len(name) <= MAX_NUMBER_DIGITS and name.isascii() and name.isdigit() and str(int(name)) == name

@@ -12,7 +12,7 @@ from aioelasticjob.values import value
 
 T = TypeVar("T")
 MAX_CHANGES: Final = 1000
-"""After so many changes, what was derived from a tree is derived anew."""
+"""After so many more changes than the tree has nodes, what was derived from it is derived anew."""
 _LONG, _INT = Struct("!q").unpack_from, Struct("!i").unpack_from
 _STAT = Struct("!qqqqi8xq4xi8x")
 
@@ -145,15 +145,17 @@ class Tree:
 
     def below(self, path: str) -> Tree:
         """Return the tree of ``path`` and everything below it, under the same full paths."""
-        found: dict[str, Node] = {}
+        return Tree(dict(self.walk(path)), self.zxid)
+
+    def walk(self, path: str) -> Iterator[tuple[str, Node]]:
+        """Yield the node at ``path`` and everything below it, each after those above it."""
         waiting = [path]
         while waiting:
             here = waiting.pop()
             if (node := self.get(here)) is not None:
-                found[here] = node
+                yield here, node
             prefix = prefix_below(here)
             waiting.extend(prefix + name for name in self.children(here))
-        return Tree(found, self.zxid)
 
     def replace(self, changes: Mapping[str, Node | None], zxid: int) -> Tree:
         """Return the tree with ``changes`` made to it; None removes a node."""
@@ -169,7 +171,7 @@ class Tree:
                 tree._nodes[path] = node.spelled
         if self._names is not None:  # in most cases only data has changed: then both trees share the index
             tree._names = _reindexed(self._names, reshaped, tree._nodes) if reshaped else self._names
-        if self._derived is not None and len(self._derived[1]) + len(changes) <= MAX_CHANGES:
+        if self._derived is not None and len(self._derived[1]) + len(changes) <= MAX_CHANGES + len(tree._nodes):
             tree._derived = self._derived[0], (*self._derived[1], *changes)
         return tree
 
@@ -210,6 +212,12 @@ def parent(path: str) -> str:
 def prefix_below(path: str) -> str:
     """Return how all paths below a path begin; that of the root already ends with a slash."""
     return path if path.endswith("/") else path + "/"
+
+
+def changed_below(path: str, changed: Iterable[str]) -> frozenset[str]:
+    """Return the names of the nodes directly below a path at or below which there are paths that have changed."""
+    prefix = prefix_below(path)
+    return frozenset(one[len(prefix) :].partition("/")[0] for one in changed if one.startswith(prefix))
 
 
 def _index(nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:

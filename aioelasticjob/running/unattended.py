@@ -164,9 +164,8 @@ def given_at(view: JobView, item: int) -> int:
 
 def given_to(instance: str, view: JobView) -> Mapping[int, int]:
     """Return the items that an instance holds, each with the zxid with which it was given to the instance."""
-    held = (item for item, holder in view.assignment.items() if holder == instance)
-    nodes = {item: view.tree.get(view.layout.item(item).instance) for item in held}
-    return {item: node.stat.mzxid for item, node in nodes.items() if node is not None}
+    holders = view.assignment
+    return {item: given for item, given in view.item_nodes.given.items() if holders[item] == instance}
 
 
 class Succession:

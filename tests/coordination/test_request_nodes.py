@@ -59,9 +59,10 @@ def test_after_very_many_changes_that_nobody_saw_all_nodes_are_read() -> None:
 
     tree = Tree()
     tree.derive(noted)
-    for number in range(MAX_CHANGES + 1):
-        tree = tree.replace({LAYOUT.request(str(number)): Node.of(ONCE, stat())}, 1)
-    assert len(tree.derive(noted).open) == MAX_CHANGES + 1
+    nodes = [Node.of(ONCE, stat(version=number)) for number in range(MAX_CHANGES + 2)]
+    for node in nodes:  # one more than the tree has nodes and the limit together
+        tree = tree.replace({LAYOUT.request("r"): node}, 1)
+    assert [one.version for one in tree.derive(noted).open] == [MAX_CHANGES + 1]
     assert calls == [True, True]
 
 
