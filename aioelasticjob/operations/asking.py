@@ -21,7 +21,7 @@ from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import parameter_text, see_who_runs, trigger
-from aioelasticjob.operations.queries import listed, no_such_item, view_of
+from aioelasticjob.operations.queries import listed, no_such_item, requests_view, view_of
 from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
@@ -165,7 +165,7 @@ async def cancel_request(session: Session, job: str, id: str, *, by: str = "") -
         ChangedMeanwhile: others have changed the request meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    view = await view_of(session, job)
+    view = await requests_view(session, job, id)
     wanted = existing(view, id)
     if not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} has ended already")
@@ -174,7 +174,7 @@ async def cancel_request(session: Session, job: str, id: str, *, by: str = "") -
 
 async def pause_request(session: Session, job: str, id: str, *, by: str = "") -> OperationResult:
     """Pause a request: nothing more of it is begun until it is resumed; raises the errors of ``cancel_request``."""
-    view = await view_of(session, job)
+    view = await requests_view(session, job, id)
     wanted = existing(view, id)
     if wanted.paused or not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} {'is paused' if wanted.paused else 'ended'} already")
@@ -183,7 +183,7 @@ async def pause_request(session: Session, job: str, id: str, *, by: str = "") ->
 
 async def resume_request(session: Session, job: str, id: str, *, by: str = "") -> OperationResult:
     """Undo ``pause_request``; raises the same errors."""
-    view = await view_of(session, job)
+    view = await requests_view(session, job, id)
     wanted = existing(view, id)
     if not wanted.paused or not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} is not paused")

@@ -94,7 +94,7 @@ async def view_of(session: Session, name: str, *, busy: bool = False, request: s
 
 
 async def requests_view(session: Session, name: str, id: str = "") -> JobView:
-    """Read a job's configuration and its requests, and nothing else.
+    """Read a job's configuration and its requests, and which nodes its leader has, which the note of an action needs.
 
     Of the requests only the one with this ``id`` is read, if there is one: a job may keep many.
 
@@ -105,7 +105,7 @@ async def requests_view(session: Session, name: str, id: str = "") -> JobView:
     await session.sync()
     layout = Layout(name)
     chosen = layout.request(id) if is_id(id) else layout.requests
-    tree = await session.subtree((layout.config, chosen)) if can_be_a_job(name) else Tree()
+    tree = await session.subtree((layout.config, chosen), (layout.leader,)) if can_be_a_job(name) else Tree()
     if layout.config not in tree:
         raise await no_such(session, name)
     view = read(tree, layout, JobConfig(job_name=name))

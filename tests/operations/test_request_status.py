@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 
@@ -9,6 +11,7 @@ from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.operations.queries import requests_view, view_of
 from aioelasticjob.registry.transaction import Create
+from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -68,6 +71,32 @@ def test_of_many_requests_only_the_one_that_is_asked_about_is_read() -> None:
         for id in ("x", "odd", "a/b"):
             with pytest.raises(InvalidSetting, match="has no such request; there are: r, kept, other"):
                 await operations.request(here.observer, "job", id)
+
+    simulate(scene)
+
+
+def test_who_cancels_a_request_reads_neither_other_requests_nor_the_items_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        for id in ("r", "kept", "other"):
+            await operations.ask(here.observer, "job", id=id, delay=60)
+        subtree, read = here.observer.subtree, set[str]()
+
+        async def noted(*roots: Sequence[str]) -> Tree:
+            tree = await subtree(*roots)
+            read.update(tree)
+            return tree
+
+        monkeypatch.setattr(here.observer, "subtree", noted)
+        for act in (operations.pause_request, operations.resume_request, operations.cancel_request):
+            assert (await act(here.observer, "job", "r", by="anna")).changed
+        below_leader = {path for path in read if path.startswith(LAYOUT.leader)}
+        assert read - below_leader == {LAYOUT.config, LAYOUT.request("r")}
+        note = await here.observer.get(LAYOUT.operator)
+        assert note is not None
+        assert b"anna" in note.data
 
     simulate(scene)
 
