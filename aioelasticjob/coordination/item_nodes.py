@@ -40,20 +40,22 @@ def item_nodes(layout: Layout, tree: Tree, before: ItemNodes | None, changed: Co
         names = changed_below(layout.sharding, changed)
     if not names:
         return before
-    read, special = frozenset(int(name) for name in names if is_item(name)), set[int]()
+    read, there, special = frozenset([int(name) for name in names if is_item(name)]), set[int](), set[int]()
     assignment, given = {**before.assignment}, {**before.given}
-    there = frozenset(item for item in read if layout.item(item).sharding in tree)
     for item in read:
         paths = layout.item(item)
-        node = tree.get(paths.instance) if item in there else None
+        path, holder, node = paths.sharding, paths.instance, None
+        if path in tree:
+            there.add(item)
+            node = tree.get(holder)
+            if len(tree.children(path)) > (node is not None) or tree.children(holder):
+                special.add(item)
         if node is None:
             assignment.pop(item, None)
             given.pop(item, None)
         else:
             assignment[item], given[item] = node.text, node.stat.mzxid
-        if item in there and (len(tree.children(paths.sharding)) > (node is not None) or tree.children(paths.instance)):
-            special.add(item)
-    wrong = {name for name in names if not is_item(name) and child(layout.sharding, name) in tree}
+    wrong = {name for name in names - {*map(str, read)} if child(layout.sharding, name) in tree}
     return ItemNodes(
         _shared((before.items - read) | there),
         assignment,

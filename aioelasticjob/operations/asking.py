@@ -101,7 +101,7 @@ async def ask(
     wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
     summary = f"{job}: asked to run {named(wanted, view)}{left_out}"
-    return await write_request(session, job, wanted, summary, delay is not None)
+    return await write_request(session, view, wanted, summary, delay is not None)
 
 
 async def new_request(
@@ -122,8 +122,10 @@ async def new_request(
     return Request(name, FireSource.TRIGGER, count, now, items, by=by, named=id is not None)
 
 
-async def write_request(session: Session, job: str, request: Request, summary: str, is_delayed: bool = False) -> Asked:
-    """Write a new request, unless the same one is there already.
+async def write_request(
+    session: Session, view: JobView, request: Request, summary: str, is_delayed: bool = False
+) -> Asked:
+    """Write a new request, unless the same one is there already.  ``view`` has the request of its id, if there is one.
 
     A request ``is_delayed`` if its time follows from when it is asked for: then it is the same whenever it is asked.
 
@@ -133,7 +135,6 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         RegistryError: the registry could not be read or written.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        view = await view_of(session, job, request=request.id)
         path = view.layout.request(request.id)
         if (node := view.tree.get(path)) is not None:
             done = await commit(session, (), _already(view, request, decode(request.id, node), is_delayed))
@@ -152,6 +153,7 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         except ChangedMeanwhile:
             if attempt == ATTEMPTS:
                 raise
+            view = await view_of(session, view.layout.job, request=request.id)
         else:
             return Asked(done.summary, done.paths, done.zxid, request.id)
     raise AssertionError("the last attempt returns or raises")

@@ -92,9 +92,9 @@ async def backfill(
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    view = await view_of(session, job, request="")
+    view = await view_of(session, job, request=id or "")
     wanted = await _request(session, view, _span(view, start, end, items_at_once), ("end", end), items, id, by)
-    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
+    return await write_request(session, view, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
 
 
 async def rerun(
@@ -110,7 +110,7 @@ async def rerun(
 
     Raises: as ``backfill`` does.
     """
-    view = await view_of(session, job, request="")
+    view = await view_of(session, job, request=id or "")
     begin = milliseconds("fire_time", fire_time)
     span = replace(_schedule(view), start=begin, end=begin + 1)
     if span.following(0) is None:
@@ -118,7 +118,7 @@ async def rerun(
             "fire_time", fire_time.isoformat(), f"must be a moment of the schedule; {_near(view, fire_time)}"
         )
     wanted = await _request(session, view, span, ("fire_time", fire_time), items, id, by)
-    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
+    return await write_request(session, view, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
 
 
 def see_no_backfill(view: JobView) -> None:

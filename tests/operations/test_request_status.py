@@ -101,6 +101,23 @@ def test_who_cancels_a_request_reads_neither_other_requests_nor_the_items_of_the
     simulate(scene)
 
 
+def test_who_asks_for_runs_reads_the_job_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        subtree, reads = here.observer.subtree, list[Tree]()
+
+        async def noted(*roots: Sequence[str]) -> Tree:
+            reads.append(await subtree(*roots))
+            return reads[-1]
+
+        monkeypatch.setattr(here.observer, "subtree", noted)
+        await operations.ask(here.observer, "job", id="r", delay=60)
+        assert (await operations.ask(here.observer, "job", id="r", delay=60)).summary.startswith("job: asked already")
+        assert len(reads) == 2
+
+    simulate(scene)
+
+
 def test_the_job_of_a_request_is_found_by_the_id() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "a", cron=NEVER)
