@@ -226,7 +226,7 @@ def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     if not now.leading or not view.assignment_stands:
         return
     count, special = view.config.sharding_total_count, view.item_nodes.special
-    surplus = [item for item in view.items - view.assignment.keys() if item >= count]
+    surplus = [item for item in view.items.difference(view.assignment) if item >= count]
     if removable := frozenset([item for item in surplus if item not in special or _is_removable(view, item)]):
         yield RemoveItems(removable)
 

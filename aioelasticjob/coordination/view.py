@@ -171,7 +171,9 @@ class JobView:
     @cached_property
     def resting_items(self) -> frozenset[int]:
         """The items that nobody runs because they, their holder's server or the job are switched off."""
-        return self.disabled_items.union(item for item, holder in self.assignment.items() if self.paused_by(holder))
+        off = frozenset(filter(self.paused_by, set(self.assignment.values())))
+        held = [item for item, holder in self.assignment.items() if holder in off] if off else ()
+        return self.disabled_items.union(held)
 
     @cached_property
     def triggered(self) -> tuple[str, ...]:

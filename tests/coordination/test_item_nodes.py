@@ -12,7 +12,7 @@ from aioelasticjob.coordination.diagnostics import diagnose
 from aioelasticjob.coordination.item_nodes import item_nodes
 from aioelasticjob.coordination.operator_log import operator_actions
 from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.coordination.request_runs import begun_items, following, waiting_items
+from aioelasticjob.coordination.request_runs import begun_items, following, next_run, waiting_items
 from aioelasticjob.coordination.requests import Request, Span, changed, encode, encode_progress
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.view import JobView, follow
@@ -89,6 +89,7 @@ def claimed(items: int) -> int:
         list(operator_actions(view, after, job.member))
         decide(RuleInput(after, ME, time=NOW / 1000))
         given_to(ME, after)
+        next_run(after, FireSource.TRIGGER, frozenset(range(items)), NOW)
         return after
 
     asked = Node.of(encode(Request("", FireSource.TRIGGER, items, NOW)), stat(mtime=NOW / 1000))
