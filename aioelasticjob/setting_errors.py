@@ -7,11 +7,14 @@ from difflib import get_close_matches
 
 from pydantic import ValidationError
 
+from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 
+SECONDS_IN = {"interval": 1, "every": 1, "seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
+"""The names of intervals in other schedulers, with the seconds of one unit."""
+TIME_LIMITS = ("max_runtime", "time_limit", "soft_time_limit", "execution_timeout")
 OTHER_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("interval", "every", "seconds"), "for every 5 seconds write cron='0/5 * * * * ?'"),
-    **dict.fromkeys(("minutes", "hours"), "for every 5 minutes write cron='*/5 * * * *'"),
+    **dict.fromkeys(SECONDS_IN, "for every 5 minutes write cron='*/5 * * * *'"),
     **dict.fromkeys(("schedule", "trigger", "crontab"), "write cron='0 0 2 * * ?', or '0 2 * * *'"),
     **dict.fromkeys(("misfire_grace_time", "coalesce"), "see misfire and catch_up"),
     **dict.fromkeys(("timezone", "tz"), "write time_zone='Europe/Berlin'"),
@@ -19,7 +22,7 @@ OTHER_NAMES: Mapping[str, str] = {
         ("max_instances", "max_active_runs", "overlap", "allow_overlap"),
         "no two runs of an item overlap; see misfire for moments that come meanwhile, and items_at_once",
     ),
-    **dict.fromkeys(("max_runtime", "time_limit", "soft_time_limit", "execution_timeout"), "write timeout='5m'"),
+    **dict.fromkeys(TIME_LIMITS, "write timeout='5m'"),
     **dict.fromkeys(("args", "kwargs", "params"), "see job_parameter"),
     "tags": "see labels",
     **dict.fromkeys(
@@ -28,15 +31,51 @@ OTHER_NAMES: Mapping[str, str] = {
     ),
 }
 """What to write in place of settings that other schedulers have."""
+_PARTS = (2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
+INTERVALS: Mapping[int, str] = {
+    1: "* * * * * ?",
+    **{count: f"0/{count} * * * * ?" for count in _PARTS},
+    60: "* * * * *",
+    **{count * 60: f"*/{count} * * * *" for count in _PARTS},
+    3_600: "0 * * * *",
+    **{count * 3_600: f"0 */{count} * * *" for count in (2, 3, 4, 6, 8, 12)},
+    86_400: "0 0 * * *",
+    604_800: "0 0 * * 0",
+}
+"""The intervals in seconds that a schedule can have, each with such a schedule."""
 
 
 def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
     """Return the error for a setting that does not exist, which names the nearest that does."""
     near = get_close_matches(name, known := sorted(known), n=1)
     if name in OTHER_NAMES and "cron" in known:
-        return InvalidSetting(name, value, f"there is no such setting; {OTHER_NAMES[name]}")
+        return InvalidSetting(name, value, f"there is no such setting; {_advice(name, value)}")
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return InvalidSetting(name, value, f"there is no such setting; {hint}")
+
+
+def _advice(name: str, value: object) -> str:
+    """Return what to write in place of a setting of another scheduler: for exactly this value, if it can be read."""
+    if (seconds := _seconds(value)) is None:
+        return OTHER_NAMES[name]
+    if name in TIME_LIMITS:
+        return f"write timeout={value!r}"
+    if name not in SECONDS_IN:
+        return OTHER_NAMES[name]
+    wanted = seconds * SECONDS_IN[name]
+    nearest = min(INTERVALS, key=lambda one: abs(one - wanted))
+    if nearest == wanted:
+        return f"write cron='{INTERVALS[nearest]}'"
+    return f"no schedule has this interval; the nearest is {nearest} seconds: write cron='{INTERVALS[nearest]}'"
+
+
+def _seconds(value: object) -> float | None:
+    """Return a duration in seconds; None if it is none, or none of which a setting could be made."""
+    try:
+        seconds = as_seconds(value)
+    except ValueError:
+        return None
+    return seconds if isinstance(seconds, int | float) and 0.001 <= seconds <= 10**9 else None
 
 
 def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelasticjob.config import JobConfig, required
+from aioelasticjob.cron import Cron
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.setting_errors import INTERVALS
 from aioelasticjob.setting_types import DURATION, parts_of
 
 
@@ -243,9 +245,9 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
         ("max_instances", "no two runs of an item overlap; see misfire for moments that come meanwhile"),
         ("max_active_runs", "no two runs of an item overlap"),
         ("overlap", "no two runs of an item overlap"),
-        ("time_limit", "write timeout='5m'"),
-        ("execution_timeout", "write timeout='5m'"),
-        ("max_runtime", "write timeout='5m'"),
+        ("time_limit", "write timeout=1"),
+        ("execution_timeout", "write timeout=1"),
+        ("max_runtime", "write timeout=1"),
         ("params", "see job_parameter"),
         ("tags", "see labels"),
     ],
@@ -253,6 +255,38 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
 def test_who_writes_the_word_of_another_scheduler_is_told_what_it_is_called_here(name: str, says: str) -> None:
     with pytest.raises(InvalidSetting, match=f"{name} = 1: there is no such setting; {says}"):
         JobConfig.build(job_name="job", **{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("every", "5m", "write cron='*/5 * * * *'"),
+        ("every", 7200, "write cron='0 */2 * * *'"),
+        (
+            "interval",
+            timedelta(minutes=7),
+            "no schedule has this interval; the nearest is 360 seconds: write cron='*/6 ",
+        ),
+        ("every", "nonsense", "for every 5 minutes write cron='*/5 * * * *'"),
+        ("every", 10**400, "for every 5 minutes write cron='*/5 * * * *'"),
+        ("seconds", 30, "write cron='0/30 * * * * ?'"),
+        ("minutes", "15", "write cron='*/15 * * * *'"),
+        ("days", 1, "write cron='0 0 * * *'"),
+        ("weeks", 2, "no schedule has this interval; the nearest is 604800 seconds: write cron='0 0 * * 0'"),
+        ("max_runtime", "90s", "write timeout='90s'"),
+        ("max_runtime", "90x", "write timeout='5m'"),
+    ],
+)
+def test_the_advice_is_for_exactly_the_value_that_was_given(name: str, value: object, says: str) -> None:
+    with pytest.raises(InvalidSetting) as raised:
+        JobConfig.build(job_name="job", **{name: value})
+    assert raised.value.expected.startswith(f"there is no such setting; {says}")
+
+
+@pytest.mark.parametrize(("seconds", "cron"), INTERVALS.items())
+def test_a_schedule_that_is_advised_has_the_interval_that_it_is_advised_for(seconds: int, cron: str) -> None:
+    first, *_, last = Cron.parse(cron).times_after(datetime(2026, 3, 1, tzinfo=UTC), 100)
+    assert last - first == timedelta(seconds=99 * seconds)
 
 
 def test_of_a_long_value_an_error_shows_the_beginning_and_keeps_the_whole() -> None:
