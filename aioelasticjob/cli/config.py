@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from aioelasticjob.clock import SystemClock, moment
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
+    from aioelasticjob.config import JobConfig
     from aioelasticjob.settings import Mistake, Settings
 
 config = typer.Typer(name="config", help="Look at settings files.", no_args_is_help=True)
@@ -40,8 +42,9 @@ def check(
     from aioelasticjob.settings import examine
 
     settings, mistakes = examine(file, elsewhere=elsewhere)
-    if app is not None and not mistakes:
-        mistakes = _beside(load(app, jobs_may_come=True), file)
+    code = None if app is None or mistakes else load(app, jobs_may_come=True)
+    if code is not None:
+        mistakes = _beside(code, file)
     if json:
         write_json([{**asdict(one), "value": None if one.value is None else str(one.value)} for one in mistakes])
     elif mistakes:
@@ -49,7 +52,7 @@ def check(
             out().print(str(mistake).encode(errors="backslashreplace").decode(), markup=False, soft_wrap=True)
         print_error(f"{len(mistakes)} {'mistake' if len(mistakes) == 1 else 'mistakes'} in {file}")
     else:
-        _tell(file, settings, with_code=app is not None)
+        _tell(file, settings, code)
     raise typer.Exit(1 if mistakes else 0)
 
 
@@ -65,26 +68,44 @@ def _beside(app: ElasticJob, file: Path) -> tuple[Mistake, ...]:
     return ()
 
 
-def _tell(file: Path, settings: Settings, *, with_code: bool) -> None:
-    registry = settings.application.registry or "none given: it comes from AIOELASTICJOB_REGISTRY, or from code"
+def _tell(file: Path, settings: Settings, code: ElasticJob | None) -> None:
+    """Show a right file as what it means: with code, all jobs as they will run."""
+    given = settings.application.registry if code is None else code.address
+    registry = given or "none given: it comes from AIOELASTICJOB_REGISTRY, or from code"
     out().print(f"{file} is right; registry: {registry}", markup=False, soft_wrap=True)
-    if not settings.jobs:
+    rows = list(_of_file(settings) if code is None else _of_all(settings, code))
+    if not rows:
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("job", "kind", "schedule", "next"):
+    for title in ("job", "kind", "schedule", "next") if code is None else ("job", "kind", "from", "schedule", "next"):
         table.add_column(title, overflow="fold")
-    for name, kind in settings.jobs.items():
-        declared = None if kind is None else settings.declared(name, look=False)
-        cron = None if declared is None else declared.schedule
-        upcoming = None if cron is None else cron.next_after(moment(SystemClock().now()))
-        shown = "when triggered" if declared is not None and cron is None else ""
-        table.add_row(
-            name, kind or "in code", (declared and declared.cron) or shown, upcoming.isoformat() if upcoming else ""
-        )
+    for row in rows:
+        table.add_row(*row)
     out().print(table)
     in_code = [name for name, kind in settings.jobs.items() if kind is None]
-    if in_code and not with_code:
+    if in_code and code is None:
         out().print(_unchecked(in_code), markup=False, soft_wrap=True)
+
+
+def _of_file(settings: Settings) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each job that has settings in the file; of those in code no more is known."""
+    for name, kind in settings.jobs.items():
+        yield (name, "in code") if kind is None else (name, kind, *_schedule(settings.declared(name, look=False)))
+
+
+def _of_all(settings: Settings, code: ElasticJob) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each job of an application that has taken its settings: where it is declared, when it runs."""
+    for config in code.jobs:
+        place = "code" if settings.jobs.get(config.job_name) is None else "file"
+        yield config.job_name, config.job_type.lower(), place, *_schedule(config)
+
+
+def _schedule(config: JobConfig) -> tuple[str, str]:
+    """Return a job's schedule and its next moment, as text."""
+    if config.schedule is None:
+        return "when triggered", ""
+    upcoming = config.schedule.next_after(moment(SystemClock().now()))
+    return config.schedule.expression, upcoming.isoformat() if upcoming else "no further moment"
 
 
 def _unchecked(names: list[str]) -> str:

@@ -56,6 +56,26 @@ def test_a_job_that_needs_code_is_said_to_be_unchecked(command: Command, jobs: P
     assert "not checked" not in with_code.stdout
 
 
+def test_with_code_all_jobs_are_shown_as_they_will_run(command: Command, jobs: Path) -> None:
+    jobs.write_text(GOOD.replace("registry: embedded:///shop\n", "") + "  report: {cron: '0 0 2 * * ? 2099'}\n")
+    Path("report_jobs.py").write_text(
+        "from aioelasticjob import ElasticJob\n"
+        "app = ElasticJob('embedded:///mine')\n"
+        "app.add(lambda context: None, name='report', cron='@daily')\n"
+        "app.add(lambda context: None, name='over', cron='0 0 2 * * ? 2001')\n"
+        "app.add(lambda context: None, name='by-hand')\n"
+    )
+    lines = command("config", "check", "jobs.yaml", "--app", "report_jobs:app").stdout.splitlines()
+    assert lines[0] == "jobs.yaml is right; registry: embedded:///mine"
+    shown = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
+    assert shown["job"] == "kind from schedule next"
+    assert shown["report"] == "simple code 0 0 2 * * ? 2099 2099-01-01T02:00:00+00:00"
+    assert shown["over"] == "simple code 0 0 2 * * ? 2001 no further moment"
+    assert shown["by-hand"] == "simple code when triggered"
+    assert shown["backup"].startswith("script file * * * * * ?")
+    assert shown["ping"] == "http file when triggered"
+
+
 def test_every_mistake_is_a_line_and_the_exit_code_tells(command: Command, jobs: Path) -> None:
     jobs.write_text(GOOD.replace("registry", "registy").replace("command", "comand") + "  [odd\x1b]: {crn: '[red]'}\n")
     result = command("config", "check", "jobs.yaml")
