@@ -155,6 +155,29 @@ def test_jobs_run_while_the_web_application_does(page: str, framework: str) -> N
     assert run(main, start=two_in_berlin - 5).slot == two_in_berlin * 1000
 
 
+@pytest.mark.parametrize("framework", ["fastapi", "starlette"])
+@pytest.mark.filterwarnings("ignore:Using `httpx`")
+def test_metrics_are_answered_by_an_asgi_application(framework: str) -> None:
+    from starlette.testclient import TestClient
+
+    (block,) = (one for one in blocks("docs/how-to/metrics.md", "python") if f"from {framework}" in one.text)
+    with TestClient(execute(block, address="embedded://")["app"]) as client:
+        answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert "aioelasticjob_running 1.0" in answer.text
+
+
+@pytest.mark.anyio
+async def test_metrics_are_answered_by_aiohttp() -> None:
+    from aiohttp.test_utils import TestClient, TestServer
+
+    (block,) = (one for one in blocks("docs/how-to/metrics.md", "python") if "from aiohttp" in one.text)
+    async with TestClient(TestServer(execute(block, address="embedded://")["app"])) as client:
+        answer = await client.get("/metrics")
+        assert answer.status == 200
+        assert "aioelasticjob_running 1.0" in await answer.text()
+
+
 def test_a_program_may_have_a_loop_of_its_own() -> None:
     (program,) = (
         block for block in blocks("docs/how-to/embed.md", "python") if "the rest of your program" in block.text
