@@ -71,9 +71,9 @@ class _TargetQueue:
 class ErrorDispatcher:
     """Takes the failures of all jobs of a process and delivers each to its error handler.
 
-    Each failure is logged at once, in one line; with its stack if the handler is ``log``.  A failure that could not be
-    delivered is logged once more, with its stack and the reason.  ``limited_log`` limits these lines for each job and
-    type of error.
+    Each failure is logged at once, in one line; with its stack if the handler is ``log``.  Missed moments are not: the
+    log has them already.  A failure that could not be delivered is logged once more, with its stack and the reason.
+    ``limited_log`` limits these lines for each job and type of error.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ErrorDispatcher:
             self._leave_out(failure, handler)
             return
         failure = admitted
-        if self._admits(failure.job, f"{_kind(failure)}: {handler} is called"):
+        if failure.what != "missed" and self._admits(failure.job, f"{_kind(failure)}: {handler} is called"):
             announce_failure(failure, handler)
         if self._over:
             self._give_up(failure, f"the application has ended, {handler} is not called any more")

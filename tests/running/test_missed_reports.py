@@ -64,6 +64,14 @@ def test_missed_moments_are_alerts_only_if_the_job_says_so(alerts: Alerts) -> No
     assert "Traceback" not in alert.text
 
 
+def test_a_missed_moment_has_one_line_in_the_log_also_if_it_is_an_alert(
+    alerts: Alerts, caplog: pytest.LogCaptureFixture
+) -> None:
+    _missing(VirtualCluster(), 65, alert_on="missed")
+    assert len(alerts.sent) == 1
+    assert len([line for line in caplog.messages if " missed the run of " in line]) == 1
+
+
 def test_what_was_left_out_is_counted_in_the_next_alert(alerts: Alerts) -> None:
     _missing(VirtualCluster(), 2 * INTERVAL, alert_on="missed")
     first, second = alerts.sent
