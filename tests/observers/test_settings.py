@@ -85,6 +85,36 @@ def test_a_port_that_no_server_can_have_is_named(kind: str, where: str) -> None:
     database(f"{kind}://me:{SECRET}@{where.format(port=65535)}")
 
 
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite:///x.db?nonsense=1", "aiosqlite has no option 'nonsense' behind the ?: it has cached_statements, "),
+        ("sqlite+aiosqlite:///x.db?timeot=1", "aiosqlite has no option 'timeot' behind the ?: did you mean timeout?"),
+        ("postgresql://me@host/events?sslmode=require", "asyncpg has no option 'sslmode' .* did you mean ssl?"),
+        ("postgresql://me@host/events?comand_timeout=1", "asyncpg has no option .* did you mean command_timeout?"),
+        ("mysql://me@host/events?foo=bar", "asyncmy has no option 'foo' behind the ?: it has auth_plugin_map, "),
+    ],
+)
+def test_an_option_that_the_driver_does_not_know_is_named(url: str, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=says.replace("?", r"\?")) as failure:
+        ElasticJob("embedded://", event_store=url)
+    assert failure.value.setting == "event_store"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///x.db?timeout=5&isolation_level=DEFERRED",
+        "sqlite:///file:x.db?uri=true&mode=ro&vfs=unix",
+        "postgresql://me@host/events?ssl=require&command_timeout=5&prepared_statement_cache_size=0",
+        "postgresql://me@/events?host=a:1&host=b:2&target_session_attrs=read-write",
+        "mysql://me@host/events?ssl_ca=/ca.pem&ssl_check_hostname=false&charset=utf8mb4&read_timeout=5",
+    ],
+)
+def test_options_of_the_driver_are_accepted(url: str) -> None:
+    assert database(url).query
+
+
 @pytest.mark.parametrize("value", [5, True, b"sqlite://", ["sqlite://"]])
 def test_what_is_no_url_at_all(value: Any) -> None:
     with pytest.raises(InvalidSetting, match="event_store"):
