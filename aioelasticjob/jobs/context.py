@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Coroutine, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
@@ -26,7 +26,7 @@ class Checkpoints(Protocol):
         """Return the offset last saved, None if there is none."""
         ...
 
-    async def save(self, item: int, value: str) -> None:
+    def save(self, item: int, value: str) -> Coroutine[Any, Any, None]:
         """Save an offset, unless the run was cut off."""
         ...
 
@@ -132,16 +132,16 @@ class ItemContext(Context):
         """The item's checkpoint, None before the first."""
         return self.checkpoints.get(self.item)
 
-    async def save_offset(self, value: str) -> None:
+    def save_offset(self, value: str) -> Coroutine[Any, Any, None]:
         """Save the item's checkpoint: where the next run begins, also after a crash.
 
         A plain function in a thread calls ``anyio.from_thread.run(context.save_offset, value)``.
 
         Raises:
             Fenced: this run is over, and another may be under way; nothing was saved.
-            InvalidSetting: the value is no text, or too large.
+            InvalidSetting: the value is no text, or too large; or a plain function has called this in its thread.
         """
-        await self.checkpoints.save(self.item, value)
+        return self.checkpoints.save(self.item, value)
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -177,18 +177,19 @@ class InstanceContext(Context):
         """The items' checkpoints."""
         return {item: self.checkpoints.get(item) for item in self.items}
 
-    async def save_offset(self, item: int, value: str) -> None:
+    def save_offset(self, item: int, value: str) -> Coroutine[Any, Any, None]:
         """Save the checkpoint of one of the items.
 
         A plain function in a thread calls ``anyio.from_thread.run(context.save_offset, item, value)``.
 
         Raises:
             Fenced: this run is over, and another may be under way; nothing was saved.
-            InvalidSetting: the item is not one of these, or the value no text or too large.
+            InvalidSetting: the item is not one of these, or the value no text or too large; or a plain function has
+                called this in its thread.
         """
         if isinstance(item, bool) or item not in self.items:
             raise InvalidSetting("item", item, f"must be one of this run's: {self.items}")
-        await self.checkpoints.save(item, value)
+        return self.checkpoints.save(item, value)
 
     @property
     def task_id(self) -> str:

@@ -8,7 +8,7 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException, add_note
-from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
+from aioelasticjob.jobs.context import Checkpoints, Context, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
 from aioelasticjob.observers.tracing import Spans
@@ -80,7 +80,7 @@ class Executors:
         else:
             begun: list[Function] = []
             try:
-                work = partial(_in_thread, begun, function, context, *arguments, **named)
+                work = partial(_in_thread, begun, function, _for_thread(context), *arguments, **named)
                 found = await to_thread.run_sync(work, limiter=self.threads)
             except get_cancelled_exc_class() as error:
                 if not begun:
@@ -282,6 +282,29 @@ def _detached(context: Context, executor: str) -> Context:
         case InstanceContext():
             return replace(context, checkpoints=Snapshot(executor, context.offsets))
     return context
+
+
+def _for_thread(context: Context) -> Context:
+    """Return a context for a function in a thread."""
+    return replace(context, checkpoints=_SavedByTheLoop(context.checkpoints))
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedByTheLoop:
+    """The offsets of a run for a plain function in a thread, where a coroutine saves nothing: nobody awaits it."""
+
+    saved: Checkpoints
+
+    def get(self, item: int) -> str | None:
+        """Return the offset last saved, None if there is none."""
+        return self.saved.get(item)
+
+    def save(self, item: int, value: str) -> Coroutine[Any, Any, None]:
+        """Save an offset, as `from_thread.run` calls this in the event loop; raise InvalidSetting in the thread."""
+        if asyncio._get_running_loop() is None:
+            expected = "a plain function calls anyio.from_thread.run(context.save_offset, …); nothing was saved"
+            raise InvalidSetting("save_offset", value, expected)
+        return self.saved.save(item, value)
 
 
 def _levels() -> Mapping[str, int]:

@@ -63,7 +63,7 @@ class Snapshot:
         """Return the offset last saved, None if there is none."""
         return self.offsets.get(item)
 
-    async def save(self, item: int, value: str) -> None:
+    def save(self, item: int, value: str) -> NoReturn:
         """Raise InvalidSetting: the session is elsewhere."""
         raise InvalidSetting(
             "executor", self.executor, "offsets are saved where the session is: use executor = 'thread'"

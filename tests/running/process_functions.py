@@ -122,7 +122,7 @@ def offsets(context: Any) -> dict[int, str]:
 
 
 def save(context: Any) -> None:
-    context.save_offset("7").send(None)
+    context.save_offset("7")
 
 
 def write(context: Any, name: str) -> None:

@@ -18,9 +18,9 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext, JobConfig
+from aioelasticjob import Depends, ElasticJob, InstanceContext, InvalidSetting, ItemContext, JobConfig
 from aioelasticjob.errors import NotAnException
-from aioelasticjob.jobs.base import Job, item_context
+from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors, Processes, processors
@@ -44,6 +44,14 @@ class Checkpoints:
 def claim(*items: int) -> Claim:
     seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
     return Claim(Fire(1_000, FireSource.CRON), "me", 1, dict.fromkeys(items, 17), seen, {})
+
+
+def context_of(item: int) -> ItemContext:
+    return item_context(JobConfig.build(job_name="job"), claim(item), item, Checkpoints())
+
+
+def contexts_of(*items: int) -> InstanceContext:
+    return instance_context(JobConfig.build(job_name="job"), claim(*items), Checkpoints())
 
 
 @pytest.fixture(autouse=True)
@@ -227,7 +235,7 @@ def test_a_thread_that_looks_gives_way_when_its_time_is_up(real_loop_kind: LoopK
 def test_context_variables_go_along_into_threads() -> None:
     async def main(executors: Executors) -> None:
         REQUEST.set("seen")
-        assert await executors.call("thread", REQUEST.get, "missing") == "seen"
+        assert await executors.call("thread", lambda context: REQUEST.get("missing"), context_of(0)) == "seen"
 
     with_processes(main)
 
@@ -248,6 +256,22 @@ def test_a_thread_saves_offsets_through_the_loop() -> None:
 
     with_processes(main)
     assert saved == {0: "42"}
+
+
+def test_a_plain_function_that_saves_an_offset_as_if_it_were_async_fails() -> None:
+    def of_item(context: ItemContext) -> None:
+        context.save_offset("42")  # type: ignore[unused-coroutine]
+
+    def of_instance(context: InstanceContext) -> None:
+        context.save_offset(0, "42")  # type: ignore[unused-coroutine]
+
+    async def main(executors: Executors) -> None:
+        expected = r"save_offset = '42': a plain function calls anyio\.from_thread\.run\(context\.save_offset"
+        for handler, context in ((of_item, context_of(0)), (of_instance, contexts_of(0))):
+            with pytest.raises(InvalidSetting, match=expected):
+                await executors.call("thread", handler, context)
+
+    with_processes(main)
 
 
 def name() -> str:
