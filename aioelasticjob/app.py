@@ -39,6 +39,7 @@ from aioelasticjob.process import (
 )
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.registry.settings import ConnectionOptions
+from aioelasticjob.retry import Retry
 from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
 from aioelasticjob.running.health import Health
 from aioelasticjob.running_app import RunningApp
@@ -213,6 +214,9 @@ class ElasticJob(Declarations, Asking):
         for job in tuple(self._jobs.values()):
             if job.engine is not None:
                 self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check(job.config.executor))
+            for retry in (job.config.retry, getattr(job.engine, "retry", None)):
+                if isinstance(retry, Retry):  # only now: the modules that a job needs have been imported
+                    retry.check_names()
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
         threads, processes, limited_log = CapacityLimiter(self._threads), Processes(self._processes), LimitedLog()

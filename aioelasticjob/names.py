@@ -12,10 +12,10 @@ def importable_name(thing: Any) -> str:
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return ""
-    return f"{_main_module() if module == '__main__' else module}:{name}"
+    return f"{main_module() if module == '__main__' else module}:{name}"
 
 
-def _main_module() -> str:
+def main_module() -> str:
     """Return the name under which other processes import the program that this process runs."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)

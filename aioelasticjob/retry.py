@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.names import importable_name
+from aioelasticjob.names import importable_name, main_module
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 Kinds: TypeAlias = type[Exception] | str | Sequence[type[Exception] | str]
@@ -29,6 +29,10 @@ MAX_DOUBLINGS = 64
 """How often a pause doubles at most; it is bounded by ``longest`` long before."""
 _KINDS = "must be an exception class, the name of one, or several of them"
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_<][\w.<>]*")
+
+
+class NameOfClass(str):
+    """The name of a class that was given, so it needs no check: the class may be in no module under this name."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -98,9 +102,9 @@ class Retry:
         """
         for name in self.on:
             module, _, qualname = name.rpartition(":")
-            if not module or "<locals>" in qualname:
+            if isinstance(name, NameOfClass) or not module or "<locals>" in qualname:
                 continue
-            known = sys.modules.get(module)
+            known = sys.modules.get("__main__" if module == main_module() else module)
             if known is None and not _is_found(module):
                 raise InvalidSetting("retry.on", name, f"there is no module {module!r}")
             spec = getattr(known, "__spec__", None)
@@ -165,7 +169,7 @@ def _seconds(name: str, given: Duration) -> float:
 def _name_of(kind: object) -> str:
     """Return the name by which a class of exceptions is stored; a name that is given is checked."""
     if isinstance(kind, type) and issubclass(kind, Exception):
-        return kind.__qualname__ if kind.__module__ == "builtins" else importable_name(kind)
+        return kind.__qualname__ if kind.__module__ == "builtins" else NameOfClass(importable_name(kind))
     if isinstance(kind, str):
         own = getattr(builtins, kind, None)
         if _NAME.fullmatch(kind) or (isinstance(own, type) and issubclass(own, Exception)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob import InvalidSetting, JobConfig, Retry
+from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, JobConfig, Retry
 
 
 class Busy(Exception):
@@ -100,6 +100,40 @@ def test_names_are_looked_up_where_no_module_has_to_be_imported(monkeypatch: pyt
     half.__spec__ = type("Spec", (), {"_initializing": True})()
     monkeypatch.setitem(sys.modules, "half", half)
     Retry(on="half:Busy").check_names()  # its job is declared while the module is being imported
+
+
+def test_a_class_that_is_given_is_not_looked_up() -> None:
+    made = type("Made", (OSError,), {})
+    retry = Retry(on=[made, ZeroDivisionError])
+    retry.check_names()  # no module has the first one
+    assert retry == Retry(on=[f"{__name__}:Made", "ZeroDivisionError"])
+
+
+def test_a_name_may_be_of_the_program_that_this_process_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    program: Any = ModuleType("__main__")
+    program.__spec__, program.__file__, program.Busy = None, "/srv/our_program.py", Busy
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    Retry(on="our_program:Busy").check_names()
+    with pytest.raises(InvalidSetting, match="'our_program' has no such class of exceptions"):
+        Retry(on="our_program:Bussy").check_names()
+
+
+@pytest.mark.anyio
+async def test_names_in_code_are_looked_up_when_the_application_starts() -> None:
+    job, flow = ElasticJob("embedded://"), ElasticJob("embedded://")
+    job.add(lambda context: None, name="job", retry=Retry(on=f"{__name__}:Bussy"))
+
+    @flow.dataflow(retry=Retry(on=f"{__name__}:Bussy"))
+    async def records(context: ItemContext) -> list[int]:
+        return []
+
+    @records.process
+    async def process(context: ItemContext, record: int) -> None: ...
+
+    for app in (job, flow):
+        with pytest.raises(InvalidSetting, match=f"retry.on = '{__name__}:Bussy': the module {__name__!r} has no such"):
+            async with app.running():
+                pass
 
 
 def test_pauses_double_up_to_the_longest_and_are_shortened_at_random() -> None:

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.jobs.base import Handler, instance_context, item_context
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.jobs.dataflow import Dataflow
+from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
 from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.model import Outcome
@@ -44,6 +44,11 @@ class DataflowEngine:
         """Fetch, process, and dead if there is one."""
         process, dead = self.flow.handlers
         return tuple(one for one in (self.flow.fetch, process, dead) if one is not None)
+
+    @property
+    def retry(self) -> RetryStrategy | None:
+        """How often a record is tried, if code says so beside the settings."""
+        return self.flow.retry
 
     def check(self, executor: str) -> bool:
         """Check that the dataflow is complete, and return whether any of its handlers is a plain function.
