@@ -140,7 +140,7 @@ class Declarations:
     def _enlist(self, job: Job) -> JobConfig:
         """Add a job to the declared ones, however it was declared."""
         if self._from_outside is not None:
-            job = replace(job, config=self._from_outside.applied(job.config))
+            job = replace(job, config=self._from_outside.applied(job))
             check_per(job.config, "handler", job.handler)
         self._check(job.config)
         self._jobs[job.config.job_name] = job
@@ -161,7 +161,7 @@ class Declarations:
     def _adopt(self, settings: Settings) -> None:
         self._from_outside = settings
         for name, job in self._jobs.items():
-            self._jobs[name] = replace(job, config=settings.applied(job.config))
+            self._jobs[name] = replace(job, config=settings.applied(job))
             check_per(self._jobs[name].config, "handler", job.handler)
         for name, kind in settings.jobs.items():
             if kind is not None and name not in self._jobs:

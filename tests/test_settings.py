@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionOptions, ConnectionSettings
 from aioelasticjob.registry.tls import TlsSettings
@@ -540,3 +540,57 @@ def test_a_mistake_in_access_is_shown_without_the_secret(
     found = mistakes_in(write(text))
     assert any(mistake in one for one in found), found
     assert "8765" not in "".join(found)
+
+
+async def waits(context: ItemContext) -> None: ...
+
+
+def computes(context: ItemContext) -> None: ...
+
+
+def test_processes_for_all_jobs_are_for_plain_functions(write: Write) -> None:
+    write(
+        """
+        registry: embedded://
+        defaults: {executor: process}
+        jobs:
+          ping: {kind: http, url: "http://127.0.0.1:1/"}
+        """
+    )
+    early, app = ElasticJob("embedded://"), ElasticJob.from_settings("jobs.yaml")
+    for one in (early, app):
+        one.add(waits)
+        one.add(computes)
+    early.configure("jobs.yaml")
+    for one in (early, app):
+        assert {job.job_name: job.executor for job in one.jobs} == {
+            "ping": "thread",
+            "waits": "thread",
+            "computes": "process",
+        }
+    with pytest.raises(
+        WrongSettings, match=r"jobs.yaml:3: defaults.executor = 'process': .*<lambda> cannot be pickled"
+    ):
+        app.add(lambda context: None, name="nameless")
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_process_for_one_job_that_is_async_is_refused(
+    write: Write, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    def declared() -> None:
+        if early:
+            app = ElasticJob("embedded://")
+            app.add(waits)
+            app.configure("jobs.yaml")
+        else:
+            ElasticJob.from_settings("jobs.yaml").add(waits)
+
+    text = "jobs.waits.executor = 'process': waits is async: only plain functions run in processes"
+    write("registry: embedded://\njobs:\n  waits: {executor: process}\n")
+    with pytest.raises(WrongSettings, match=f"^jobs.yaml:3: {text}"):
+        declared()
+    write("registry: embedded://\n")
+    monkeypatch.setenv("AIOELASTICJOB_JOBS__WAITS__EXECUTOR", "process")
+    with pytest.raises(WrongSettings, match=f"^AIOELASTICJOB_JOBS__WAITS__EXECUTOR: {text}"):
+        declared()

@@ -91,7 +91,7 @@ class Job:
         check_per(config, "handler", handler)
         blocking = not is_async(handler)
         if config.executor == "process":
-            _check_sendable(handler, blocking)
+            check_sendable(handler, blocking)
         return cls(config, handler, blocking, checked(listeners), needs)
 
     def fitted(self, config: JobConfig) -> JobConfig:
@@ -118,7 +118,7 @@ class Job:
         if self.engine is not None:
             self.engine.check(config.executor)
         elif config.executor == "process":
-            _check_sendable(self.handler, self.blocking)
+            check_sendable(self.handler, self.blocking)
             pickled(self.handler)
 
 
@@ -132,6 +132,19 @@ def check_per(config: JobConfig, role: str, handler: Handler) -> None:
         check_context(role, handler, ItemContext, ', or declare the job with per="instance"')
     else:
         check_context(role, handler, InstanceContext, ', or declare the job with per="item"')
+
+
+def check_sendable(handler: Handler, blocking: bool) -> None:
+    """Check by its name that another process can import the handler: its module is still being imported here.
+
+    Raises:
+        InvalidSetting: it cannot, or the handler is async.
+    """
+    if not blocking:
+        raise InvalidSetting("executor", "process", f"{_name(handler)} is async: only plain functions run in processes")
+    name = _name(handler)
+    if "<" in name and inspect.isfunction(handler):  # <lambda>, or <locals> of another function
+        raise InvalidSetting("executor", "process", f"{name} cannot be pickled: define it at the top of its module")
 
 
 def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:
@@ -176,15 +189,6 @@ def _zone(name: str) -> tzinfo:
         return zone_named(name)
     except InvalidSetting:
         return UTC
-
-
-def _check_sendable(handler: Handler, blocking: bool) -> None:
-    """Check by its name that another process can import the handler: its module is still being imported here."""
-    if not blocking:
-        raise InvalidSetting("executor", "process", f"{_name(handler)} is async: only plain functions run in processes")
-    name = _name(handler)
-    if "<" in name and inspect.isfunction(handler):  # <lambda>, or <locals> of another function
-        raise InvalidSetting("executor", "process", f"{name} cannot be pickled: define it at the top of its module")
 
 
 def _name(handler: Handler) -> str:

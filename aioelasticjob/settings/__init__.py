@@ -11,6 +11,7 @@ from pathlib import Path
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
+from aioelasticjob.jobs.base import Job, check_sendable
 from aioelasticjob.settings.checking import Application, JobSettings, SettingsCheck
 from aioelasticjob.settings.environment import spelt
 from aioelasticjob.settings.errors import Mistake, WrongSettings
@@ -45,28 +46,33 @@ class Settings:
         given = self._seen.jobs[name]
         assert given.kind is not None
         try:
-            config = kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values}, look=look)
+            values = {**self._defaults(in_processes=False), **given.values}
+            config = kinds.declared(given.kind, name, values, look=look)
             return _with_known_names(config) if look else config
         except InvalidSetting as wrong:
             raise self._wrong(name, given, wrong) from None
 
-    def applied(self, config: JobConfig) -> JobConfig:
+    def applied(self, job: Job) -> JobConfig:
         """Return a job's configuration with its settings from here; the ``defaults`` apply to what the code does not
         set.
 
         Raises:
             WrongSettings: code and settings contradict each other.
         """
+        config, engine = job.config, job.engine
         names = {spelt(name): name for name in self._seen.jobs}
         name = config.job_name if config.job_name in self._seen.jobs else names.get(spelt(config.job_name), "")
         given = self._seen.jobs.get(name, JobSettings())
-        defaults = {key: one for key, one in self._seen.defaults.values.items() if key not in config.model_fields_set}
+        found = self._defaults(in_processes=engine is not None or (job.blocking and config.job_type in kinds.CODED))
+        defaults = {key: one for key, one in found.items() if key not in config.model_fields_set}
         if given.kind is not None and given.kind.upper() != config.job_type:
             wrong = InvalidSetting("kind", given.kind, f"the code declares {name} as {config.job_type}")
             raise self._wrong(name, given, wrong)
         try:
-            found = kinds.configured(config, {**defaults, **given.values})
-            return found if found.retry == config.retry else _with_known_names(found)
+            changed = kinds.configured(config, {**defaults, **given.values})
+            if changed.executor == "process" and engine is None:
+                check_sendable(job.handler, job.blocking)
+            return changed if changed.retry == config.retry else _with_known_names(changed)
         except InvalidSetting as wrong:
             raise self._wrong(name or config.job_name, given, wrong) from None
 
@@ -86,6 +92,16 @@ class Settings:
                 amiss.append(self._seen.mistake(first[:3], None, f"no job of this name is declared; {hint}"))
         if amiss:
             raise WrongSettings(amiss)
+
+    def _defaults(self, *, in_processes: bool) -> Mapping[str, object]:
+        """Return the settings that all jobs have here, for a job that can run in processes, or one that cannot.
+
+        An async function, a script or a request stays where it runs: who gives all jobs processes means the others.
+        """
+        values = self._seen.defaults.values
+        if in_processes or values.get("executor") != "process":
+            return values
+        return {key: one for key, one in values.items() if key != "executor"}
 
     def _wrong(self, name: str, given: JobSettings, wrong: InvalidSetting) -> WrongSettings:
         first, *deeper = wrong.setting.split(".")
