@@ -371,21 +371,22 @@ async def _state(settings: Settings, data_dir: Path | None, clock: Callable[[], 
         return
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1, "zookeeper-disk") as executor:
+        opened: list[Store] = []
 
-        def load() -> tuple[Store, Stored]:
-            store = open_store(data_dir)
-            try:
-                return store, store.load(extended_types=settings.extended_types)
-            except BaseException:
+        def load() -> Stored:
+            opened.append(store := open_store(data_dir))
+            return store.load(extended_types=settings.extended_types)
+
+        def close() -> None:  # in the same thread, so after ``load``, also if nobody waits for that any more
+            for store in opened:
                 store.close()
-                raise
 
-        store, stored = await loop.run_in_executor(executor, load)
         try:
+            stored = await loop.run_in_executor(executor, load)
             server = build(stored)
             server.processor.keep_changes()
-            server.commits = Commits(store, executor, server.fail)
+            server.commits = Commits(opened[0], executor, server.fail)
             yield server
         finally:
             with CancelScope(shield=True):
-                await loop.run_in_executor(executor, store.close)
+                await loop.run_in_executor(executor, close)

@@ -16,7 +16,7 @@ import pytest
 from aioelasticjob.zookeeper import Server, Settings, serve
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode
 from aioelasticjob.zookeeper.jute import pack_buffer, pack_string
-from aioelasticjob.zookeeper.store import FILE, Changes, Store, StoreError, open_store
+from aioelasticjob.zookeeper.store import FILE, Changes, Store, Stored, StoreError, open_store
 from tests.zookeeper.raw_client import (
     QUICK,
     RawClient,
@@ -351,6 +351,36 @@ def test_a_server_that_is_cancelled_while_the_disk_works_writes_everything_and_l
     asyncio.run(main())
     with closing(open_store(tmp_path)) as store:  # nobody has it open any more
         assert {"/first", "/second"} <= set(store.load().tree.nodes)
+
+
+def test_a_server_that_is_cancelled_while_it_loads_closes_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, through, load, close = threading.Event(), threading.Event(), Store.load, Store.close
+    closed: list[str] = []
+
+    def slow(self: Store, *, extended_types: bool = True) -> Stored:
+        begun.set()
+        through.wait(timeout=5)
+        return load(self, extended_types=extended_types)
+
+    def noted(self: Store) -> None:
+        closed.append(threading.current_thread().name)
+        close(self)
+
+    async def main() -> None:
+        monkeypatch.setattr(Store, "load", slow)
+        monkeypatch.setattr(Store, "close", noted)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve(data_dir=tmp_path).__aenter__)
+                while not begun.is_set():
+                    await asyncio.sleep(0)
+                asyncio.get_running_loop().call_later(0.05, through.set)
+                scope.cancel()
+
+    asyncio.run(main())
+    assert closed == ["zookeeper-disk_0"]
 
 
 def test_a_damaged_directory_is_not_kept_open(tmp_path: Path) -> None:
