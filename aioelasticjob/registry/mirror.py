@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
-from aioelasticjob.errors import RegistryError, Suspended
+from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.codec import CREATED, DELETED, chunked
 from aioelasticjob.registry.session import Session, beside
@@ -111,7 +111,8 @@ class Follower:
         that alternate between two nodes would keep the tree from being shown.
 
         Raises:
-            RegistryError: the registry refuses a read, or the session is over.  The next call reads everything again.
+            RegistryError: the registry refuses a read, or the session is over.  The next call reads everything again,
+                as it does after a cancellation.
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
         while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MAX_READ_ROUNDS:
@@ -126,7 +127,7 @@ class Follower:
                     paths = read | noted if rounds > 1 and _fit_one_request(read | noted) else noted
                     read = paths if _fit_one_request(paths) else {}
                     tree = tree.replace(await self._read(tree, [path for path in paths if self._is_read(path)]), 0)
-            except RegistryError as error:
+            except BaseException as error:  # what was noted is in no tree that anybody sees, also if this is cancelled
                 self._stale = True
                 if not isinstance(error, Suspended):
                     raise

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
 import pytest
+from anyio import move_on_after, sleep_forever
 
 from aioelasticjob.errors import Conflict, NotPermitted, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.registry import codec as wire
@@ -252,6 +253,29 @@ def test_a_read_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch) 
                     with monkeypatch.context() as patch:
                         patch.setattr(session, read, refuse)
                         with pytest.raises(NotPermitted):
+                            await follower.catch_up()
+                    assert follower.is_behind
+                    await follower.catch_up()
+                    assert not follower.is_behind
+                    await agree(session, follower.trees)
+                    await write(session, Set("/job/config", b"newer", -1))
+
+    run(main)
+
+
+def test_a_read_that_was_cancelled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: object) -> Tree:
+        await sleep_forever()
+        raise AssertionError
+
+    async def main() -> None:
+        async with tree_world() as session:
+            await create_nodes(session)
+            with closing(Follower(session, ROOTS, (), lambda: None)) as follower:
+                for read in ("subtree", "list_many"):
+                    with monkeypatch.context() as patch:
+                        patch.setattr(session, read, hang)
+                        with move_on_after(1):
                             await follower.catch_up()
                     assert follower.is_behind
                     await follower.catch_up()
