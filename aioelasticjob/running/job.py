@@ -101,7 +101,7 @@ class LocalJob:
         """Leave once the running handlers have ended."""
         self._leaving.set(True)
         if self.life is not None:
-            self.life.leave()
+            self.life.leave(process_stops=True)
 
     async def stopped(self) -> None:
         """Wait until the job that leaves has left.  Without a connection the items stay unsettled."""
@@ -130,7 +130,7 @@ class LocalJob:
         if life.job_scheduler is None or life.tasks.over:  # the session may have ended just after the job had joined
             return False
         if self._leaving.value:
-            life.leave()
+            life.leave(process_stops=True)
         return True
 
     def _over(self, life: Life) -> None:

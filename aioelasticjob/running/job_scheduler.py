@@ -127,10 +127,10 @@ class JobScheduler(CommandLoop):
         """Seconds that running handlers have to end when the job leaves."""
         return self.views.value.config.shutdown_timeout
 
-    def leave(self) -> None:
+    def leave(self, *, process_stops: bool) -> None:
         """Stop claiming, and leave once no handler runs."""
         self.left = True
-        self.stopping.leave(self.shutdown_timeout, self.cancel)
+        self.stopping.leave(self.shutdown_timeout, self.cancel, process_stops=process_stops)
         if self._wait_for_view is not None:
             self._wait_for_view.cancel()
         self._runs.leave()

@@ -244,13 +244,13 @@ class Life:
         """Leave, because an operator has asked for it, or has removed the job or the instance's node."""
         self.dismissal = why
         if self.job_scheduler is not None and not self.job_scheduler.left:
-            self.leave()
+            self.leave(process_stops=False)
 
-    def leave(self) -> None:
+    def leave(self, *, process_stops: bool) -> None:
         """Stop claiming, and leave once no handler runs."""
         if self.job_scheduler is not None:
             announces = not (self.job_scheduler.left or self.job_scheduler.is_at_rest)  # or it unregisters soon
-            self.job_scheduler.leave()
+            self.job_scheduler.leave(process_stops=process_stops)
             if announces:
                 self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 

@@ -50,7 +50,7 @@ class Stopping:
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._departures = departures
-        self._handling = False
+        self._handling = self._process_stops = False
         self._limit: TimerHandle | None = None
         """Cancels the handlers that run too long, if the job leaves."""
         self._next_look: TimerHandle | None = None
@@ -66,12 +66,14 @@ class Stopping:
         self._since = self._loop.time()
         self._handling = False
 
-    def leave(self, shutdown_timeout: float, cancel: Callable[[], object]) -> None:
+    def leave(self, shutdown_timeout: float, cancel: Callable[[], object], *, process_stops: bool) -> None:
         """Note that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds.
 
-        It is called a second time if the process stops after an operator has dismissed the job.  Then the last writes
-        are given their whole time again, but the handlers are not.
+        If the process goes on, because an operator has dismissed the job, nobody waits for the last writes: they are
+        tried until the session ends.  If the process stops later, this is called a second time.  Then the last writes
+        are given their whole time, but the handlers are not.
         """
+        self._process_stops = process_stops
         self._since = self._loop.time()
         if self._limit is None:
             self._limit = self._loop.call_later(shutdown_timeout, cancel)
@@ -118,21 +120,24 @@ class Stopping:
             if patience == SETTLE_TIMEOUT:
                 self._give_up()
                 return
-            self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
+            if not self._process_stops:
+                self._warn("leaves, and goes on trying")
+                return
+            self._warn(f"stops, and waits up to {SETTLE_TIMEOUT:g} s")
             patience, deadline = SETTLE_TIMEOUT, deadline - patience + SETTLE_TIMEOUT
         self._next_look = self._loop.call_at(deadline, self._look, patience)
 
     def _give_up(self, why: str = "") -> None:
-        self._warn("and waits no longer", why)
+        self._warn("stops, and waits no longer", why)
         self.settle_timeout = 0.0
         self.over.set(self.over.value)  # ends the wait
 
-    def _warn(self, waits: str, why: str = "") -> None:
+    def _warn(self, does: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
         claim = self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
         if not (why and connected):
             why = "the registry has not accepted it" if connected else "there is no connection to the registry"
         what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
-        job, kind = self._member.layout.job, f"an instance stops, {waits} for its last writes, because {why}"
-        self._log.warning(log, job, kind, f"this instance stops, {waits} {what}: {why}", most=1)
+        job, kind = self._member.layout.job, f"an instance {does} to write the last, because {why}"
+        self._log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)

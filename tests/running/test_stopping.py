@@ -428,7 +428,7 @@ def _said_while_others_leave(
         began = loop.time()
         async with anyio.create_task_group() as tasks:
             for one in (last, other):
-                one.leave(seconds - SETTLE_TIMEOUT, list)
+                one.leave(seconds - SETTLE_TIMEOUT, list, process_stops=True)
                 tasks.start_soon(one.stopped)
             while loop.time() - began < 8:
                 await asyncio.sleep(0.25)
@@ -471,7 +471,9 @@ def test_items_are_settled_at_a_stop_if_a_slow_registry_accepts_one_write_after_
     assert [text for text in caplog.messages if "no longer" in text or "to settle" in text] == []
 
 
-def test_the_last_writes_of_a_job_that_was_dismissed_have_time_again_when_its_process_stops() -> None:
+def test_the_last_writes_of_a_job_that_was_dismissed_have_time_again_when_its_process_stops(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stopped = list[float]()
 
     async def scene(here: SimulatedJobs) -> None:
@@ -487,13 +489,16 @@ def test_the_last_writes_of_a_job_that_was_dismissed_have_time_again_when_its_pr
                 tasks.start_soon(refuse)
                 (me,) = await here.names(LAYOUT.instances)
                 await here.flag(LAYOUT.shutdown(me))
-                await here.until(63.2)  # at 63 it has given up, though the process goes on
+                await here.until(63.2)  # it goes on trying, as the process goes on
             stopped.append(here.now())
         assert (await here.record(0)).completed
         assert (await here.record(0)).outcome == "completed"
         assert 63.2 < stopped[0] < 65.5
 
     simulate(scene)
+    assert [text for text in caplog.messages if "this instance" in text] == [
+        "job: this instance leaves, and goes on trying to settle item 0: the registry has not accepted it"
+    ]
 
 
 def test_a_job_that_has_left_cancels_nothing_when_its_shutdown_timeout_is_over() -> None:
@@ -503,7 +508,7 @@ def test_a_job_that_has_left_cancels_nothing_when_its_shutdown_timeout_is_over()
         ended, goes_on = (Stopping(cast(Any, None), LimitedLog(), Departures()) for _ in range(2))
         with goes_on:  # otherwise it would say that the registry accepts nothing
             for one, name in ((ended, "ended"), (goes_on, "goes on")):
-                one.leave(5.0, partial(cancelled.append, name))
+                one.leave(5.0, partial(cancelled.append, name), process_stops=True)
             ended.end()
             await asyncio.sleep(4.9)
             assert cancelled == []
