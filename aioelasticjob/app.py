@@ -139,7 +139,10 @@ class ElasticJob(Declarations, Asking):
 
     @contextmanager
     def events(self) -> Iterator[EventListener]:
-        """Listen to what the jobs of this process do, as an async iterator of events."""
+        """Listen to what the jobs of this process do, as an async iterator of events.
+
+        The iterator ends when the application has left.  A new one then waits until the application runs again.
+        """
         with self._events.listen() as listener:
             yield listener
 

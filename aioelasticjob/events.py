@@ -239,6 +239,8 @@ class EventReader:
     """Events lost because this reader lagged too far behind."""
     _waiting: deque[JobEvent] = field(default_factory=deque)
     _news: Event = field(default_factory=Event)
+    _over: bool = False
+    """Whether the application has left since somebody has read to the end."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -265,11 +267,20 @@ class EventReader:
             self._news = Event()
             await self._news.wait()
 
+    def end(self) -> None:
+        """Note that the application has left: whoever iterates has all events that wait, and no more."""
+        self._over = True
+        self._news.set()
+
     async def __aiter__(self) -> AsyncIterator[JobEvent]:
         while True:
-            await self.news()
             while self._waiting:
                 yield self._waiting.popleft()
+            if self._over:
+                self._over = False  # the application may run again, and its events be read by another loop
+                return
+            self._news = Event()
+            await self._news.wait()
 
 
 class Events:
@@ -304,6 +315,12 @@ class Events:
     def detach(self, sink: Sink) -> None:
         """Hand no more events to this reader."""
         self._sinks.remove(sink)
+
+    def end(self) -> None:
+        """Let the loops over events end, because the application has left."""
+        for sink in self._sinks:
+            if isinstance(sink, EventReader):
+                sink.end()
 
     @contextmanager
     def listen(self, backlog: int = BACKLOG) -> Iterator[EventReader]:

@@ -136,6 +136,8 @@ class RunningApp:
         finally:
             self.ended_by = dispatcher.escalated
             limited_log.close()
+            if self.phase == "leaving":  # and not if it could not start: the program may try again
+                self.events.end()
         gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
         log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
 

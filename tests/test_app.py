@@ -27,11 +27,14 @@ from aioelasticjob.errors import (
     NotPermitted,
     RegistryUnreachable,
 )
+from aioelasticjob.events import Ended, EventReader, JobEvent
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry import client
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Op
 from aioelasticjob.registry.tree import Tree
+from aioelasticjob.running.life import Life
+from aioelasticjob.testing import run
 from aioelasticjob.zookeeper.server import serve
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.proxy import proxy_to
@@ -687,3 +690,60 @@ def test_foreign_data_is_left_as_it_was_and_the_job_waits(address: str, data: by
 def test_an_option_of_the_wrong_type_is_refused_by_name(setting: str, value: Any, expected: str) -> None:
     with pytest.raises(InvalidSetting, match=re.escape(f"{setting} = {value}: {expected}")):
         ElasticJob("zk://127.0.0.1/x", **{setting: value})
+
+
+def test_the_loop_over_events_ends_when_the_application_has_left() -> None:
+    app, read = ElasticJob("embedded://"), list[JobEvent]()
+
+    app.add(nothing, name="tick", cron="* * * * * ?")
+
+    async def follow(events: EventReader) -> None:
+        async for event in events:
+            read.append(event)
+
+    async def main() -> None:
+        with app.events() as events:
+            for _ in range(2):  # it may run again
+                with anyio.fail_after(60):
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(follow, events)
+                        async with app.running():
+                            await anyio.sleep(2.5)
+                assert len(events) == 0
+                assert len([event for event in read if isinstance(event, Ended)]) >= 2
+                read.clear()
+
+    run(main)
+
+
+def test_the_loop_over_events_goes_on_if_the_application_could_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, over = ElasticJob("embedded://"), list[bool]()
+
+    async def refuse(life: Life, *_: object) -> None:
+        raise NotPermitted("/tick/config")
+
+    app.add(nothing, name="tick", cron="* * * * * ?")
+
+    async def follow(events: EventReader) -> None:
+        async for _ in events:
+            pass
+        over.append(True)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            with app.events() as events:
+                tasks.start_soon(follow, events)
+                with monkeypatch.context() as patch:
+                    patch.setattr(Life, "begin", refuse)
+                    with pytest.raises(NotPermitted):
+                        async with app.running():
+                            pass
+                await anyio.sleep(1)
+                assert over == []
+                async with app.running():
+                    pass
+        assert over == [True]
+
+    run(main)

@@ -116,8 +116,6 @@ class Instance:
                         self._session = session
                         self._ready.set()
                         await self._leaving.wait()
-                    await sleep(0.001)  # for the last events
-                    tasks.cancel_scope.cancel()
         except Exception as error:
             self.failure = error
         finally:
