@@ -26,6 +26,7 @@ from tests.simulation.judges import (
     listening,
     orphans,
     requests,
+    restraint,
     retries,
     writes,
 )
@@ -213,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     *excuses.RULES,
     *requests.RULES,
     *retries.RULES,
+    *restraint.RULES,
     converged,
 )
 

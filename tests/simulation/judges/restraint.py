@@ -1,0 +1,28 @@
+"""The promise to the registry: no node is written over and over, as when two instances undo what the other one does."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+from tests.simulation.facts import Facts, Violation
+from tests.simulation.history import Written
+
+MOST = 40
+"""How often one node may change within a second: a fire a second changes it twice, and faults add some more."""
+
+
+def no_node_is_written_over_and_over(facts: Facts) -> Iterator[Violation]:
+    """No node changes more than ``MOST`` times within a second; each node is named once."""
+    changed = defaultdict[str, deque[float]](lambda: deque(maxlen=MOST + 1))
+    named = set[str]()
+    for written in facts.of_kind(Written):
+        for path in {change.path for change in written.changes}:
+            times = changed[path]
+            times.append(written.at)
+            if len(times) > MOST and written.at - times[0] <= 1 and path not in named:
+                named.add(path)
+                yield Violation("restraint", written.at, f"{path} has changed {len(times)} times within a second")
+
+
+RULES = (no_node_is_written_over_and_over,)
