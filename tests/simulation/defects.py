@@ -29,7 +29,7 @@ from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
 from aioelasticjob.running import choice, execution
 from aioelasticjob.running.choice import Choice
-from aioelasticjob.running.commands import RemoveTrigger, Steps
+from aioelasticjob.running.commands import RemoveOrphanMark, RemoveTrigger, Steps
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
@@ -137,6 +137,15 @@ def claim_unsettled() -> AbstractContextManager[object]:
 def forget_orphans() -> AbstractContextManager[object]:
     """Claim an item's next moment although its last run was cut off and waits for a rescuer."""
     return mock.patch.object(JobState, "_in_rescue", return_value=frozenset())
+
+
+def undo_marks() -> AbstractContextManager[object]:
+    """Remove the mark of each orphan instead of taking it: the leader marks it again."""
+
+    def rescue_one(self: Choice, view: JobView, number: int) -> Steps[None]:
+        yield RemoveOrphanMark(number)
+
+    return mock.patch.object(Choice, "_rescue_one", rescue_one)
 
 
 def mark_on_ticks_only() -> AbstractContextManager[object]:
