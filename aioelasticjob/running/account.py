@@ -42,8 +42,6 @@ class Account:
         """The time to which the clock was last set back.  Later moments come while this instance is up."""
         self._waited = False
         """Whether the schedule's newest moment had yet to come at the last look, because the time went back."""
-        self._floor = 0
-        """Moments up to this one are due for no item of this instance."""
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self._off_since = 0
         """When this instance has noticed that it may run nothing; 0 if it may run items."""
@@ -90,8 +88,7 @@ class Account:
 
     def _unclaimed(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
         """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
-        # a moment further ahead was due before the time was set back
-        if not self._floor < moment <= (now or self.clock.now) + SOON:
+        if moment > (now or self.clock.now) + SOON:  # it was due before the time was set back
             return frozenset()
         held = self.held if among is None else self.held.intersection(among)
         return frozenset([number for number in held if self.items[number].owes(moment)])
@@ -150,15 +147,12 @@ class Account:
         Items that have waited until then have missed the moments before the newest one, also if nobody has looked
         shortly before the newest one came.
 
-        Moments that came while the time was ahead are passed over only for the items that are held now.  For items that
-        are gained later they are due when they come again.  Without ``misfire``, a moment that was reported is not run
-        when it comes again.
+        Without ``misfire``, a moment that was reported is not run when it comes again.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
-            for item in map(self.items.__getitem__, self.held):
-                known = 0 if self.view.config.misfire else min(item.reported, self.timetable.newest)
-                item.floor = max(item.floor, self._floor, known)
-            self._floor = min(self._floor, self.clock.now)
+            if not self.view.config.misfire:
+                for item in map(self.items.__getitem__, self.held):
+                    item.floor = max(item.floor, min(item.reported, self.timetable.newest))
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
             self._account(self._due(), Came.SET_BACK)
         elif self._waited and self.timetable.newest <= self.clock.now + SOON:
@@ -187,17 +181,12 @@ class Account:
         for number, item in self.items.items():
             item.closed = number in closed
         self._closed = bool(closed)
-        if self._me not in view.active:
-            self.pass_over()
-        self._account(self.held & view.disabled_items, Came.OFF)
+        self._account(closed, Came.OFF)
 
-    def pass_over(self, items: Iterable[int] | None = None) -> None:
-        """Treat the newest moment as no longer due, for these items or for all."""
-        if items is None:
-            self._floor = max(self._floor, self.timetable.newest)
-        else:
-            for item in items:
-                self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
+    def pass_over(self, items: Iterable[int]) -> None:
+        """Treat the newest moment as no longer due for these items, and the moments before it as accounted for."""
+        for item in items:
+            self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
 
     def switches_changed(self, view: JobView) -> None:
         """Note since when this instance may run nothing: the dates of the nodes below its server are not read."""
@@ -219,8 +208,6 @@ class Account:
                 if (off := switched_off_at(view, item, self._me, self._off_since)) is not None:
                     self._report([item], min(table.newest, off), BUSY)
             self._account(self._due(view), Came.RUNNING, misfire=view.config.misfire)
-            if not view.config.misfire:
-                self.pass_over()
 
     def note_running_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
@@ -276,12 +263,10 @@ class Account:
         fate = rule.newest if run_late else rule.without_misfire
         if not numbers or fate is Newest.EXCUSED:
             return self.pass_over(numbers)
-        # this instance does not run moments up to the floor any more
-        until, is_dropped = int(min(newest, ended)), newest <= self._floor
-        is_missed = fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
-        last = until if is_dropped or (is_missed and not rule.why_newest) else until - 1
+        until, is_missed = int(min(newest, ended)), fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
+        last = until if is_missed and not rule.why_newest else until - 1
         now = self.clock.now if ended == inf else self.clock.latest
-        self._report(numbers, last, why or rule.why, Newest.MISSED if is_dropped else fate, now=now)
+        self._report(numbers, last, why or rule.why, fate, now=now)
         unclaimed = self._unclaimed(newest, numbers)
         if is_missed and rule.why_newest:
             self._report(unclaimed, until, rule.why_newest)

@@ -226,6 +226,8 @@ class Item(Entry):
     """The item's last moment when this instance began to follow the schedule in force; later moments belong to that."""
     late: int = 0
     """The moment that is to be run late: when it came, another instance ran the item, or the registry was away."""
+    unrecorded: int = 0
+    """The newest moment that was run here before records were switched on; no record shows that."""
     lost_run: int = 0
     """When the run began that was last reported as cut off."""
     future: FutureRecord | None = None

@@ -42,8 +42,6 @@ class JobState(Account):
         """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
-        self._recorded_since = 0
-        """If records were switched on: the moment up to which items count as run, because no record shows it."""
         self.newest_reported = past.newest_reported
         """The newest moment that the job's earlier lives in this process have run or reported."""
 
@@ -117,10 +115,9 @@ class JobState(Account):
             )
             self._since = since if self._since > self.clock.now + AHEAD else self._since
             for item in map(self.items.__getitem__, self.held):
-                item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # never report twice
+                item.floor = min(item.floor, max(since, item.reported))  # never report twice
                 if not self.view.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
                     item.floor = max(item.floor, item.reported)
-            self._floor = min(self._floor, since)
 
     def _change_schedule(self, view: JobView) -> None:
         """Close the old schedule and begin the new one at the time at which it was written.
@@ -147,7 +144,6 @@ class JobState(Account):
             self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
         self._since, self._scheduled_since, self._is_inherited = written, view.schedule_dated, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
-        self._floor = max(self._floor, written)
         for number, item in self.items.items():
             item.floor = max(item.floor, written)
             item.followed = item.accounted if number in self.held else None
@@ -185,9 +181,9 @@ class JobState(Account):
         self._account(due - handed_on, Came.UNRECORDED, ended=written)
         for number in handed_on:
             self._account([number], Came.UNRECORDED, ended=given_at(view, number))
-        known = (item.record.slot for item in self.items.values() if item.seen is not None)
-        self._recorded_since = max([written, *known])
-        self._floor = max(self._floor, self._recorded_since)
+        self._since, self._is_inherited = max(self._since, written), False
+        for item in map(self.items.__getitem__, self.held):
+            item.unrecorded = item.record.slot
 
     def _let_go(self, view: JobView, given: Mapping[int, int]) -> tuple[frozenset[int], frozenset[int]]:
         """Forget the items that this instance has lost: all but those ``given`` to it.
@@ -231,16 +227,13 @@ class JobState(Account):
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
-            gain.floor = max(made[item], up_since, since, reported)
+            gain.floor = max(made[item], up_since, since, reported, gain.unrecorded)
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules]
         spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
-        if self._switched and view.config.monitor_execution:
-            for gain in map(self.items.__getitem__, gained):
-                gain.floor = max(gain.floor, self._recorded_since)
         return (yield from self._unattended.report(view, spans, owed))
 
     def _report_unrecorded(self, view: JobView, gained: frozenset[int]) -> None:
@@ -257,8 +250,6 @@ class JobState(Account):
             if one not in view.recorded_schedules:
                 after = {number: max(at, one.since) for number, at in since.items()}
                 self.missed.report(after, Timetable(one.cron, one.until), one.until, why)
-        if self._switched and view.config.monitor_execution:
-            self.missed.report(since, self.timetable, min(self._recorded_since, self.clock.now), why)
 
     def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
         """Hold the items that are assigned to this instance, except those that could not be marked.
