@@ -47,8 +47,8 @@ class Account:
         """When this instance has noticed that it may run nothing; 0 if it may run items."""
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
-        self.has_future_records = self._closed = False
-        """Whether any items of this instance had records from the future, or were switched off, at the last look."""
+        self._closed: frozenset[int] = NONE
+        """The items held at the last look that may not run here: the item, this server or the job is switched off."""
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
         self._refuses = False
@@ -57,8 +57,10 @@ class Account:
     @property
     def steady_in(self) -> float:
         """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
-        wait = self.clock.unsteady if self.has_future_records or self.clock.may_be_set_back else 0.0
-        return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
+        wait = self.clock.unsteady
+        if not wait or not (self.clock.may_be_set_back or any(item.future for item in self.items.values())):
+            return inf
+        return max(wait, 0.01)  # at least 10 ms: a rounded timer may fire before the time is steady
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
@@ -176,12 +178,10 @@ class Account:
     def _close(self, view: JobView) -> None:
         """Excuse the moments of items that are switched off."""
         closed = self.held & view.disabled_items if self._me in view.active else self.held
-        blocked = self.blocked()  # they have missed what came before they were switched off
-        self._account((number for number in closed & blocked if not self.items[number].closed), Came.BLOCKED)
-        for number, item in self.items.items():
-            item.closed = number in closed
-        self._closed = bool(closed)
-        self._account(closed, Came.OFF)
+        # blocked items have missed what came before they were switched off
+        self._account((closed - self._closed) & self.blocked(), Came.BLOCKED)
+        self.pass_over(closed)
+        self._closed = closed
 
     def pass_over(self, items: Iterable[int]) -> None:
         """Treat the newest moment as no longer due for these items, and the moments before it as accounted for."""
@@ -259,10 +259,9 @@ class Account:
         replaces the table's reason.
         """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
-        run_late = self.view.config.misfire if misfire is None else misfire
-        fate = rule.newest if run_late else rule.without_misfire
-        if not numbers or fate is Newest.EXCUSED:
-            return self.pass_over(numbers)
+        if not numbers:
+            return
+        fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
         until, is_missed = int(min(newest, ended)), fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
         last = until if is_missed and not rule.why_newest else until - 1
         now = self.clock.now if ended == inf else self.clock.latest

@@ -88,7 +88,7 @@ class MissedMoments:
         """
         held, come = {number: self._items[number] for number in items}, self._clock.now + AHEAD
         ends = {n: max(item.record.slot, item.reported, min(item.floor, come)) for n, item in held.items()}
-        spans = {n: (max(since, item.followed or 0), int(min(until, ends[n]))) for n, item in held.items()}
+        spans = {n: (max(since, item.followed), int(min(until, ends[n]))) for n, item in held.items()}
         for after, end in sorted(set(spans.values())):
             alike = [item for item, span in spans.items() if span == (after, end)]
             done = after if end - after <= NEWS else end

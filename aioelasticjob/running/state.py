@@ -91,8 +91,6 @@ class Newest(Enum):
     """The newest moment is reported as missed, and is also run late."""
     MISSED = auto()
     """The newest moment is reported as missed, and is not run."""
-    EXCUSED = auto()
-    """The newest moment is not run, and neither it nor the older ones are reported."""
 
 
 class Came(Enum):
@@ -116,8 +114,6 @@ class Came(Enum):
     """This process could not reach the registry when the newest moment came."""
     OBSTRUCTED = auto()
     """This instance tried to claim the item, but nodes that somebody had made by hand prevented it."""
-    OFF = auto()
-    """The item was disabled, this server was disabled or paused, or the job was paused."""
     REPLACED = auto()
     """The schedule was changed before the item could be run."""
     UNHEARD = auto()
@@ -137,10 +133,13 @@ class Rule:
     """Why the older moments were missed."""
     newest: Newest
     """What happens to the newest moment if the job's ``misfire`` is on."""
-    without_misfire: Newest
-    """What happens to the newest moment if ``misfire`` is off."""
     why_newest: str = ""
     """Why the newest moment was missed, if the reason differs from ``why``."""
+
+    def fate(self, *, misfire: bool) -> Newest:
+        """Return what happens to the newest moment: without ``misfire`` none is run late."""
+        is_late = self.newest in (Newest.LATE, Newest.MISSED_AND_LATE)
+        return Newest.MISSED if is_late and not misfire else self.newest
 
 
 AWAY = "the registry could not be reached"
@@ -156,25 +155,23 @@ ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
 """Reasons that are ordinary in a streaming job, whose run goes on while many moments come."""
 
 TABLE = {
-    Came.HELD_UP: Rule("this process was too slow or was suspended", Newest.RUN, Newest.RUN),
-    Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN, Newest.RUN),
-    Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN, Newest.RUN),
-    Came.RUNNING: Rule(BUSY, Newest.MISSED_AND_LATE, Newest.MISSED),
-    Came.FOUND_RUNNING: Rule("another instance is still running the item", Newest.MISSED_AND_LATE, Newest.MISSED),
-    Came.ELSEWHERE: Rule(BLOCKED, Newest.LATE, Newest.MISSED, STILL_RAN),
-    Came.BLOCKED: Rule(BLOCKED, Newest.RUN, Newest.RUN),
-    Came.DISCONNECTED: Rule(AWAY, Newest.LATE, Newest.MISSED),
-    Came.OBSTRUCTED: Rule(
-        "nodes that somebody has made by hand prevent the claim of the item", Newest.MISSED, Newest.MISSED
-    ),
-    Came.OFF: Rule("", Newest.EXCUSED, Newest.EXCUSED),
-    Came.REPLACED: Rule(ENDED, Newest.MISSED, Newest.MISSED),
-    Came.UNHEARD: Rule(UNKNOWN, Newest.RUN, Newest.RUN),
-    Came.UNRECORDED: Rule("records were switched on or off before the item could be run", Newest.MISSED, Newest.MISSED),
-    Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
+    Came.HELD_UP: Rule("this process was too slow or was suspended", Newest.RUN),
+    Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN),
+    Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN),
+    Came.RUNNING: Rule(BUSY, Newest.MISSED_AND_LATE),
+    Came.FOUND_RUNNING: Rule("another instance is still running the item", Newest.MISSED_AND_LATE),
+    Came.ELSEWHERE: Rule(BLOCKED, Newest.LATE, STILL_RAN),
+    Came.BLOCKED: Rule(BLOCKED, Newest.RUN),
+    Came.DISCONNECTED: Rule(AWAY, Newest.LATE),
+    Came.OBSTRUCTED: Rule("nodes that somebody has made by hand prevent the claim of the item", Newest.MISSED),
+    Came.REPLACED: Rule(ENDED, Newest.MISSED),
+    Came.UNHEARD: Rule(UNKNOWN, Newest.RUN),
+    Came.UNRECORDED: Rule("records were switched on or off before the item could be run", Newest.MISSED),
+    Came.SET_BACK: Rule(SET_BACK, Newest.RUN),
 }
-"""What happens to moments, by the state in which they came.  Five cases do not depend on the state of one item, and are
-decided elsewhere.  For each of them, here is what would go wrong without it:
+"""What happens to moments that were not run, by the state in which they came.  Moments of an item that is switched off
+are excused (``Account.pass_over``).  Five cases do not depend on the state of one item, and are decided elsewhere.  For
+each of them, here is what would go wrong without it:
 
 * Moments came during an outage of the registry, or the clock was set ahead: that is the reason, whatever the state of
   the item (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the process
@@ -218,11 +215,9 @@ class Item(Entry):
     """
     elsewhere: bool = False
     """Whether another instance still runs the item."""
-    closed: bool = False
-    """Whether this instance holds the item and may not run it: the item, the server or the job is switched off."""
     rescued: bool = False
     """Whether this instance holds the item, and the item is being rescued or waits for a rescuer."""
-    followed: int | None = None
+    followed: int = 0
     """The item's last moment when this instance began to follow the schedule in force; later moments belong to that."""
     late: int = 0
     """The moment that is to be run late: when it came, another instance ran the item, or the registry was away."""

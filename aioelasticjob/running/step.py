@@ -57,7 +57,6 @@ class JobState(Account):
         end of those runs, so the caller waits for it and calls ``released``.
         """
         if self.only_time_has_passed(view):
-            self.has_future_records = False
             self.see_what_is_due(view)
         else:
             yield from self.see(view)
@@ -146,7 +145,7 @@ class JobState(Account):
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
             item.floor = max(item.floor, written)
-            item.followed = item.accounted if number in self.held else None
+            item.followed = item.accounted if number in self.held else 0
         self._future.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._account(mine, Came.UNHEARD)
@@ -274,8 +273,7 @@ class JobState(Account):
 
         Items that are switched off are left for later.
         """
-        self.has_future_records = any(item.future is not None for item in self.items.values())
-        if not self.has_future_records or self.clock.unsteady or self._me not in view.active:
+        if self.clock.unsteady or self._me not in view.active:
             return
         self._future.forget_others(self.held)
         lowered = self._future.lower(view, self.held - view.disabled_items)

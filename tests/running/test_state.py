@@ -14,13 +14,12 @@ def test_every_state_has_a_row() -> None:
 
 @pytest.mark.parametrize("misfire", [True, False])
 @pytest.mark.parametrize("came", Came)
-def test_a_moment_is_run_again_only_if_misfire_is_wanted_and_nothing_else_than_that_changes_its_fate(
-    came: Came, misfire: bool
-) -> None:
+def test_without_misfire_no_moment_is_run_late_and_nothing_else_changes(came: Came, misfire: bool) -> None:
     rule = TABLE[came]
-    fate = rule.newest if misfire else rule.without_misfire
+    fate = rule.fate(misfire=misfire)
     assert misfire or fate not in (Newest.MISSED_AND_LATE, Newest.LATE)
-    assert (rule.why == "") is (fate is Newest.EXCUSED)  # of what is reported the reason is known
+    assert misfire or fate is rule.newest or fate is Newest.MISSED
+    assert rule.why
 
 
 def entry(record: Record, floor: int = 0) -> Item:
