@@ -46,9 +46,14 @@ class Reading:
         return cls(host, *session.compare_clocks(host))
 
     @property
+    def is_astray(self) -> bool:
+        """Whether jobs use the registry's clock, because this host's is wrong."""
+        return abs(self.skew) > ASTRAY
+
+    @property
     def seconds(self) -> float:
         """The time that a job uses."""
-        return self.host - (self.skew if abs(self.skew) > ASTRAY else 0.0)
+        return self.host - (self.skew if self.is_astray else 0.0)
 
 
 class ClockSkewMonitor:
@@ -58,20 +63,18 @@ class ClockSkewMonitor:
     """
 
     def __init__(self, reading: Reading) -> None:
-        self._jumped = self._back = False
-        self.may_be_set_back = False
-        """Whether the time is earlier than it was before, and the job has not acted on that yet."""
-        self.steady, self._skew, self._outages = reading.steady, reading.skew, reading.outages
-        """``steady``: the time of the clock that nobody sets, in seconds."""
-        self._at, seconds = reading.steady, reading.seconds
-        self._believed = self._lead = seconds - self._at
-        self.now = self.set_to = self.since = int(seconds * 1000)
+        self.reading = reading
+        """The newest reading."""
+        self._lead = self._believed = reading.seconds - reading.steady
+        """``_lead``: how far the time is ahead of the clock that nobody sets.  ``_believed``: the same, but as it was
+        before a step back on which the job has not acted yet."""
+        self._jumped, self._jumped_at = False, reading.steady
+        """Whether the time was set and nobody has asked for that yet; and when it was set last, by the steady clock."""
+        self.now = self.set_to = self.since = int(reading.seconds * 1000)
         """``now``: the time; ``set_to``: the time to which it was set last; ``since``: when that was, at the earliest.
 
         All are in milliseconds.  Until the time is set, ``set_to`` and ``since`` are when this object was made.
         """
-        self.is_disturbed = False
-        """Whether the time was set and the job has not acted on it yet."""
         self.skipped: tuple[tuple[int, int], ...] = ()
         """The start and end of each of the last jumps ahead, oldest first, in milliseconds."""
 
@@ -81,23 +84,33 @@ class ClockSkewMonitor:
         A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
         items late.
         """
-        steady, seconds = reading.steady, reading.seconds
-        self.steady, self._skew, self._outages = steady, reading.skew, reading.outages
-        before, self._lead = self._lead, seconds - steady
+        seconds, before, in_doubt = reading.seconds, self._lead, self.may_be_set_back
+        self.reading, self._lead, self.now = reading, seconds - reading.steady, int(seconds * 1000)
         if abs(self._lead - before) > STEP:
-            since = int((seconds - min(reading.gap, LATE)) * 1000)
-            back = self._lead < before
-            going_on = back and self._back and self.unsteady  # a further step back, before the job acted on the first
-            self.since = min(since, self.since) if going_on else since
-            self._jumped, self._at, self._back, self.set_to = True, steady, back, int(seconds * 1000)
-            self.may_be_set_back = self._lead < self._believed - STEP
-            if not back:
-                self.skipped = (*self.skipped, (int((steady + before) * 1000), self.set_to))[-JUMPS:]
+            since, is_back = int((seconds - min(reading.gap, LATE)) * 1000), self._lead < before
+            # a further step back, before the job has acted on the first, does not make the setting later
+            self.since = min(since, self.since) if is_back and in_doubt and self.unsteady else since
+            self._jumped, self._jumped_at, self.set_to = True, reading.steady, self.now
+            if not is_back:
+                self.skipped = (*self.skipped, (int((reading.steady + before) * 1000), self.now))[-JUMPS:]
         if not self.may_be_set_back:
             self._believed = self._lead
-        self.is_disturbed = self._jumped or self.may_be_set_back
-        self.now = int(seconds * 1000)
         return self.now
+
+    @property
+    def steady(self) -> float:
+        """The time of the clock that nobody sets, in seconds."""
+        return self.reading.steady
+
+    @property
+    def may_be_set_back(self) -> bool:
+        """Whether the time is earlier than it was before, and the job has not acted on that yet."""
+        return self._lead < self._believed - STEP
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether the time was set and the job has not acted on it yet."""
+        return self._jumped or self.may_be_set_back
 
     @property
     def latest(self) -> int:
@@ -105,19 +118,14 @@ class ClockSkewMonitor:
         return int((self.steady + self._believed) * 1000) if self.may_be_set_back else self.now
 
     @property
-    def is_astray(self) -> bool:
-        """Whether jobs use the registry's clock, because this host's is wrong."""
-        return abs(self._skew) > ASTRAY
-
-    @property
     def unsteady(self) -> float:
         """For how many more seconds it is too early to act on the last jump of the clock.
 
         While the registry cannot be reached, nobody can see that a clock that was set back has been put right.
         """
-        since = self._at
-        if self.may_be_set_back and self._outages:
-            _, ended = self._outages[-1]
+        since = self._jumped_at
+        if self.may_be_set_back and self.reading.outages:
+            _, ended = self.reading.outages[-1]
             since = max(since, self.steady - ended)
         return max(0.0, since + STEADY - self.steady)
 
@@ -130,7 +138,7 @@ class ClockSkewMonitor:
         """Return True, once, if the time has been set back and has stayed there."""
         if not self.may_be_set_back or self.unsteady:
             return False
-        self.may_be_set_back, self._believed = False, self._lead
+        self._believed = self._lead
         return True
 
     def in_time(self, date: int, later: float = inf, *, inherited: bool = False, noticed: bool = False) -> int:
@@ -144,22 +152,25 @@ class ClockSkewMonitor:
         Until it is certain that the time was set back, a date is corrected only if it is later than the time as it was
         before that step back.
         """
-        in_doubt = self.may_be_set_back
-        written_by = self.latest if in_doubt else self.since if inherited else self.set_to if noticed else self.now
-        is_believed = date <= written_by + AHEAD
-        return int(min(date if is_believed else self.latest if in_doubt else self.since, later))
+        if self.may_be_set_back:
+            written_by = corrected = self.latest
+        else:
+            written_by = self.since if inherited else self.set_to if noticed else self.now
+            corrected = self.since
+        return int(min(date if date <= written_by + AHEAD else corrected, later))
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
-        tolerated, skew = config.max_time_diff_seconds, self._skew
+        tolerated, skew = config.max_time_diff_seconds, self.reading.skew
         if tolerated < 0 or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
 
     def outages(self) -> tuple[tuple[int, int], ...]:
         """Return the start and end of each outage of the registry, oldest first, in milliseconds."""
-        return tuple((self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in self._outages)
+        ages = self.reading.outages
+        return tuple((self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in ages)
 
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
-        return bool(self._outages) and any(began <= moment <= ended for began, ended in self.outages())
+        return any(began <= moment <= ended for began, ended in self.outages())

@@ -189,7 +189,7 @@ async def watch_clock(session: Session, clock: Clock, running: Callable[[], Sequ
     while True:
         await sleep(CLOCK_CHECK)
         time.take(Reading.of(session, clock))
-        if time.is_astray and (jobs := running()):
+        if time.reading.is_astray and (jobs := running()):
             wait = min(pause, CLOCK_CHECK_REFUSING) if any(job.is_refusing for job in jobs) else pause
             if session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
                 asked = session.steady_time()

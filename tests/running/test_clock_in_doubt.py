@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.model import Record
+from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.state import BUSY, ENDED
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
@@ -141,3 +142,10 @@ def test_what_an_item_missed_until_the_time_comes_where_it_was_is_reported_whene
     spans = [report[:2] for report in case.reported(1)]
     assert [second for first, last in spans for second in range(first, last + 1)] == [*range(4, int(looks[-1]))]
     assert 1 in state.owed()
+
+
+def test_a_clock_that_is_put_nearly_right_in_two_steps_is_not_in_doubt_any_more() -> None:
+    clock = ClockSkewMonitor(Reading(BEGIN, 0.0))
+    for second, skew in ((1.0, 2.5), (2.0, 1.5)):  # the second change is less than a jump
+        clock.take(Reading(BEGIN + second, second, skew))
+    assert (clock.may_be_set_back, clock.latest - clock.now) == (False, 0)
