@@ -116,6 +116,10 @@ class Account:
         """
         return self._due() | (self._due(view) & self.view.disabled_items)
 
+    def _kept_from(self, view: JobView) -> frozenset[int]:
+        """Return the items that others keep this instance from running, also those that a view shows switched on."""
+        return (self.held & self.blocked()) - (self.view.disabled_items & view.disabled_items)
+
     def blocked(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that other instances run or rescue, and the orphans that wait for a rescuer."""
         return self._in_rescue(view).union([number for number, item in self.items.items() if item.elsewhere])
@@ -201,7 +205,8 @@ class Account:
         table = self.timetable
         if view is not self.view and (succession := self._succession(view)).has_changed:
             table.advance(min(self.clock.latest, succession.ended))
-            missed = self._due(view).union(succession.given_away_since(self._due()))
+            due = self._due_before(view)
+            missed = due - succession.handed_on(due, self._me)
             self._report(missed, min(table.newest - 1, succession.ended), BUSY, now=self.clock.latest)
         elif table.advance(self.clock.now):
             for item in self._due():  # what came before the item was switched off is missed; the rest is excused
@@ -233,7 +238,7 @@ class Account:
         before this one.
         """
         waiting = self._due()
-        if self.timetable.advance(moment) and waiting:
+        if self.timetable.advance(moment):
             self._account(waiting, Came.OVERTAKEN)
 
     def released(self, item: int) -> None:

@@ -71,11 +71,9 @@ class JobState(Account):
         counts as applied (``looked_at``), only after their records were read and their missed moments marked; until
         then each call reads and marks them anew.
         """
-        if self.clock.is_disturbed:
-            self._follow_clock()
+        self._follow_clock()
         self.follow_small_step_back()
-        if any(item.given_back for item in self.items.values()):
-            self.missed.report_given_back()
+        self.missed.report_given_back()
         if view is not self.looked_at:
             succession, recorded = self._succession(view), self.view.config.monitor_execution
             if succession.has_changed:
@@ -126,9 +124,7 @@ class JobState(Account):
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
-        # an item that was switched on meanwhile has missed moments since
-        missed = (self.blocked() - (self.view.disabled_items & view.disabled_items)) | self._due_before(view)
-        ended = min(written, succession.ended)
+        missed, ended = self._kept_from(view) | self._due_before(view), min(written, succession.ended)
         table.advance(ended)
         # up to the old schedule's end
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
@@ -161,9 +157,8 @@ class JobState(Account):
         record, and report what was due.
         """
         self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
-        kept_from = (self.blocked() & self.held) - (self.view.disabled_items & view.disabled_items)
         if not view.config.monitor_execution:
-            self._account(kept_from, Came.UNRECORDED)
+            self._account(self._kept_from(view), Came.UNRECORDED)
             items = {number: self.items[number] for number in self.held - view.rescues.keys()}
             lost = {number: item.record for number, item in items.items() if item.cut_off and not item.elsewhere}
             if not self.view.config.failover:  # then this instance knows only of its own runs that they are over
@@ -175,7 +170,7 @@ class JobState(Account):
         since = next((one.since for one in view.recorded_schedules), int(view.scheduled_since * 1000))
         written = self.clock.in_time(since)
         self.timetable.advance(min(self.clock.latest, written))
-        due = kept_from | self._due_before(view)
+        due = self._kept_from(view) | self._due_before(view)
         handed_on = self._succession(view).handed_on(due, self._me)
         self._account(due - handed_on, Came.UNRECORDED, ended=written)
         for number in handed_on:

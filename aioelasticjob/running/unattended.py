@@ -183,14 +183,6 @@ class Succession:
         self.ended = self.between[0].since if self.between else int(view.scheduled_since * 1000)
         """When the schedule followed was replaced, in milliseconds, if ``has_changed``."""
 
-    def given_away_since(self, items: Iterable[int]) -> frozenset[int]:
-        """Return the items that went to another instance after the schedule of the view was written.
-
-        That instance follows the new schedule only, so it does not know which moments of the old one the items missed.
-        """
-        since = int(self._view.scheduled_since * 1000)
-        return frozenset(item for item in items if given_at(self._view, item) >= since)
-
     def handed_on(self, items: Iterable[int], me: str) -> frozenset[int]:
         """Return the items that another instance was given before the schedule ended.
 
