@@ -99,14 +99,14 @@ class Choice:
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
         self._note(fire, taken)
-        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
+        if taken.elsewhere and not is_rescue:
             self._state.note_running_elsewhere(taken.elsewhere, fire)
             yield FollowReleases(view, fire, taken.elsewhere)
         if fire.source in ASKED:
             yield from self.triggers.claimed(fire, taken)
         if (claim := taken.claim) is None:
             return taken
-        if (taken.renewed or taken.cut_off) and (renewed := taken.renewed.union(taken.cut_off) & claim.items.keys()):
+        if renewed := taken.renewed.union(taken.cut_off) & claim.items.keys():
             for item in renewed:  # their offsets may have changed
                 offsets.pop(item, None)
             offsets |= yield ReadOffsets(renewed, claimed=True)

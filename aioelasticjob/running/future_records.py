@@ -72,7 +72,7 @@ class FutureRecords:
             since, _ = _in_question(view, number, item, future)
             self._reports.append(SayLowered(number, item.record.slot, since))
             item.lower(since)
-            item.reported, item.future = min(since, item.reported), None
+            item.reported, item.floor, item.future = min(since, item.reported), min(since, item.floor), None
         return frozenset(far)
 
     def report(self, view: JobView, table: Timetable, items: Iterable[int]) -> NodeSteps[None]:

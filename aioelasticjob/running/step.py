@@ -14,7 +14,7 @@ from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE
 from aioelasticjob.running.account import Account
-from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
+from aioelasticjob.running.clock_skew import ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.state import ENDED, GONE, TABLE, Came, Past, Timetable
@@ -110,7 +110,7 @@ class JobState(Account):
             self.missed.lower_all(
                 self.clock.now + MAX_FUTURE, since, self._since if self._since > self.clock.now else 0
             )
-            self._since = since if self._since > self.clock.now + AHEAD else self._since
+            self._since = self.clock.in_time(self._since)
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(item.floor, max(since, item.reported))  # never report twice
                 if not self.view.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
@@ -271,11 +271,9 @@ class JobState(Account):
         if self.clock.unsteady or self._me not in view.active:
             return
         self._future.forget_others(self.held)
-        lowered = self._future.lower(view, self.held - view.disabled_items)
-        for item in map(self.items.__getitem__, lowered):
-            item.floor = min(item.floor, item.record.slot)
-        self._account(lowered, Came.SET_BACK)
-        yield from self._future.report(view, self.timetable, self.held - view.disabled_items)
+        open_ = self.held - view.disabled_items
+        self._account(self._future.lower(view, open_), Came.SET_BACK)
+        yield from self._future.report(view, self.timetable, open_)
 
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
