@@ -15,8 +15,8 @@ def named(*entries: Entry) -> list[str]:
     return [violation.text for violation in no_node_is_written_over_and_over(Facts(history_of(*entries)))]
 
 
-def undone(times: int, pause: float) -> list[Entry]:
-    changes = put(MARK, "{}"), gone(MARK)
+def undone(times: int, pause: float, path: str = MARK) -> list[Entry]:
+    changes = put(path, "{}"), gone(path)
     return [written(12 + number * pause, 1 + number % 2, changes[number % 2]) for number in range(times)]
 
 
@@ -28,3 +28,4 @@ def test_instances_that_undo_what_the_others_do_are_noticed_once() -> None:
 def test_a_node_may_change_often_in_the_course_of_time() -> None:
     assert not named(*undone(MOST, 0.001))
     assert not named(*undone(3 * MOST, 1.01 / MOST))
+    assert not named(*undone(3 * MOST, 0.001, "guarantee"))
