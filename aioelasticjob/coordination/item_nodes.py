@@ -71,6 +71,12 @@ def is_item(name: str) -> bool:
 
 
 @lru_cache(maxsize=256)
+def items_named(names: tuple[str, ...]) -> frozenset[int]:
+    """Return the items that names are about.  Jobs with the same items share the result."""
+    return frozenset(int(name) for name in names if is_item(name)) or NONE
+
+
+@lru_cache(maxsize=256)
 def _shared(items: frozenset[int]) -> frozenset[int]:
     """Return the first set of the same items that was given here: jobs with the same items share it."""
     return items or NONE

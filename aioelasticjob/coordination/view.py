@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
-from aioelasticjob.coordination.item_nodes import ItemNodes, is_item, item_nodes
+from aioelasticjob.coordination.item_nodes import ItemNodes, item_nodes, items_named
 from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.request_nodes import RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
@@ -198,7 +198,7 @@ class JobView:
     @cached_property
     def orphans(self) -> frozenset[int]:
         """The items that wait for a rescuer."""
-        return _numbers(self.tree.children(self.layout.orphans))
+        return items_named(self.tree.children(self.layout.orphans))
 
     @cached_property
     def orphaned(self) -> Mapping[int, tuple[int, str, int]]:
@@ -397,9 +397,3 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     if config.job_name != layout.job:
         raise ForeignData(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
     return config
-
-
-@lru_cache(maxsize=256)
-def _numbers(names: tuple[str, ...]) -> frozenset[int]:
-    """Return the items that names are about.  Jobs with the same items share the result."""
-    return frozenset(int(name) for name in names if is_item(name)) or NONE
