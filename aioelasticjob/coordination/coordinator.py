@@ -131,7 +131,7 @@ class Coordinator:
 
     def _decide(self, view: JobView) -> float | Work:
         pacing, member = self._pacing, self._member
-        if pacing.waits_after_removal:
+        if pacing.is_held:
             return self._pause(view, quiet=False)
         if view is not self._logged:
             known, self._findings = self._findings, diagnose(view, member.id)
@@ -187,8 +187,12 @@ class Coordinator:
 
     async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
         """Write effects, and wait until the tree shows them."""
-        self._written = await _commit(self._member, rule_input.view, effects, self._job)
+        self._written, in_part = await _commit(self._member, rule_input.view, effects, self._job)
         self._written_at = get_running_loop().time()
+        if (
+            in_part
+        ):  # what was written is news, so without a pause the effect would be begun again at once, over and over
+            self._pacing.hold(RETRY_PAUSE)
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
     async def _attempt(self, work: Callable[[*Ts], Awaitable[float]], *args: *Ts) -> float:
@@ -327,12 +331,12 @@ async def _executions(member: Member, items: Sequence[int]) -> Iterator[Executio
     return zip(items, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True)
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> int:
-    """Write the effects; return the zxid of the last one written, 0 if there was none."""
-    written, name = 0, member.layout.job
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
+    """Write the effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
+    written, in_part, name = 0, False, member.layout.job
     for effect in effects:
         lost = dict[int, Record]()
-        for transaction in await _transactions(member, view, effect, lost):
+        for number, transaction in enumerate(await _transactions(member, view, effect, lost)):
             try:
                 committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
             except (Suspended, SessionEnded):
@@ -340,6 +344,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
             except RegistryError as error:  # the view was outdated, or the effect is tried again
                 text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
                 log.debug(text, name, type(effect).__name__, error, extra=fields)
+                in_part = in_part or number > 0
                 with suppress(RegistryError):
                     await member.session.sync()
                 break
@@ -354,7 +359,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
                 _log_lost_run(member, view.config, item, record)
             if isinstance(effect, EndRun | UpdateRequest):
                 job.conclude(effect)
-    return written
+    return written, in_part
 
 
 def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:

@@ -337,7 +337,12 @@ def _clear_records(view: JobView, versions: Mapping[str, int]) -> list[Transacti
 
 
 def _update_request(view: JobView, update: UpdateRequest) -> list[Transaction]:
-    """Return one transaction for the request's node, and others for the nodes below it: there may be many."""
-    removal: Transaction = [Delete(path) for path in update.stale]
-    note = Set(view.layout.request(update.request.id), update.data, update.request.version)
-    return [[*_leading(view), note], *([*_leading(view), *part] for part in parts(removal, MAX_OPERATIONS))]
+    """Return one transaction for the request's node, unless it was closed before, and others for the nodes below it.
+
+    There may be many of these.
+    """
+    path, version = view.layout.request(update.request.id), update.request.version
+    noted: list[Transaction] = [] if update.request.closed else [[*_leading(view), Set(path, update.data, version)]]
+    removal: Transaction = [Delete(one) for one in update.stale]
+    same = Check(path, version + len(noted))  # somebody may have asked anew under this name
+    return [*noted, *([*_leading(view), same, *part] for part in parts(removal, MAX_OPERATIONS))]

@@ -48,7 +48,8 @@ class Pacing:
     tick_at: float = inf
     """The first tick, like the first write of counts, comes a whole interval after the first look."""
     counts_at: float = inf
-    removed_at: float = -inf
+    held_until: float = -inf
+    """No effect is written before this time."""
     orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
     lingering: bool = False
     unmonitored: bool = False
@@ -57,12 +58,16 @@ class Pacing:
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views, and note whether somebody has removed a node that no rule removes."""
         if _is_damaged(before, view):
-            self.removed_at = get_running_loop().time()
+            self.hold(PAUSE_AFTER_REMOVAL)
+
+    def hold(self, seconds: float) -> None:
+        """Let no effect be written for so many seconds."""
+        self.held_until = get_running_loop().time() + seconds
 
     @property
-    def waits_after_removal(self) -> bool:
-        """Whether somebody has removed a node by hand just now."""
-        return get_running_loop().time() < self.removed_at + PAUSE_AFTER_REMOVAL
+    def is_held(self) -> bool:
+        """Whether no effect is to be written now."""
+        return get_running_loop().time() < self.held_until
 
     def look(self, view: JobView) -> Due:
         """Return what is due now."""
@@ -106,8 +111,8 @@ class Pacing:
 
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until the next turn, if no node changes before."""
-        if self.waits_after_removal:
-            return self.removed_at + PAUSE_AFTER_REMOVAL - get_running_loop().time()
+        if self.is_held:
+            return self.held_until - get_running_loop().time()
         until = min(self.tick_at, self.counts_at)
         if not quiet:
             until = min(until, self.since + view.config.sharding_quiet)

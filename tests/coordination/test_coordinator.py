@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import anyio
 import pytest
 from anyio import current_time
 
-from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, Coordinator, dismissed
+from aioelasticjob.coordination import coordinator, effects
+from aioelasticjob.coordination.commit import write
+from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, RETRY_PAUSE, Coordinator, dismissed
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.pacing import PAUSE_AFTER_REMOVAL
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.refusals import noted_refusals
+from aioelasticjob.coordination.requests import Request, changed, encode, encode_progress
 from aioelasticjob.coordination.view import read
 from aioelasticjob.encoding import json_object
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES
+from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.codec import failure
-from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
@@ -193,6 +199,57 @@ def test_what_is_refused_is_noted_on_a_tick_and_on_the_next_one_if_that_was_refu
             said = noted_refusals(json_object(job.registry.nodes[path].data))
             noted.append([what for what, _, _ in said])
         assert noted == [[], ["to settle items"]]
+
+    run(main, seed=0)
+
+
+REQUEST = ASKED.request("r")
+
+
+@pytest.mark.parametrize(
+    ("closed", "refused", "begun"),
+    [
+        (0, f"{REQUEST}/0", 1),  # it is closed, and the node of its item stays
+        (7, f"{REQUEST}/0", 0),
+        (None, ASKED.item(2).instance, 1),  # the first parts of an assignment are written, and the last ones are not
+    ],
+)
+def test_what_is_refused_in_part_is_not_begun_over_and_over(
+    closed: int | None, refused: str, begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, written = ClaimedJob(), list[set[str]]()
+
+    async def writing(member: Member, ops: Sequence[Op], what: str) -> Committed:
+        if refused in (paths := {op.path for op in ops}):
+            raise failure(-102, refused)
+        committed = await write(member, ops, what)
+        written.append(paths & {REQUEST, ASKED.sharding})
+        return committed
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.sharding_quiet)
+        await coordinated.settle()
+        monkeypatch.setattr(coordinator, "write", writing)
+        monkeypatch.setattr(effects, "MAX_OPERATIONS", 1)
+        if closed is None:
+            job.write(Delete(ASKED.item(2).instance), Create(ASKED.necessary))
+            coordinated.show()
+            await coordinated.turn()
+            await anyio.sleep(PAUSE_AFTER_REMOVAL)
+            begun_at = ASKED.sharding
+        else:
+            data = changed(encode(Request("r", FireSource.TRIGGER, 3, 1)), stopped="cancelled", closed=closed)
+            done = encode_progress(Progress(1, outcome="completed"))
+            job.write(Create(ASKED.requests), Create(REQUEST, data), Create(f"{REQUEST}/0", done))
+            begun_at = REQUEST
+        for attempts in (begun, 2 * begun if closed is None else begun):
+            for _ in range(20):
+                coordinated.show()
+                await coordinated.turn()
+            assert written.count({begun_at}) == attempts
+            await anyio.sleep(RETRY_PAUSE)
 
     run(main, seed=0)
 

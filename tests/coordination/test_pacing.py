@@ -108,11 +108,11 @@ def test_nothing_is_written_for_a_while_after_something_was_removed_by_hand(happ
         before = job.view()
         job.write(*happens)
         pacing.see(before, job.view())
-        assert pacing.waits_after_removal is waits
+        assert pacing.is_held is waits
         if waits:
             assert pacing.pause(job.view(), quiet=True) == PAUSE_AFTER_REMOVAL
             await anyio.sleep(PAUSE_AFTER_REMOVAL)
-            assert not pacing.waits_after_removal
+            assert not pacing.is_held
 
     run(main, seed=0)
 
