@@ -189,9 +189,7 @@ class Coordinator:
         """Write effects, and wait until the tree shows them."""
         self._written, in_part = await _commit(self._member, rule_input.view, effects, self._job)
         self._written_at = get_running_loop().time()
-        if (
-            in_part
-        ):  # what was written is news, so without a pause the effect would be begun again at once, over and over
+        if in_part:  # what was written is news, so it would be begun again at once, over and over
             self._pacing.hold(RETRY_PAUSE)
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
@@ -332,7 +330,7 @@ async def _executions(member: Member, items: Sequence[int]) -> Iterator[Executio
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
-    """Write the effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
+    """Write effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
     written, in_part, name = 0, False, member.layout.job
     for effect in effects:
         lost = dict[int, Record]()
