@@ -267,6 +267,10 @@ class EventReader:
             self._news = Event()
             await self._news.wait()
 
+    def begin(self) -> None:
+        """Note that the application runs: whoever has not read to its former end reads on."""
+        self._over = False
+
     def end(self) -> None:
         """Note that the application has left: whoever iterates has all events that wait, and no more."""
         self._over = True
@@ -316,11 +320,15 @@ class Events:
         """Hand no more events to this reader."""
         self._sinks.remove(sink)
 
+    def begin(self) -> None:
+        """Let the loops over events go on until the application has left again."""
+        for reader in self._readers:
+            reader.begin()
+
     def end(self) -> None:
         """Let the loops over events end, because the application has left."""
-        for sink in self._sinks:
-            if isinstance(sink, EventReader):
-                sink.end()
+        for reader in self._readers:
+            reader.end()
 
     @contextmanager
     def listen(self, backlog: int = BACKLOG) -> Iterator[EventReader]:
@@ -331,6 +339,10 @@ class Events:
             yield listener
         finally:
             self.detach(listener)
+
+    @property
+    def _readers(self) -> Iterator[EventReader]:
+        return (sink for sink in self._sinks if isinstance(sink, EventReader))
 
     def _log_reader_error(self, listener: str, why: str) -> None:
         text = f"the listener {listener} failed to take an event, which it does not get again"

@@ -128,6 +128,7 @@ class RunningApp:
         try:
             async with executors.open(), local.open():
                 self.phase = "running"
+                self.events.begin()
                 try:
                     yield
                 finally:

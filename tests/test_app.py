@@ -716,6 +716,28 @@ def test_the_loop_over_events_ends_when_the_application_has_left() -> None:
     run(main)
 
 
+def test_a_loop_over_events_that_begins_in_the_second_run_has_those_of_both_and_ends_with_the_second() -> None:
+    app, read = ElasticJob("embedded://"), list[JobEvent]()
+
+    app.add(nothing, name="tick", cron="* * * * * ?")
+
+    async def follow(events: EventReader) -> None:
+        async for event in events:
+            read.append(event)
+
+    async def main() -> None:
+        with app.events() as events, anyio.fail_after(60):
+            async with app.running():
+                await anyio.sleep(1.5)
+            before = len(events)
+            async with anyio.create_task_group() as tasks, app.running():
+                tasks.start_soon(follow, events)
+                await anyio.sleep(2.5)
+                assert len([event for event in read[before:] if isinstance(event, Ended)]) >= 2
+
+    run(main)
+
+
 def test_the_loop_over_events_goes_on_if_the_application_could_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
