@@ -11,8 +11,8 @@ from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
 
-MAX_MILLISECONDS = 253_402_300_799_999
-"""The last millisecond of the year 9999, which is the last year of ``datetime``."""
+MAX_MILLISECONDS = 253_402_214_399_999
+"""The last moment that every time zone can show: a day before the end of the year 9999, the last of ``datetime``."""
 MAX_PARAMETER_BYTES = 64 * 1024
 """The largest parameter of a trigger, in bytes: the record of every item that it runs contains it."""
 

@@ -154,6 +154,7 @@ async def write_request(
             if attempt == ATTEMPTS:
                 raise
             view = await view_of(session, view.layout.job, request=request.id)
+            see_whether_requests_work(view)
         else:
             return Asked(done.summary, done.paths, done.zxid, request.id)
     raise AssertionError("the last attempt returns or raises")

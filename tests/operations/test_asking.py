@@ -12,7 +12,9 @@ from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.operations import NotPossible
+from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.registry.tree import Stat
 from aioelasticjob.testing import VirtualClock
 from tests.operations.test_actions import HOSTILE
 from tests.running.test_settings_changes import start_processes
@@ -33,6 +35,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"items": 1}, "items"),
         ({"at": NAIVE}, "at"),
         ({"at": "2026-11-20"}, "at"),
+        ({"at": moment(253_402_300_799)}, "at"),  # in the last hours of the year 9999, in which zones may be ahead
         ({"at": moment(2e9), "delay": 5}, "delay"),
         ({"delay": -1}, "delay"),
         ({"delay": float("nan")}, "delay"),
@@ -241,6 +244,27 @@ def test_a_broken_configuration_is_not_replaced_by_a_request() -> None:
         with pytest.raises(NotPossible, match="import a whole configuration"):
             await operations.ask(here.observer, "job", items=[0])
         assert (await here.observer.get(LAYOUT.config)).data == b"nonsense"
+
+    simulate(scene)
+
+
+def test_a_configuration_that_is_broken_while_a_request_is_written_is_not_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        exists = Session.exists
+
+        async def broken_meanwhile(session: Session, path: str) -> Stat | None:
+            await here.write(Set(LAYOUT.config, b"nonsense", -1))
+            return await exists(session, path)
+
+        monkeypatch.setattr(Session, "exists", broken_meanwhile)
+        with pytest.raises(NotPossible, match="import a whole configuration"):
+            await operations.ask(here.observer, "job", items=[0])
+        node = await here.observer.get(LAYOUT.config)
+        assert node is not None
+        assert node.data == b"nonsense"
 
     simulate(scene)
 

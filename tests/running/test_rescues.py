@@ -142,6 +142,21 @@ def test_a_run_that_was_begun_while_the_clock_was_an_hour_ahead_is_rescued_for_i
     simulate(scene)
 
 
+def test_a_run_whose_moment_is_the_last_one_that_a_record_can_have_is_rescued_in_every_time_zone() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = workers_of(here, work=8, sharding_total_count=1, time_zone="Asia/Shanghai")
+        first, second = [await them.start_process(name) for name in "ab"]
+        await here.until(31)
+        last = replace(await here.record(0), slot=records.MAX_MILLISECONDS)
+        await here.write(Set(LAYOUT.item(0).execution, records.encode(last), -1))
+        them.faults.crash(first if them.runs[0][1] == "a" else second)
+        await here.until(62)
+        assert len(them.rescues()) == 1
+        assert [at for at, *_ in them.runs if at > 50] == [60]
+
+    simulate(scene)
+
+
 def test_a_rescuer_that_dies_is_itself_replaced() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = workers_of(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
