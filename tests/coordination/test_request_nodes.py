@@ -66,6 +66,20 @@ def test_after_very_many_changes_that_nobody_saw_all_nodes_are_read() -> None:
     assert calls == [True, True]
 
 
+def test_not_all_nodes_are_read_again_when_most_of_those_of_a_large_job_have_changed_at_once() -> None:
+    made, calls = partial(request_nodes, LAYOUT.requests), list[bool]()
+
+    def noted(tree: Tree, before: Any, paths: Any) -> Any:
+        calls.append(before is None)
+        return made(tree, before, paths)
+
+    items = {LAYOUT.request_item("r", item): Node.of(b"", stat()) for item in range(2 * MAX_CHANGES)}
+    tree = Tree().replace(items, 1)
+    tree.derive(noted)
+    tree.replace(items, 1).derive(noted)  # as when all items of a job change at once
+    assert calls == [True, False]
+
+
 def work(done: Callable[[], object]) -> int:
     """Return how many functions that are written in Python a piece of work calls."""
     calls = 0

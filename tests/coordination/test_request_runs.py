@@ -208,6 +208,16 @@ def test_a_backfill_of_few_items_at_a_time_goes_on_with_the_next_item_when_one_h
     assert order == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
+@pytest.mark.parametrize("failover", [True, False])
+def test_only_a_run_that_will_be_rescued_keeps_others_from_a_backfill_of_few_items_at_a_time(failover: bool) -> None:
+    job = asked(replace(BACKFILL, span=replace(SPAN, end=START + SECOND, items_at_once=1)))
+    job.config = job.config.changed(failover=failover)
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1))
+    assert job.taken(fire_of(job, source=FireSource.BACKFILL), {0}).items.keys() == {0}
+    found = next_run(job.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    assert (None if found is None else found.items) == (None if failover else {1})
+
+
 def test_a_disabled_item_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
     job = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
     job.write(Create(LAYOUT.item(0).disabled))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aioelasticjob.coordination.effects import RemoveMarks, RestoreNodes
 from aioelasticjob.coordination.rules import RuleInput, decide, remove_servers, restore_nodes
+from aioelasticjob.layout import child
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.coordination.rules.world import LAYOUT, is_right, leads, world
 
@@ -18,6 +19,17 @@ def test_items_beyond_the_count_are_pruned_but_not_their_offsets() -> None:
     view = here.settle()
     assert view.items == {0}
     assert LAYOUT.item(2).offset in here.registry.nodes
+
+
+def test_an_item_beyond_the_count_is_pruned_with_the_mark_of_its_rescuer_but_not_with_what_people_have_made() -> None:
+    here = world(1, sharding_total_count=4)
+    here.settle()
+    left = child(LAYOUT.item(3).failover, "note")
+    here.registry.commit([Create(LAYOUT.item(2).failover), Create(LAYOUT.item(3).failover), Create(left)])
+    here.registry.commit([Set(LAYOUT.config, here.config.changed(sharding_total_count=1).to_json(), -1)])
+    assert here.settle().items == {0, 3}
+    here.registry.commit([Delete(left)])
+    assert here.settle().items == {0}
 
 
 def test_an_item_that_was_disabled_stays_so_though_the_count_falls_and_rises() -> None:

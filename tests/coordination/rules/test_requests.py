@@ -112,6 +112,15 @@ def test_a_run_that_nobody_settles_does_not_keep_a_request_open_for_ever() -> No
     assert stored(made)["outcomes"] == {"completed": 1, "unknown": 1}
 
 
+def test_a_run_that_began_late_is_waited_for_as_long_as_one_that_began_at_once() -> None:
+    made = asked(COMPLETED)
+    made.registry.now += LOST_AFTER - 1
+    made.registry.commit([Create(LAYOUT.request_item("r", 1), encode_progress(Progress(1_000_000)))])
+    made.registry.now += 2
+    made.settle()
+    assert "closed" not in stored(made)
+
+
 @pytest.mark.parametrize(("named", "kept"), [(True, NAMED_FOR), (False, UNNAMED_FOR)])
 def test_an_ended_request_is_forgotten_later(named: bool, kept: int) -> None:
     made = asked(COMPLETED, COMPLETED, named=named)
