@@ -152,8 +152,9 @@ def declared(kind: str, name: str, given: Mapping[str, object], *, look: bool = 
     if not isinstance(kind, str):
         raise InvalidSetting("kind", kind, f"must be one of {', '.join(names())}")
     found = find(kind)
-    bare = JobConfig.build(job_name=name, job_type=kind.upper())
-    config = configured(bare, {**found.settings, **given})
+    common, own = found.split({**found.settings, **given})
+    options = found.parse(own).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    config = JobConfig.build(job_name=name, job_type=kind.upper(), **common, options=options)
     if look:
         found.check(found.parse(config.options))
     return config

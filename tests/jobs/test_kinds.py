@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,3 +186,13 @@ def test_who_only_looks_need_not_know_the_kind(offer: Offer) -> None:
         fits(JobConfig.build(job_name="job", options={"command": "true"}))
     with pytest.raises(ForeignData, match="must be a kind of job in capitals"):
         JobConfig.from_json(b'{"jobName": "job", "jobType": "no kind"}', "config")
+
+
+def test_what_all_jobs_have_by_default_is_also_for_those_of_a_kind_in_code_except_processes(
+    offer: Offer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    offer("sql", Kind(Query, lambda context, options: None))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs.yaml").write_text(f"registry: {NOWHERE}\ndefaults: {{executor: process, timeout: 7}}\n")
+    declared = ElasticJob.from_settings("jobs.yaml").kind("sql", "report", statement="SELECT 1")
+    assert (declared.executor, declared.timeout) == ("thread", 7)
