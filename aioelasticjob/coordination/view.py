@@ -185,7 +185,7 @@ class JobView:
         """The names of the nodes of requests, whether or not they hold one."""
         return self.tree.children(self.layout.requests)
 
-    @property
+    @cached_property
     def request_nodes(self) -> RequestNodes:
         """What the nodes of requests hold."""
         return self._derived[1]

@@ -53,7 +53,7 @@ class Reading:
     @property
     def seconds(self) -> float:
         """The time that a job uses."""
-        return self.host - (self.skew if self.is_astray else 0.0)
+        return self.host - (self.skew if abs(self.skew) > ASTRAY else 0.0)
 
 
 class ClockSkewMonitor:
@@ -84,17 +84,20 @@ class ClockSkewMonitor:
         A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
         items late.
         """
-        seconds, before, in_doubt = reading.seconds, self._lead, self.may_be_set_back
-        self.reading, self._lead, self.now = reading, seconds - reading.steady, int(seconds * 1000)
-        if abs(self._lead - before) > STEP:
-            since, is_back = int((seconds - min(reading.gap, LATE)) * 1000), self._lead < before
+        seconds, before = reading.seconds, self._lead
+        lead = seconds - reading.steady
+        has_jumped = abs(lead - before) > STEP
+        in_doubt = has_jumped and self.may_be_set_back
+        self.reading, self._lead, self.now = reading, lead, int(seconds * 1000)
+        if has_jumped:
+            since, is_back = int((seconds - min(reading.gap, LATE)) * 1000), lead < before
             # a further step back, before the job has acted on the first, does not make the setting later
             self.since = min(since, self.since) if is_back and in_doubt and self.unsteady else since
             self._jumped, self._jumped_at, self.set_to = True, reading.steady, self.now
             if not is_back:
                 self.skipped = (*self.skipped, (int((reading.steady + before) * 1000), self.now))[-JUMPS:]
         if not self.may_be_set_back:
-            self._believed = self._lead
+            self._believed = lead
         return self.now
 
     @property
@@ -123,11 +126,11 @@ class ClockSkewMonitor:
 
         While the registry cannot be reached, nobody can see that a clock that was set back has been put right.
         """
-        since = self._jumped_at
-        if self.may_be_set_back and self.reading.outages:
-            _, ended = self.reading.outages[-1]
-            since = max(since, self.steady - ended)
-        return max(0.0, since + STEADY - self.steady)
+        since, steady, outages = self._jumped_at, self.reading.steady, self.reading.outages
+        if outages and self.may_be_set_back:
+            _, ended = outages[-1]
+            since = max(since, steady - ended)
+        return max(0.0, since + STEADY - steady)
 
     def has_jumped(self) -> bool:
         """Return whether the time has been set, ahead or back, since the last call of this method."""
@@ -173,4 +176,4 @@ class ClockSkewMonitor:
 
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
-        return any(began <= moment <= ended for began, ended in self.outages())
+        return bool(self.reading.outages) and any(began <= moment <= ended for began, ended in self.outages())
