@@ -268,11 +268,11 @@ class EventReader:
             await self._news.wait()
 
     def begin(self) -> None:
-        """Note that the application runs: whoever has not read to its former end reads on."""
+        """Note that the application runs: a loop that has not reached the former end goes on."""
         self._over = False
 
     def end(self) -> None:
-        """Note that the application has left: whoever iterates has all events that wait, and no more."""
+        """Note that the application has left: a loop ends once it has all events that wait."""
         self._over = True
         self._news.set()
 

@@ -86,10 +86,10 @@ class ClockSkewMonitor:
         """
         seconds, before = reading.seconds, self._lead
         lead = seconds - reading.steady
-        has_jumped = abs(lead - before) > STEP
-        in_doubt = has_jumped and self.may_be_set_back
+        was_set = abs(lead - before) > STEP
+        in_doubt = was_set and self.may_be_set_back
         self.reading, self._lead, self.now = reading, lead, int(seconds * 1000)
-        if has_jumped:
+        if was_set:
             since, is_back = int((seconds - min(reading.gap, LATE)) * 1000), lead < before
             # a further step back, before the job has acted on the first, does not make the setting later
             self.since = min(since, self.since) if is_back and in_doubt and self.unsteady else since

@@ -35,11 +35,10 @@ NODES = st.builds(lambda data, version: Node.of(data, stat(version=version)), st
 CHANGES = st.dictionaries(st.sampled_from(PATHS), st.none() | NODES)
 
 
-@given(CHANGES, st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
-def test_what_is_read_of_changed_nodes_is_what_all_nodes_hold(
-    first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
+def is_derived_as_anew(
+    made: Callable[..., object], first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
 ) -> None:
-    made = partial(request_nodes, LAYOUT.requests)
+    """Check that what is made of a tree after some changes, not all of which were seen, is what is made of it anew."""
     tree = Tree().replace(first, 1)
     tree.derive(made)
     for changes, is_seen in rounds:
@@ -48,6 +47,13 @@ def test_what_is_read_of_changed_nodes_is_what_all_nodes_hold(
             tree.derive(made)
     anew = Tree({path: node for path in tree if (node := tree.get(path))})
     assert tree.derive(made) == anew.derive(made)
+
+
+@given(CHANGES, st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
+def test_what_is_read_of_changed_nodes_is_what_all_nodes_hold(
+    first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
+) -> None:
+    is_derived_as_anew(partial(request_nodes, LAYOUT.requests), first, rounds)
 
 
 def test_after_very_many_changes_that_nobody_saw_all_nodes_are_read() -> None:

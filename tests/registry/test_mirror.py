@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
@@ -241,41 +241,27 @@ def test_what_was_read_under_its_watch_is_not_read_again() -> None:
     run(main)
 
 
-def test_a_read_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(*_: object) -> Tree:
-        raise NotPermitted("/job/config")
+async def refuse(*_: object) -> Tree:
+    raise NotPermitted("/job/config")
 
+
+async def hang(*_: object) -> Tree:
+    await sleep_forever()
+    raise AssertionError
+
+
+@pytest.mark.parametrize("fails", [refuse, hang], ids=["refused", "cancelled"])
+def test_a_read_that_did_not_end_is_made_again(
+    fails: Callable[..., Awaitable[Tree]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with tree_world() as session:
             await create_nodes(session)
             with closing(Follower(session, ROOTS, (), lambda: None)) as follower:
                 for read in ("subtree", "list_many"):
                     with monkeypatch.context() as patch:
-                        patch.setattr(session, read, refuse)
-                        with pytest.raises(NotPermitted):
-                            await follower.catch_up()
-                    assert follower.is_behind
-                    await follower.catch_up()
-                    assert not follower.is_behind
-                    await agree(session, follower.trees)
-                    await write(session, Set("/job/config", b"newer", -1))
-
-    run(main)
-
-
-def test_a_read_that_was_cancelled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(*_: object) -> Tree:
-        await sleep_forever()
-        raise AssertionError
-
-    async def main() -> None:
-        async with tree_world() as session:
-            await create_nodes(session)
-            with closing(Follower(session, ROOTS, (), lambda: None)) as follower:
-                for read in ("subtree", "list_many"):
-                    with monkeypatch.context() as patch:
-                        patch.setattr(session, read, hang)
-                        with move_on_after(1):
+                        patch.setattr(session, read, fails)
+                        with pytest.raises(NotPermitted) if fails is refuse else move_on_after(1):
                             await follower.catch_up()
                     assert follower.is_behind
                     await follower.catch_up()
