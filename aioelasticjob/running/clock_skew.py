@@ -65,9 +65,10 @@ class ClockSkewMonitor:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         """The newest reading."""
-        self._lead = self._believed = reading.seconds - reading.steady
-        """``_lead``: how far the time is ahead of the clock that nobody sets.  ``_believed``: the same, but as it was
-        before a step back on which the job has not acted yet."""
+        self._lead = reading.seconds - reading.steady
+        """How far the time is ahead of the clock that nobody sets, in seconds."""
+        self._set_back = 0.0
+        """How many seconds the time is behind what it was before a step back on which the job has not acted yet."""
         self._jumped, self._jumped_at = False, reading.steady
         """Whether the time was set and nobody has asked for that yet; and when it was set last, by the steady clock."""
         self.now = self.set_to = self.since = int(reading.seconds * 1000)
@@ -84,20 +85,18 @@ class ClockSkewMonitor:
         A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
         items late.
         """
-        seconds, before = reading.seconds, self._lead
+        seconds, in_doubt = reading.seconds, self._set_back > 0
         lead = seconds - reading.steady
-        was_set = abs(lead - before) > STEP
-        in_doubt = was_set and self.may_be_set_back
+        step = lead - self._lead
         self.reading, self._lead, self.now = reading, lead, int(seconds * 1000)
-        if was_set:
-            since, is_back = int((seconds - min(reading.gap, LATE)) * 1000), lead < before
+        self._set_back = self._set_back - step if self._set_back - step > STEP else 0.0
+        if abs(step) > STEP:
+            since = int((seconds - min(reading.gap, LATE)) * 1000)
             # a further step back, before the job has acted on the first, does not make the setting later
-            self.since = min(since, self.since) if is_back and in_doubt and self.unsteady else since
+            self.since = min(since, self.since) if step < 0 and in_doubt and self.unsteady else since
             self._jumped, self._jumped_at, self.set_to = True, reading.steady, self.now
-            if not is_back:
-                self.skipped = (*self.skipped, (int((reading.steady + before) * 1000), self.now))[-JUMPS:]
-        if not self.may_be_set_back:
-            self._believed = lead
+            if step > 0:
+                self.skipped = (*self.skipped, (self.now - int(step * 1000), self.now))[-JUMPS:]
         return self.now
 
     @property
@@ -108,17 +107,17 @@ class ClockSkewMonitor:
     @property
     def may_be_set_back(self) -> bool:
         """Whether the time is earlier than it was before, and the job has not acted on that yet."""
-        return self._lead < self._believed - STEP
+        return self._set_back > 0
 
     @property
     def is_disturbed(self) -> bool:
         """Whether the time was set and the job has not acted on it yet."""
-        return self._jumped or self.may_be_set_back
+        return self._jumped or self._set_back > 0
 
     @property
     def latest(self) -> int:
         """The latest time that it may be: until it is certain that the time was set back, the time as it was before."""
-        return int((self.steady + self._believed) * 1000) if self.may_be_set_back else self.now
+        return self.now + int(self._set_back * 1000)
 
     @property
     def unsteady(self) -> float:
@@ -141,7 +140,7 @@ class ClockSkewMonitor:
         """Return True, once, if the time has been set back and has stayed there."""
         if not self.may_be_set_back or self.unsteady:
             return False
-        self._believed = self._lead
+        self._set_back = 0.0
         return True
 
     def in_time(self, date: int, later: float = inf, *, inherited: bool = False, noticed: bool = False) -> int:
