@@ -166,12 +166,17 @@ class Claim:
     fire: Fire
     instance: str
     incarnation: int
-    fences: Mapping[int, int]
-    """The zxid of the transaction that took each item: grows with every claim of it."""
     items: Mapping[int, VersionedRecord]
     """The record of each item as the claim wrote it."""
     before: Mapping[int, Record]
     """The record of each item as the claim found it."""
+    is_recorded: bool = True
+    """Whether the claim was written; it is not if the job is not monitored."""
+
+    @property
+    def fences(self) -> dict[int, int]:
+        """The zxid of the transaction that took each item, which grows with every claim of it; none if none did."""
+        return {item: seen.zxid for item, seen in self.items.items()} if self.is_recorded else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Claims:
             assumed = {item: self._cache.items[item].assume(fire.slot) for item in items}
         else:  # a trigger claims no scheduled moment
             assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
-        return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
+        return Claim(fire, self._member.id, self._member.incarnation, assumed, {}, is_recorded=False)
 
     async def remove_orphan_mark(self, item: int) -> None:
         """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
@@ -212,18 +212,19 @@ class Claims:
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
         member, fire, zxid = self._member, sent.fire, committed.zxid
-        former = taken.claim or Claim(fire, member.id, member.incarnation, {}, {}, {})
-        fences, written, found = dict(former.fences), dict(former.items), dict(former.before)
+        former, written = taken.claim, dict[int, VersionedRecord]()
         for n, (item, record) in enumerate(sent.wanted.items()):
             entry, last = self._cache.items[item], sent.before[item]
             entry.seen = written[item] = VersionedRecord(record, committed.versions[sent.first + 2 * n], zxid)
             entry.claimed(rescue=fire.source is FireSource.FAILOVER)
             if fire.source is not FireSource.FAILOVER and records.is_cut_off(last):
                 taken.cut_off[item] = last
-            found[item], fences[item] = last, zxid
         if fire.request is not None:  # the trigger is removed now
             sent.fire = replace(fire, request=None)
-        taken.claim = Claim(sent.fire, member.id, member.incarnation, fences, written, found)
+        found = {item: sent.before[item] for item in written}
+        if former is not None:
+            written, found = {**former.items, **written}, {**former.before, **found}
+        taken.claim = Claim(sent.fire, member.id, member.incarnation, written, found)
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""

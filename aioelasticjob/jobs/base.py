@@ -159,7 +159,7 @@ def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkp
         config.options,
         item,
         config.sharding_item_parameters.get(item),
-        claim.fences.get(item, 0),
+        claim.items[item].zxid,
         zone=_zone(config.time_zone),
     )
 

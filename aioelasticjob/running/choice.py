@@ -15,7 +15,7 @@ from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource, Requested
+from aioelasticjob.model import ASKED, NONE, SCHEDULED, Fire, FireSource, Requested
 from aioelasticjob.running.commands import (
     AwaitMoment,
     AwaitRescueEnd,
@@ -106,32 +106,27 @@ class Choice:
             yield from self.triggers.claimed(fire, taken)
         if (claim := taken.claim) is None:
             return taken
-        if renewed := taken.renewed.union(taken.cut_off) & claim.items.keys():
+        if (taken.renewed or taken.cut_off) and (renewed := taken.renewed.union(taken.cut_off) & claim.items.keys()):
             for item in renewed:  # their offsets may have changed
                 offsets.pop(item, None)
             offsets |= yield ReadOffsets(renewed, claimed=True)
-        if not (yield from self._moment_comes(view, claim)):
-            yield GiveBack()
-            return taken
+        if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
+            is_ahead = fire.slot > self._state.clock.now
+            if not (yield AwaitMoment(view, claim)) or (is_ahead and self._is_overtaken(fire.slot)):
+                yield GiveBack()
+                return taken
         if fire.source is FireSource.CRON:
             self._state.reach(fire.slot)  # otherwise it would seem to have come during its own run
         yield RunItems(view, claim, offsets)
         self._state.collapse((yield NewestView()))
         return taken
 
-    def _moment_comes(self, view: JobView, claim: Claim) -> Steps[bool]:
-        """Wait until the moment of a claim has come; the result is False if the claim is to be given back.
+    def _is_overtaken(self, moment: int) -> bool:
+        """Whether the next moment has come too, because this process was held up: then that moment is run.
 
-        It is also given back if this process was held up until the next moment came: then that moment is run.
+        The schedule's ``upcoming`` may be a later one, if another item of the claim was not claimed.
         """
-        if claim.fire.source not in SCHEDULED or not claim.fences:  # nobody would run it, or it was not written
-            return True
-        state, moment = self._state, claim.fire.slot
-        is_ahead = moment > state.clock.now
-        if not (yield AwaitMoment(view, claim)):
-            return False
-        # not ``upcoming``: ``_note`` has moved the schedule on if another item of the claim was not claimed
-        return not (is_ahead and state.timetable.passed(moment, state.clock.now) is not None)
+        return self._state.timetable.passed(moment, self._state.clock.now) is not None
 
     def _note(self, fire: Fire, taken: ClaimResult) -> None:
         """Tell the state why a claim did not get all items, and which runs were cut off before it."""

@@ -104,7 +104,7 @@ class Execution:
     def stop_cancelled(self, view: JobView) -> None:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
         for one in view.request_nodes.cancellations:
-            self.stop({item for item, fence in one.fences.items() if self.claim.fences.get(item) == fence})
+            self.stop({item for item, fence in self.claim.fences.items() if one.fences.get(item) == fence})
 
     def stop(self, items: Set[int]) -> None:
         """Cancel the handlers of these items; those that have yet to begin are cancelled when they do."""

@@ -112,7 +112,7 @@ class Runs:
 
     async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
         """Run the handlers of claimed items; return the step that begins their settlement."""
-        if claim.fences and claim.incarnation != self._member.session.incarnation:
+        if claim.is_recorded and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
         execution = self._execution_of(view, claim, offsets)
         try:
@@ -219,7 +219,7 @@ class Runs:
         driver, view = self._driver, self._views.value
         if claim.fire.source in SCHEDULED:
             driver.state.items.ran(claim.items, claim.fire.slot)
-        if not claim.fences:  # the next holder finds no record of this run
+        if not claim.is_recorded:  # the next holder finds no record of this run
             for item in unfinished:
                 driver.state.items[item].assume(claim.fire.slot - 1)
             slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - outcomes.keys()

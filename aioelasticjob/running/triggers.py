@@ -171,7 +171,7 @@ class RequestedRuns:
     def claimed(self, taken: ClaimResult) -> None:
         """Note what a claim has taken: until the view shows it, these items are not claimed for a request again."""
         if taken.claim is not None:
-            self._waiting_for_view |= {item: taken.claim.fences[item] for item in taken.claim.items}
+            self._waiting_for_view |= taken.claim.fences
         self._obstructed |= dict.fromkeys(taken.obstructed, self._state.clock.steady + OBSTRUCTED_FOR)
 
     def _next(self, view: JobView) -> RequestedRun | None:

@@ -232,7 +232,7 @@ def test_a_cut_off_run_is_reported_in_the_place_of_a_rescue_only_where_failover_
 
 
 def context(slot: int) -> ItemContext:
-    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: 42}, {0: VersionedRecord(Record(), 0)}, {0: Record()})
+    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: VersionedRecord(Record(), 0, 42)}, {0: Record()})
     return item_context(PLAIN, claim, 0, None)  # type: ignore[arg-type]  # no offsets here
 
 

@@ -252,7 +252,7 @@ def _effect(effect: Effect) -> Action:
 
 
 async def save(job: RefusedJob) -> None:
-    claim = Claim(CRON, ME, MINE, {}, job.claims.unmonitored(CRON, [0]).items, {})
+    claim = Claim(CRON, ME, MINE, job.claims.unmonitored(CRON, [0]).items, {})
     offsets = Offsets(job.member, job.cache)
     await offsets.save(claim, 0, "7")
     assert job.registry.nodes[LAYOUT.item(0).offset].data == b"7"

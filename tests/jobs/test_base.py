@@ -67,7 +67,7 @@ def test_what_cannot_is_refused_when_it_is_declared(handler: Any, says: str) -> 
 
 
 def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: pytest.LogCaptureFixture) -> None:
-    claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: 17}, {0: VersionedRecord(Record(), 0)}, {0: Record()})
+    claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: VersionedRecord(Record(), 0, 17)}, {0: Record()})
     context = item_context(CONFIG, claim, 0, None)  # type: ignore[arg-type]  # not asked for here
     with caplog.at_level(logging.INFO):
         context.log.info("indexed", extra={"files": 3})

@@ -79,8 +79,8 @@ class DataflowRun:
         self._job = Job(self.config, self.fetch, engine.check(self.config.executor), engine=engine)
 
     async def run(self) -> None:
-        seen = {item: VersionedRecord(Record(), 0) for item in self.items}
-        claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(self.items, 1), seen, {})
+        seen = {item: VersionedRecord(Record(), 0, 1) for item in self.items}
+        claim = Claim(Fire(0, FireSource.CRON), "me", 1, seen, {})
         view = JobView(Layout("flow"), Tree(), self.config)
         self.stream_control = StreamControl(view, Latest(view), RunCounts(), self.events)
         self.execution = Execution(

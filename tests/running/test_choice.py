@@ -105,7 +105,7 @@ class Chosen:
         for item in items:
             self.case.claim(self.state, frozenset({item}), fire.slot if fire.source in SCHEDULED else before[item].slot)
         seen = {item: VersionedRecord(self.case.records[item], 1, fence) for item in items}
-        return Claim(fire, ME, 1, dict.fromkeys(items, fence), seen, before)
+        return Claim(fire, ME, 1, seen, before)
 
     @property
     def claimed(self) -> list[tuple[FireSource, float, list[int]]]:
@@ -245,7 +245,7 @@ def test_a_claim_that_was_not_written_is_run_though_its_moment_seems_to_lie_ahea
 
     here.answers = {
         ReadOffsets: read,
-        ClaimItems: lambda one: ClaimResult(replace(here.claim(one.fire, one.items), fences={})),
+        ClaimItems: lambda one: ClaimResult(replace(here.claim(one.fire, one.items), is_recorded=False)),
     }
     here.run_next()
     assert [type(command) for command in here.commands] == [ReadOffsets, ClaimItems, RunItems, NewestView]

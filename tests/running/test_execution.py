@@ -38,8 +38,8 @@ class NoCheckpoints:
 
 
 def execution_of(config: JobConfig, handler: Callable[[Any], object], *items: int) -> Execution:
-    seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
-    claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen, {})
+    seen = dict.fromkeys(items, VersionedRecord(Record(), 0, 1))
+    claim = Claim(Fire(0, FireSource.CRON), "me", 1, seen, {})
     return Execution(
         Job.declare(config, handler),
         config,

@@ -42,8 +42,8 @@ class Checkpoints:
 
 
 def claim(*items: int) -> Claim:
-    seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
-    return Claim(Fire(1_000, FireSource.CRON), "me", 1, dict.fromkeys(items, 17), seen, {})
+    seen = dict.fromkeys(items, VersionedRecord(Record(), 0, 17))
+    return Claim(Fire(1_000, FireSource.CRON), "me", 1, seen, {})
 
 
 def context_of(item: int) -> ItemContext:

@@ -27,7 +27,7 @@ def view(*acts: Callable[[Case], object]) -> JobView:
 
 
 def claim(source: FireSource = FireSource.CRON) -> Claim:
-    return Claim(Fire(60_000, source), ME, 1, {0: 1, 1: 2}, {}, {})
+    return Claim(Fire(60_000, source), ME, 1, {}, {})
 
 
 MOVED: Callable[[Case], object] = lambda case: case.put(LAYOUT.item(1).instance, OTHER.encode())  # noqa: E731

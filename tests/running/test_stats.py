@@ -56,8 +56,8 @@ class RecordedStats:
 
 
 def claim(*items: int, source: FireSource = FireSource.CRON) -> Claim:
-    seen = {item: VersionedRecord(Record(), 0) for item in items}
-    return Claim(Fire(60_000, source), ME, 1, dict.fromkeys(items, 1), seen, {})
+    seen = {item: VersionedRecord(Record(), 0, 1) for item in items}
+    return Claim(Fire(60_000, source), ME, 1, seen, {})
 
 
 def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.CRON) -> Execution:

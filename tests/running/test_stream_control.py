@@ -190,8 +190,8 @@ async def change(here: SimulatedJobs, **settings: object) -> None:
 
 
 def claimed(*items: int, source: FireSource = FireSource.CRON) -> Claim:
-    seen = {item: VersionedRecord(Record(slot=9_000), 0) for item in items}
-    return Claim(Fire(9_000, source), ME, 1, dict.fromkeys(items, 1), seen, {})
+    seen = {item: VersionedRecord(Record(slot=9_000), 0, 1) for item in items}
+    return Claim(Fire(9_000, source), ME, 1, seen, {})
 
 
 @pytest.mark.parametrize(
