@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from random import Random
 
 import anyio
@@ -15,6 +15,7 @@ from aioelasticjob.errors import (
     Conflict,
     OutcomeUnknown,
     Overloaded,
+    RegistryError,
     RegistryUnreachable,
     SessionEnded,
     Suspended,
@@ -34,6 +35,9 @@ from aioelasticjob.registry.tree import UNREAD_NODE, Node, Stat, Tree, parent, p
 from aioelasticjob.registry.watches import Roots, Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
+
+ATTEMPTS = 5
+"""How often a node is made again that somebody removes again and again."""
 
 
 class Session:
@@ -240,18 +244,19 @@ class Session:
     async def server_time(self, path: str) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.
 
-        Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
+        Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted; RegistryError if the node cannot be made.
         """
-        while True:
+        for _ in range(ATTEMPTS):
             try:
                 return (await self._client.write([Set(path, b"", -1)], self.incarnation, self._codec)).time
             except Conflict:
                 await _make(self._client, self._codec, path)
+        raise RegistryError(f"{path} could not be made within {ATTEMPTS} attempts: something keeps removing it")
 
     async def create_namespace(self) -> None:
         """Create the namespace, also again in a registry that has come back without its data.
 
-        Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
+        Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted; RegistryError if the node cannot be made.
         """
         await _make(self._client, Codec("", private=self.settings.authenticated), self._codec.absolute("/"))
 
@@ -369,5 +374,9 @@ async def _make(client: Client, codec: Codec, path: str) -> None:
         missing.append(path)
         path = parent(path)
     for level in reversed(missing):
-        with suppress(Conflict):  # somebody else was faster
+        try:
             await client.write([Create(level)], client.keeper.lease.incarnation, codec)
+        except Conflict as conflict:  # mostly, somebody else was faster
+            if conflict.reason == "no ephemeral children":
+                why = f"{parent(level)} is ephemeral, so nothing can be below it until it is removed"
+                raise RegistryError(f"{level} cannot be made: {why}") from conflict

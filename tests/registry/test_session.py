@@ -16,10 +16,11 @@ from aioelasticjob.errors import (
     NodeMissing,
     NodeTooLarge,
     NotPermitted,
+    RegistryError,
     RegistryUnreachable,
     SessionEnded,
 )
-from aioelasticjob.registry.session import Session, SessionState, open_session
+from aioelasticjob.registry.session import ATTEMPTS, Session, SessionState, open_session
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.support.deadlines import deadline
@@ -335,6 +336,32 @@ def test_a_handler_that_outlasts_the_session_of_a_stopping_process_is_named_as_t
     lost = [record.getMessage() for record in caplog.records if "was lost" in record.getMessage()]
     reason = "this process is stopping, and sends no heartbeats any more"
     assert lost == [f"the connection to the registry was lost: {reason}"]
+
+
+def test_below_an_ephemeral_node_no_node_is_made_over_and_over(with_session: Callable[[Use], None]) -> None:
+    async def use(session: Session) -> None:
+        await commit(session, Create("/job"), Create("/job/systemTime", ephemeral=True))
+        before = session.requests
+        with pytest.raises(
+            RegistryError, match=r"/job/systemTime/current cannot be made: /job/systemTime is ephemeral"
+        ):
+            await session.server_time("/job/systemTime/current")
+        assert session.requests - before == 4  # the write, two looks at what is missing, and the attempt to make it
+
+    with_session(use)
+
+
+def test_a_node_that_is_removed_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    async def main() -> None:
+        async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
+            monkeypatch.setattr("aioelasticjob.registry.session._make", nothing)
+            with pytest.raises(RegistryError, match=f"/gone could not be made within {ATTEMPTS} attempts"):
+                await session.server_time("/gone")
+
+    run(main)
 
 
 def test_a_slow_answer_changes_what_is_known_of_the_registrys_clock_only_as_far_as_it_must() -> None:
