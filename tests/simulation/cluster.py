@@ -7,6 +7,7 @@ handed on when its process is restarted, as a disk would; the witness reads what
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
 from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
+from aioelasticjob.zookeeper.connection import Connection as Connected
 from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.messages import Write
 from aioelasticjob.zookeeper.processor import Processor
@@ -41,6 +43,7 @@ from tests.simulation.history import (
     History,
     Nonsense,
     Refusal,
+    Repeated,
     Reported,
     Started,
     Written,
@@ -49,6 +52,10 @@ from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
 from tests.simulation.users import Code
 
 PORT, NAMESPACE = 2181, "sim"
+XID = 4
+"""Bytes at the beginning of a request that number it."""
+OFTEN = 120
+"""How often a session may send the same request within a second: some writes are tried again 50 times."""
 WITNESS_TIMEOUT = 600.0
 """Seconds a process waits for the registry at its start."""
 
@@ -170,6 +177,27 @@ class Witness(DataTree):
             self.history.note(Written(self.history.now(), zxid, session, tuple(changes.values()), ending))
 
 
+class Hearing(Processor):
+    """The server's processor, which notes a request that one session sends over and over."""
+
+    __slots__ = ("_asked", "_history", "_second")
+
+    def __init__(self, behind: Processor, sessions: Sessions, tree: Witness) -> None:
+        super().__init__(behind.settings, sessions, behind.wall, tree, login_failed=behind.login_failed)
+        self._history, self._second, self._asked = tree.history, 0, Counter[tuple[int, bytes]]()
+
+    def receive(self, connection: Connected, frame: bytes, now: int) -> None:
+        """Note the ``OFTEN``-th of the requests of this second that differ in nothing but their number."""
+        if connection.connected:
+            if self._second != (second := int(self._history.now())):
+                self._second, self._asked = second, Counter()
+            self._asked[asked := (connection.session, frame[XID:])] += 1
+            if self._asked[asked] == OFTEN:
+                op = int.from_bytes(frame[XID : 2 * XID])
+                self._history.note(Repeated(self._history.now(), connection.host, connection.session, op, OFTEN))
+        super().receive(connection, frame, now)
+
+
 class Registry:
     """The server on its host; what it has acknowledged outlives its processes."""
 
@@ -203,14 +231,12 @@ class Registry:
 
     async def _main(self) -> None:
         async with serve("0.0.0.0", PORT, tick_time=self._tick, clock=VirtualClock().now) as server:
-            processor = server.processor
-            sessions = Sessions(tick=self._tick, secret=b"kept on disk", started=processor.wall())
+            sessions = Sessions(tick=self._tick, secret=b"kept on disk", started=server.processor.wall())
             for session, timeout in self._timeouts.items():  # the dictionary is the old one's, up to its last write
                 sessions.restore(session, timeout, server.now())
             self.tree.events.clear()
-            processor.tree, processor.sessions, self._timeouts = self.tree, sessions, sessions.timeouts
-            processor.issued_zxid = self.tree.zxid
-            self.tree.processor = processor
+            self._timeouts = sessions.timeouts
+            self.tree.processor = server.processor = Hearing(server.processor, sessions, self.tree)
             await Event().wait()
 
 

@@ -148,6 +148,11 @@ def undo_marks() -> AbstractContextManager[object]:
     return mock.patch.object(Choice, "_rescue_one", rescue_one)
 
 
+def try_again_at_once() -> AbstractContextManager[object]:
+    """Send a request that was refused again without a pause."""
+    return mock.patch.object(Session, "pause_after", return_value=0.0)
+
+
 def mark_on_ticks_only() -> AbstractContextManager[object]:
     """Look for orphans on ticks only."""
 

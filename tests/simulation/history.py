@@ -170,6 +170,18 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """A session has sent the same request so often within a second that it gets into the history."""
+
+    at: float
+    host: str
+    session: int
+    op: int
+    """What kind of request it is, as the protocol numbers them."""
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClockSet:
     """The wall clock of a host, the registry's included, is ``ahead`` seconds ahead of the true time from now on."""
 
@@ -229,6 +241,7 @@ Entry: TypeAlias = (
     | Reported
     | Written
     | Refusal
+    | Repeated
     | ClockSet
     | Raised
     | Called
@@ -369,7 +382,7 @@ def describe(entry: Entry, origin: float) -> str:
 
 
 def _describe_rare(
-    entry: Attempted | AttemptOver | Refusal | ClockSet | Raised | Called | Nonsense, origin: float
+    entry: Attempted | AttemptOver | Refusal | Repeated | ClockSet | Raised | Called | Nonsense, origin: float
 ) -> str:
     match entry:
         case Attempted(_, run, number):
@@ -378,6 +391,8 @@ def _describe_rare(
             return f"attempt {number} of run {run} is over: {how}"
         case Refusal(_, host, _, code, applied, paths):
             return f"refused {host} with {code}{' (but applied)' if applied else ''}: {' '.join(paths)}"
+        case Repeated(_, host, _, op, times):
+            return f"{host} has sent the same request (operation {op}) {times} times within a second"
         case ClockSet(_, host, ahead):
             return f"clock of {host} is {ahead:+.3f} s ahead"
         case Raised(_, process, _, job, where, error):

@@ -1,4 +1,8 @@
-"""The promise to the registry: no node is written over and over, as when two instances undo what the other one does."""
+"""The promises to the registry: no node is written over and over, and no request is sent over and over.
+
+The former happens when two instances undo what the other one does, the latter when one tries again without a pause what
+cannot succeed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Written
+from tests.simulation.history import Repeated, Written
 
 MOST = 40
 """How often one node may change within a second: a fire a second changes it twice, and faults add some more."""
@@ -28,4 +32,11 @@ def no_node_is_written_over_and_over(facts: Facts) -> Iterator[Violation]:
                 yield Violation("restraint", written.at, f"{path} has changed {len(times)} times within a second")
 
 
-RULES = (no_node_is_written_over_and_over,)
+def no_request_is_sent_over_and_over(facts: Facts) -> Iterator[Violation]:
+    """No session sends the same request as often within a second as it takes to get into the history."""
+    for one in facts.of_kind(Repeated):
+        text = f"{one.host} has sent the same request (operation {one.op}) {one.times} times within a second"
+        yield Violation("restraint", one.at, text)
+
+
+RULES = (no_node_is_written_over_and_over, no_request_is_sent_over_and_over)
