@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import sys
 from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
 
 from aioelasticjob.errors import NotAnException, error_text
+from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.testing import run
 from aioelasticjob.user_code import UserCode
+from tests.support.loops import LoopKind, run_async
 
 
 class Panic(BaseException):
@@ -226,3 +231,40 @@ def test_scopes_around_ours_stay_open_though_the_call_has_left_ours() -> None:
             await anyio.sleep(1)
 
     run(main)
+
+
+def fail() -> None:
+    raise ValueError
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("end", "code", "says"),
+    [
+        (lambda: sys.exit(7), 7, ""),
+        (sys.exit, 0, ""),
+        (lambda: sys.exit("no more work"), 1, "no more work"),
+        (fail, 1, "ValueError"),
+        (lambda: None, 1, "has to end itself"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_that_a_call_has_made_ends_there_and_does_not_go_on_with_our_event_loop(
+    real_loop_kind: LoopKind, end: Callable[[], None], code: int, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def main() -> int:
+        child = 0
+        try:
+            async with UserCode("the handler"):
+                with HandlerScope(None):
+                    child = os.fork()
+                    if not child:
+                        logging.getLogger("aioelasticjob").addHandler(logging.StreamHandler())
+                        end()
+        finally:
+            if not child:
+                os._exit(99)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert run_async(real_loop_kind, main) == code
+    assert says in capfd.readouterr().err
