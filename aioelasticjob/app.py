@@ -36,6 +36,7 @@ from aioelasticjob.process import (
     forced_exit,
     freeze_garbage_collector,
     loop_factory,
+    open_standard_descriptors,
 )
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.registry.settings import ConnectionOptions
@@ -249,6 +250,7 @@ class ElasticJob(Declarations, Asking):
             raise InvalidSetting("run", "in a running event loop", "write async with app.running(): …")
         if threading.current_thread() is not threading.main_thread():
             raise InvalidSetting("run", "in a thread", "which gets no signals: write async with app.running(): …")
+        open_standard_descriptors()
         try:
             with forced_exit() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._main(force))

@@ -50,6 +50,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_release_signals)
 
 
+def open_standard_descriptors() -> None:
+    """Open the null device in the place of stdin, stdout and stderr, as far as they are closed.
+
+    Otherwise the next file or connection gets such a number, and programs that are started write into it.  uvloop ends
+    the process by force when it closes one (``uv__close: Assertion `fd > STDERR_FILENO' failed``).
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+
+
 def collect_garbage_seldom() -> None:
     """Make garbage collections rarer: otherwise they take a fifth of the time in which ten thousand jobs start."""
     young, *older = gc.get_threshold()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -124,3 +127,26 @@ def test_collections_become_rarer_unless_they_are_rarer_already_or_switched_off(
         assert gc.get_threshold() == (after, *usual[1:])
     finally:
         gc.set_threshold(*usual)
+
+
+STOPPING_ITSELF = """
+import os, signal
+from aioelasticjob import ElasticJob
+
+app = ElasticJob("embedded://")
+
+@app.job(cron="* * * * * ?")
+async def stop(context):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+app.run()
+print(*(os.path.samefile(f"/dev/fd/{number}", os.devnull) for number in range(3)), file=open("seen", "w"))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("closed", "seen"), [(">&-", "True True False"), ("<&- >&- 2>&-", "True True True")])
+def test_a_process_runs_though_its_standard_streams_are_closed(tmp_path: Path, closed: str, seen: str) -> None:
+    command = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, STOPPING_ITSELF]
+    ended = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+    assert (ended.returncode, (tmp_path / "seen").read_text().strip()) == (0, seen), ended.stderr.decode()
