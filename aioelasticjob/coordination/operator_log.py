@@ -36,35 +36,10 @@ UNDONE: Final = {"paused": "resumed", "disabled": "enabled"}
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorNote:
-    """The last action that was noted."""
-
-    by: str
-    """Who acted."""
-    paths: frozenset[str]
-    """The nodes that were made, changed or removed, or their parents."""
-    zxid: int
-    """The transaction of the action."""
-
-    def covers(self, path: str) -> bool:
-        """Whether the action made, changed or removed a node, as far as the note tells."""
-        return path in self.paths or parent(path) in self.paths
-
-
 def encode_note(by: str, paths: Collection[str]) -> bytes:
     """Return the data of a note."""
     named = paths if len(paths) <= MAX_PATHS else {parent(path) for path in paths}
     return json.dumps({"by": by, "paths": sorted(named)[:MAX_PATHS]}).encode()
-
-
-def decode_note(node: Node | None) -> OperatorNote | None:
-    """Return the note in a node; None without one, or if somebody has written something else there."""
-    fields = {} if node is None else json_object(node.data)
-    by, paths = fields.get("by"), fields.get("paths")
-    if node is None or not isinstance(by, str) or not isinstance(paths, list):
-        return None
-    return OperatorNote(by, frozenset(paths), node.stat.mzxid) if all(isinstance(path, str) for path in paths) else None
 
 
 def shown_name(by: str) -> str:
@@ -74,8 +49,13 @@ def shown_name(by: str) -> str:
 
 def who_acted(path: str, note: Node | None, since: int) -> str:
     """Return who has changed a node, if a note says it that is newer than the transaction ``since``; else nothing."""
-    last = decode_note(note)
-    return shown_name(last.by) if last is not None and last.zxid > since and last.covers(path) else ""
+    if note is None or note.stat.mzxid <= since:
+        return ""
+    fields = json_object(note.data)
+    by, paths = fields.get("by"), fields.get("paths")
+    if not isinstance(by, str) or not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
+        return ""  # somebody has written something else there
+    return shown_name(by) if path in paths or parent(path) in paths else ""
 
 
 def log_operator_actions(member: Member, before: JobView, after: JobView) -> None:

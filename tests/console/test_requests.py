@@ -13,7 +13,6 @@ import pytest
 from aioelasticjob import operations
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.job_actions import Filled
-from aioelasticjob.coordination.operator_log import decode_note
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import RequestStatus
@@ -315,6 +314,7 @@ def test_workers_learn_who_has_acted_in_the_console(play: Play) -> None:
 
 
 async def _noted(session: Session, path: str) -> tuple[str, list[str]]:
-    note = decode_note(await session.get(path))
+    note = await session.get(path)
     assert note is not None
-    return note.by, sorted(note.paths)
+    fields = json.loads(note.data)
+    return fields["by"], fields["paths"]
