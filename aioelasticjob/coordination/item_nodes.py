@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -40,7 +40,7 @@ def item_nodes(layout: Layout, tree: Tree, before: ItemNodes | None, changed: Co
         names = changed_below(layout.sharding, changed)
     if not names:
         return before
-    read, there, special = frozenset([int(name) for name in names if is_item(name)]), set[int](), set[int]()
+    read, there, special = items_named(names), set[int](), set[int]()
     assignment, given = {**before.assignment}, {**before.given}
     for item in read:
         paths = layout.item(item)
@@ -70,10 +70,9 @@ def is_item(name: str) -> bool:
     return len(name) <= MAX_NUMBER_DIGITS and name.isascii() and name.isdigit() and str(int(name)) == name
 
 
-@lru_cache(maxsize=256)
-def items_named(names: tuple[str, ...]) -> frozenset[int]:
-    """Return the items that names are about.  Jobs with the same items share the result."""
-    return frozenset(int(name) for name in names if is_item(name)) or NONE
+def items_named(names: Iterable[str]) -> frozenset[int]:
+    """Return the items whose numbers are among some names."""
+    return frozenset([int(name) for name in names if is_item(name)]) or NONE
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import parts
-from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import Session
@@ -232,7 +232,7 @@ class RecordCache:
 async def items_below(session: Session, parent: str) -> list[int]:
     """Return the items that have a node below ``parent``; none if that is missing."""
     (names,) = await session.children_many([parent])
-    return sorted(int(name) for name in names or () if is_item(name))
+    return sorted(items_named(names or ()))
 
 
 def _follows(stat: Stat, before: VersionedRecord) -> bool:

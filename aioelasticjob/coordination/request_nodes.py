@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.layout import child
 from aioelasticjob.model import NONE
@@ -101,7 +101,7 @@ def _begun_items(
 ) -> BegunItems:
     """Return how far items have come with the request ``held``, given how far they had come ``before``."""
     names = frozenset(tree.children(path)) if before is None else changed_below(path, changed)
-    before, items = before or NOTHING_BEGUN, frozenset(int(name) for name in names if is_item(name))
+    before, items = before or NOTHING_BEGUN, items_named(names)
     done, under_way = set[int](), set[int]()
     for item in items:
         if (node := tree.get(child(path, item))) is not None:
@@ -110,7 +110,7 @@ def _begun_items(
                 done.add(item)
             if not progress.outcome:
                 under_way.add(item)
-    wrong = {name for name in names if not is_item(name) and child(path, name) in tree}
+    wrong = {name for name in names - {*map(str, items)} if child(path, name) in tree}
     return BegunItems(
         (before.done - items) | done, (before.under_way - items) | under_way, (before.wrong - names) | wrong
     )

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
@@ -175,14 +175,12 @@ class Streams:
 
     def _execution(self, tree: Tree) -> Mapping[int, ItemExecution]:
         found = {}
-        for name in tree.children(self._layout.execution):
-            if not is_item(name):
-                continue
-            paths = self._layout.item(int(name))
+        for item in sorted(items_named(tree.children(self._layout.execution))):
+            paths = self._layout.item(item)
             node, running = tree.get(paths.execution), tree.get(paths.running)
             record = None if node is None else records.decode(node.data)
             runner = None if running is None else running.text
-            found[int(name)] = ItemExecution(record, runner, paths.misfire in tree)
+            found[item] = ItemExecution(record, runner, paths.misfire in tree)
         return found
 
 
