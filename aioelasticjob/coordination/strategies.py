@@ -79,8 +79,7 @@ def sticky(given: AssignmentInput) -> Assignment:
     for item in range(given.count):
         held.get(given.present.get(item, ""), free).append(item)
     share, extra = divmod(given.count, len(given.instances))
-    places = {one: n for n, one in enumerate(given.instances)}
-    by_load = sorted(given.instances, key=lambda one: (-len(held[one]), places[one]))
+    by_load = sorted(given.instances, key=lambda one: -len(held[one]))
     quota = {one: share + (n < extra) for n, one in enumerate(by_load)}
     for one, items in held.items():
         free += items[quota[one] :]
