@@ -94,6 +94,7 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
     if not named and is_host(fields.get("ip")):
         ip = str(fields["ip"])  # a node made by hand; our own names contain the address
     host, pid, since = fields.get("host"), fields.get("pid"), fields.get("upSince")
+    features = fields.get("features")
     return Instance(
         name,
         ip,
@@ -103,18 +104,14 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
         joined,
         since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
         fields.get("leaving") is True,
-        _features(fields.get("features")),
+        _shared(tuple(one for one in features if isinstance(one, str))) if isinstance(features, list) else NONE,
     )
 
 
-def _features(fields: object) -> frozenset[str]:
-    return _set_of(tuple(one for one in fields if isinstance(one, str))) if isinstance(fields, list) else NONE
-
-
 @lru_cache
-def _set_of(names: tuple[str, ...]) -> frozenset[str]:
-    """Return names as a set, which all instances with the same names share."""
-    return frozenset(names) or NONE
+def _shared(features: tuple[str, ...]) -> frozenset[str]:
+    """Return features as a set, which all instances with the same features share."""
+    return frozenset(features) or NONE
 
 
 def is_host(name: object) -> bool:
