@@ -33,13 +33,13 @@ from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.record_cache import items_below
 from aioelasticjob.coordination.request_runs import losing
-from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide
+from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, ItemPaths
-from aioelasticjob.model import Record
+from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete, Set
 from aioelasticjob.registry.tree import Node, Tree
@@ -175,7 +175,7 @@ class Coordinator:
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
             pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
         unwanted = await _unwanted_records(member) if due.unwanted else {}
-        cut_off = dict[int, InterruptedRun]()
+        cut_off = dict[int, VersionedRecord]()
         if due.orphans:
             cut_off, pacing.lingering = await _cut_off(member, view)
             if cut_off or pacing.lingering:  # look again until they have been rescued
@@ -288,7 +288,7 @@ async def _is_removed(member: Member) -> bool:
     return mine is None or mine.ephemeral_owner != member.incarnation
 
 
-async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
+async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, VersionedRecord], bool]:
     """Return the runs that were cut off, by item, and whether other runs linger.
 
     A run lingers if an instance that is not registered any more still runs it: no mirrored node will show its end.
@@ -296,11 +296,11 @@ async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, Interrupted
     items = sorted(view.items)
     paths = [path for item in map(member.layout.item, items) for path in (item.execution, item.running)]
     nodes = await member.session.get_many(paths)
-    found, lingering = dict[int, InterruptedRun](), False
+    found, lingering = dict[int, VersionedRecord](), False
     for item, node, running in zip(items, nodes[::2], nodes[1::2], strict=True):
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and records.is_cut_off(record):
-            found[item] = InterruptedRun(record, node.stat.version, node.stat.mzxid)
+            found[item] = VersionedRecord(record, node.stat.version, node.stat.mzxid)
         if running is not None and running.text not in view.instances:
             lingering = True
     return found, lingering

@@ -10,7 +10,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import rescued_request, settling
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Fire, FireSource, Record, VersionedRecord
+from aioelasticjob.model import Fire, FireSource, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 
 T = TypeVar("T")
@@ -65,10 +65,7 @@ class MarkOrphan:
     """Mark an item whose run was cut off as an orphan."""
 
     item: int
-    version: int
-    """The version of the item's record."""
-    run: Record
-    """The item's record."""
+    run: VersionedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +73,9 @@ class EndRun:
     """Settle a run that was cut off and is not to be rescued."""
 
     item: int
-    version: int
-    """The version of the item's record."""
-    run: Record
-    """The item's record."""
+    run: VersionedRecord
     at: int
     """The present time, in milliseconds since the epoch."""
-    marked: bool
-    """Whether the item has an orphan's mark, because an instance that left has handed it over."""
     outcome: str
     """``GIVEN_UP`` after too many rescues that were cut off, ``stopped`` if somebody had cancelled the run."""
 
@@ -299,19 +291,21 @@ def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Mapping[
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
-    paths, mark = view.layout.item(lost.item), records.mark(lost.run)
-    return [*_leading(view), Check(paths.execution, lost.version), *_absent(paths.running), Create(paths.orphan, mark)]
+    paths, run = view.layout.item(lost.item), lost.run
+    assert run.version is not None  # it was read
+    unchanged, mark = Check(paths.execution, run.version), Create(paths.orphan, records.mark(run.record))
+    return [*_leading(view), unchanged, *_absent(paths.running), mark]
 
 
 def _end_run(view: JobView, given: EndRun) -> Transaction:
-    paths = view.layout.item(given.item)
-    record = replace(given.run, completed=True, completed_at=given.at, outcome=given.outcome)
-    settle = Set(paths.execution, records.encode(record), given.version)
-    unmark = [Delete(paths.orphan)] if given.marked else []
-    requested = rescued_request(view, given.item, given.run)
-    noted = settling(
-        view.layout, Fire(0, FireSource.FAILOVER, requested=requested), {given.item: VersionedRecord(record, None)}
-    )
+    paths, run = view.layout.item(given.item), given.run
+    assert run.version is not None  # it was read
+    record = replace(run.record, completed=True, completed_at=given.at, outcome=given.outcome)
+    settle = Set(paths.execution, records.encode(record), run.version)
+    was_handed_over = paths.orphan in view.tree and not view.obstructed(paths.orphan)
+    unmark = [Delete(paths.orphan)] if was_handed_over else []  # rescuers ignore the mark of such a run
+    fire = Fire(0, FireSource.FAILOVER, requested=rescued_request(view, given.item, run.record))
+    noted = settling(view.layout, fire, {given.item: replace(run, record=record)})
     return [*_leading(view), settle, *_absent(paths.running), *unmark, *noted]
 
 

@@ -37,7 +37,7 @@ from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView, scheduling
 from aioelasticjob.layout import child
-from aioelasticjob.model import Record
+from aioelasticjob.model import VersionedRecord
 
 MAX_FORMER_SCHEDULES = 8
 """How many former schedules are kept: their last moments may still have to be reported as missed."""
@@ -55,17 +55,6 @@ LOST = "unknown"
 """The outcome of a run that nobody has settled."""
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptedRun:
-    """The run of an item that was begun, is not completed, and goes on nowhere."""
-
-    record: Record
-    version: int
-    """The version of the record's node."""
-    fence: int
-    """The transaction that has written the record: the claim.  If the run was handed over, the orphan's mark has it."""
-
-
 @dataclass(frozen=True)
 class RuleInput:
     """A view, the instance that decides, and facts that are not in the view."""
@@ -80,8 +69,11 @@ class RuleInput:
     """The time of the registry's clock, in seconds since the epoch."""
     records: Mapping[str, int] = field(default_factory=dict)
     """Records and marks to be removed because the job is not monitored any more: versions by path."""
-    cut_off: Mapping[int, InterruptedRun] = field(default_factory=dict)
-    """The runs that were cut off, by item, as far as they were looked up."""
+    cut_off: Mapping[int, VersionedRecord] = field(default_factory=dict)
+    """The runs that were cut off, by item, as far as they were looked up.
+
+    The claim has written the record, so its transaction is the fence.  If the run was handed over, the mark has that.
+    """
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
 
@@ -142,8 +134,8 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
         # otherwise ``unmark_orphans`` would undo it for ever
         wanted = item in view.items and item < view.config.sharding_total_count
-        if wanted and not any(mark in view.tree for mark in marks) and not ended_as(view, item, run.record, run.fence):
-            yield MarkOrphan(item, run.version, run.record)
+        if wanted and not any(mark in view.tree for mark in marks) and not ended_as(view, item, run.record, run.zxid):
+            yield MarkOrphan(item, run)
 
 
 def end_runs(now: RuleInput) -> Iterator[EndRun]:
@@ -152,17 +144,15 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
     It gives a run up after ``max_rescues`` rescues in a row were cut off.  The run's handler may be the reason: without
     a limit, a handler that ends its process would end one instance after the other.  It ends a run as stopped if
     somebody had cancelled it.  An operator who cancels a thread that hangs, and then kills its process, does not want
-    another instance to begin the run again.  If an instance has handed the run over, its mark is removed as well,
-    because rescuers ignore the mark of such a run.
+    another instance to begin the run again.
     """
     view = now.view
     if not (now.leading and view.config.failover):
         return
     for item, run in sorted(now.cut_off.items()):
-        paths = view.layout.item(item)
-        if paths.failover not in view.tree and (outcome := ended_as(view, item, run.record, run.fence)):
-            marked = paths.orphan in view.tree and not view.obstructed(paths.orphan)
-            yield EndRun(item, run.version, run.record, round(now.time * 1000), marked, outcome)
+        is_rescued = view.layout.item(item).failover in view.tree
+        if not is_rescued and (outcome := ended_as(view, item, run.record, run.zxid)):
+            yield EndRun(item, run, round(now.time * 1000), outcome)
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:

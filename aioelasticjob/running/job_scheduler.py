@@ -263,8 +263,8 @@ class JobScheduler(CommandLoop):
             due = written.request.moment
             self._driver.report(written.expired_items, Passed(due, due), EXPIRED)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
-            moment = written.run.moment
-            self._driver.report([written.item], Passed(moment, moment), str(error), written.run.instance, handled=True)
+            run = written.run.record
+            self._driver.report([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
 
     async def end(self) -> None:
         """Settle or give back what waits without a task, and report the runs that can begin here no more.

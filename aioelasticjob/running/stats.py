@@ -135,7 +135,7 @@ class ExecutionStats:
 
         If the run was given up, report that to the error handler, and return the error; None if it was cancelled.
         """
-        item, run = ended.item, ended.run
+        item, run = ended.item, ended.run.record
         if ended.outcome == Outcome.STOPPED:
             text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
             about = {"job": self._job, "item": item, "instance": run.instance}

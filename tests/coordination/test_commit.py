@@ -38,7 +38,7 @@ from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -306,7 +306,7 @@ ACTIONS: dict[str, Action] = {
     "ask": _effect(RequireAssignment()),
     "assign": _effect(Assign({0: ME, 1: ME})),
     "prune": _effect(RemoveItems(frozenset({2}))),
-    "mark orphan": _effect(MarkOrphan(0, 0, Record())),
+    "mark orphan": _effect(MarkOrphan(0, VersionedRecord(Record(), 0))),
     "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
     "refresh": _effect(RefreshServer("10.0.0.1", b"", 0)),

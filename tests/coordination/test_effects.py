@@ -36,7 +36,7 @@ from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
-from aioelasticjob.model import GIVEN_UP, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
@@ -48,6 +48,7 @@ SAID = {SayStrategyFailed}
 
 items = st.integers(0, 2 * MAX_OPERATIONS)
 versions = st.integers(0, 9)
+runs = st.builds(VersionedRecord, st.just(Record(slot=1, completed=False)), versions)
 paths = st.one_of(
     items.map(lambda item: LAYOUT.item(item).orphan),
     st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone")]),
@@ -57,10 +58,8 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     RequireAssignment: st.just(RequireAssignment()),
     Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
     RemoveItems: st.frozensets(items, min_size=1).map(RemoveItems),
-    MarkOrphan: st.builds(MarkOrphan, items, versions, st.just(Record(slot=1, completed=False))),
-    EndRun: st.builds(
-        EndRun, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans(), st.just(GIVEN_UP)
-    ),
+    MarkOrphan: st.builds(MarkOrphan, items, runs),
+    EndRun: st.builds(EndRun, items, runs, st.just(2), st.just(GIVEN_UP)),
     NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
     RemoveMarks: st.lists(paths, min_size=1, unique=True).map(lambda chosen: RemoveMarks(tuple(chosen))),
     RemoveServer: st.builds(RemoveServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),

@@ -106,7 +106,7 @@ def test_a_failure_goes_to_the_error_handler_now_configured() -> None:
 
 def test_a_run_that_was_given_up_is_passed_on_to_the_error_handler() -> None:
     recorded, lost = RecordedStats(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
-    error = recorded.stats.ended_by_leader(CONFIG, EndRun(1, 0, lost, 60_900, False, GIVEN_UP))
+    error = recorded.stats.ended_by_leader(CONFIG, EndRun(1, VersionedRecord(lost, 0), 60_900, GIVEN_UP))
     assert isinstance(error, GivenUp)
     assert (error.rescues, error.instance) == (3, "other")
     ((_, failure),) = recorded.failures.taken
@@ -118,7 +118,7 @@ def test_runs_of_many_items_that_were_cut_off_and_cancelled_fill_no_log(caplog: 
 
     async def main() -> None:
         for item in range(MOST + 30):
-            ended = EndRun(item, 0, lost, 60_900, False, Outcome.STOPPED)
+            ended = EndRun(item, VersionedRecord(lost, 0), 60_900, Outcome.STOPPED)
             assert recorded.stats.ended_by_leader(CONFIG, ended) is None
         await anyio.sleep(INTERVAL)
 

@@ -17,11 +17,10 @@ from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan,
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import Entry
-from aioelasticjob.coordination.rules import InterruptedRun
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome
+from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome, VersionedRecord
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.running import choice, execution, retry_waits
@@ -294,9 +293,9 @@ def never_read_again() -> AbstractContextManager[object]:
 def look_with_old_eyes() -> AbstractContextManager[object]:
     """Put up for rescue what was cut off at the last look but one, too."""
     original: Any = coordinator._cut_off
-    seen = dict[str, dict[int, InterruptedRun]]()
+    seen = dict[str, dict[int, VersionedRecord]]()
 
-    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
+    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, VersionedRecord], bool]:
         found, lingering = await original(member, view)
         before, seen[member.id] = seen.get(member.id, {}), found
         return before | found, lingering

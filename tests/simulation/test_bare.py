@@ -23,11 +23,11 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, mark_orphans, wanted_assignment
+from aioelasticjob.coordination.rules import RuleInput, mark_orphans, wanted_assignment
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, Suspended
-from aioelasticjob.model import Record
+from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
@@ -296,13 +296,13 @@ def mark_the_living() -> Iterator[None]:
     record is removed and made again in between, so both have to go.
     """
 
-    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, InterruptedRun], bool]:
+    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, VersionedRecord], bool]:
         items = sorted(view.items)
         nodes = await member.session.get_many([member.layout.item(item).execution for item in items])
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
         runs = ((item, record, node.stat) for item, (node, record) in found.items() if record)
         running = ((item, record, stat) for item, record, stat in runs if not record.completed)
-        return {item: InterruptedRun(record, stat.version, stat.mzxid) for item, record, stat in running}, False
+        return {item: VersionedRecord(record, stat.version, stat.mzxid) for item, record, stat in running}, False
 
     def mark_orphan(view: JobView, lost: effects.MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running

@@ -12,11 +12,11 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
 from aioelasticjob.coordination.requests import Request, encode
-from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide, wanted_assignment
+from aioelasticjob.coordination.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
@@ -51,14 +51,14 @@ class World:
 
     def rule_input(self, name: str, view: JobView | None = None, *, tick: bool = True) -> RuleInput:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
-        nodes, cut_off, unwanted = self.registry.nodes, dict[int, InterruptedRun](), dict[str, int]()
+        nodes, cut_off, unwanted = self.registry.nodes, dict[int, VersionedRecord](), dict[str, int]()
         for item in range(13):
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
                 unwanted[LAYOUT.item(item).execution] = record.stat.version
                 decoded = records.decode(record.data)
                 if decoded is not None and not decoded.completed:
-                    cut_off[item] = InterruptedRun(decoded, record.stat.version, record.stat.mzxid)
+                    cut_off[item] = VersionedRecord(decoded, record.stat.version, record.stat.mzxid)
         idle = {} if self.running() else unwanted
         return RuleInput(view or self.view(), name, True, tick, self.registry.now, idle, cut_off)
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import waiting_items
 from aioelasticjob.coordination.requests import Request, decode_progress
-from aioelasticjob.coordination.rules import InterruptedRun, RuleInput, decide, wanted_assignment
+from aioelasticjob.coordination.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import ItemPaths, Layout
-from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.registry import BareRegistry, Before
@@ -268,7 +268,7 @@ class Judge:
             return
         if view.leader not in view.staying or view.assignment != wanted_assignment(view) or not view.assignment_stands:
             self.break_("convergence", f"{view.leader} leads, {dict(view.assignment)} is assigned")
-        cut_off = dict[int, InterruptedRun]()
+        cut_off = dict[int, VersionedRecord]()
         for item in range(ITEMS):
             paths = layout.item(item)
             record = _record(nodes.get(paths.execution))
@@ -292,7 +292,7 @@ class Judge:
             if effects := decide(rule_input):
                 self.break_("silence", f"{process.id} still wants {effects}")
 
-    def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, InterruptedRun]:
+    def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, VersionedRecord]:
         if item in view.disabled_items:
             return {}
         cut_off = record.begun > 0 and not record.completed
@@ -300,7 +300,7 @@ class Judge:
             self.break_("every orphan is rescued", f"item {item}: {record}")
         if record.slot != moment and item not in view.resting_items:
             self.break_("nothing is lost", f"item {item} has not run {moment}: {record}")
-        return {item: InterruptedRun(record, 0, 0)} if cut_off and view.config.failover else {}
+        return {item: VersionedRecord(record, 0, 0)} if cut_off and view.config.failover else {}
 
 
 def _lives(process: Process, incarnation: int) -> bool:
