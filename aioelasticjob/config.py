@@ -73,7 +73,7 @@ class JobConfig(DeclaredSettings):
             name = next(name for name in settings if unencodable_text({name: settings[name]}) is not None)
             raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
-            schedule = _parsed(self.cron, self.time_zone, self.dst)
+            schedule = parsed_cron(self.cron, self.time_zone, self.dst)
             if info.context is not _KEPT and schedule.never_fires:
                 raise never_fires(self.cron)
         elif info.context is not _KEPT:
@@ -162,7 +162,7 @@ class JobConfig(DeclaredSettings):
     @cached_property
     def schedule(self) -> Cron | None:
         """The parsed schedule, None for a job that is only triggered."""
-        return None if self.cron is None else _parsed(self.cron, self.time_zone, self.dst)
+        return None if self.cron is None else parsed_cron(self.cron, self.time_zone, self.dst)
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""
@@ -249,7 +249,7 @@ def required(stored: bytes) -> tuple[str, ...] | None:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
+def parsed_cron(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
     """Parse a schedule; the result is cached, since it is needed for checking and for running."""
     return Cron.parse(cron, time_zone, dst)
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from aioelasticjob.clock import moment
+from aioelasticjob.config import parsed_cron
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, whole_number
-from aioelasticjob.cron import Cron
 from aioelasticjob.encoding import encodable_text, unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.job_settings import MAX_ITEMS
@@ -244,7 +243,7 @@ def _decoded(name: str, data: bytes, number: int, version: int) -> Request | Non
 
 def _span(fields: Mapping[str, Any]) -> Span:
     cron, zone, dst = _text(fields["cron"]), _text(fields["timeZone"]), _text(fields["dst"])
-    _cron(cron, zone, dst)  # it has to be valid
+    parsed_cron(cron, zone, dst)  # it has to be valid
     at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
     return Span(whole_number(fields["from"]), whole_number(fields["to"]), cron, zone, dst, at_once)
 
@@ -265,10 +264,4 @@ def _text(value: object) -> str:
 
 @lru_cache(maxsize=16384)
 def _following(cron: str, time_zone: str, dst: str, last: int) -> int | None:
-    found = _cron(cron, time_zone, dst).next_after(moment(last / 1000))
-    return None if found is None else round(found.timestamp() * 1000)
-
-
-@lru_cache(maxsize=256)
-def _cron(cron: str, time_zone: str, dst: str) -> Cron:
-    return Cron.parse(cron, time_zone, dst)  # type: ignore[arg-type]
+    return parsed_cron(cron, time_zone, dst).millisecond_after(last)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
 
-from aioelasticjob.config import JobConfig, required
+from aioelasticjob.config import JobConfig, parsed_cron, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
 from aioelasticjob.coordination.item_nodes import ItemNodes, item_nodes, items_named
@@ -16,7 +16,7 @@ from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.request_nodes import RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.strategies import in_order
-from aioelasticjob.cron import Cron
+from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
@@ -323,16 +323,16 @@ def _noted(data: bytes, made: int) -> tuple[Mapping[str, Any], ...]:
 def _is_schedule(noted: object) -> bool:
     if not isinstance(noted, dict) or not {"cron", "timeZone", "dst", "monitorExecution", "since"} <= noted.keys():
         return False
-    since = noted["since"]
-    return isinstance(since, int) and not isinstance(since, bool) and since >= 0
+    since, cron = noted["since"], noted["cron"]
+    texts = ("" if cron is None else cron, noted["timeZone"], noted["dst"])
+    is_date = type(since) is int and 0 <= since <= records.MAX_MILLISECONDS
+    return is_date and all(isinstance(text, str) for text in texts)
 
 
-@lru_cache(maxsize=4096)
-def _cron(*fields: object) -> Cron | None:
+def _cron(expression: str | None, time_zone: str, dst: DaylightSaving) -> Cron | None:
     """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
-    if all(isinstance(one, str) for one in fields):
-        with suppress(InvalidSetting):
-            return Cron.parse(*fields)  # type: ignore[arg-type]
+    with suppress(InvalidSetting):
+        return None if expression is None else parsed_cron(expression, time_zone, dst)
     return None
 
 

@@ -59,14 +59,29 @@ def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[]", b'{"since": true}', b'{"former": 7}', b'{"former": [7]}', b'{"cron": null, "since": "then"}', b"\xff"],
+    [
+        *(
+            b"",
+            b"[]",
+            b"\xff",
+            b'{"since": true}',
+            b'{"former": 7}',
+            b'{"former": [7]}',
+            b'{"cron": null, "since": "then"}',
+        ),
+        b'{"cron": ["0 * * * * ?"], "timeZone": "UTC", "dst": "cron", "monitorExecution": true, "since": 0}',
+        b'{"cron": null, "timeZone": "UTC", "dst": "cron", "monitorExecution": true, "since": 1%s}' % (b"0" * 400),
+        b'{"cron": null, "timeZone": "UTC", "dst": {}, "monitorExecution": true, "since": 0}',
+    ],
 )
 def test_a_note_of_the_schedule_that_makes_no_sense_is_replaced(data: bytes) -> None:
     here = world(1)
     here.settle()
     here.registry.commit([Set(LAYOUT.schedule, data, -1)])
     assert here.view().scheduled_since == 1_000
-    assert here.settle().schedule_is_noted
+    settled = here.settle()
+    assert settled.schedule_is_noted
+    assert settled.former_schedules == ()
 
 
 def test_a_configuration_that_makes_no_sense_is_not_noted() -> None:
