@@ -207,10 +207,6 @@ class JobView:
         marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
         return {item: mark for item, mark in marks.items() if mark is not None}
 
-    def fence_handed_over(self, item: int) -> int:
-        """Return the fence of the run of an orphan whose instance has handed it over; 0 if there is none."""
-        return self.orphaned[item][2] if item in self.orphaned else 0
-
     @cached_property
     def rescues(self) -> Mapping[int, str]:
         """The instance that rescues each item that is being rescued."""
@@ -366,7 +362,9 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
-        return JobView(layout, tree, _requiring(last, node.data), str(mistake), off)
+        requires = required(node.data)
+        kept = last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
+        return JobView(layout, tree, kept, str(mistake), off)
     if kind is None:  # a process that only reads need not have the job's error handler or executor
         return JobView(layout, tree, config, None, off)
     return JobView(layout, tree, *with_known_names(config, last), off)
@@ -378,12 +376,6 @@ def follow(before: JobView, tree: Tree, switches: Tree) -> JobView:
     if tree.get(path) == before.tree.get(path):
         return JobView(before.layout, tree, last, before.fault, switches)
     return read(tree, before.layout, last, last.job_type, switches)
-
-
-def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
-    """Return the last valid configuration with the newest ``requires``."""
-    requires = required(stored)
-    return last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
 
 
 @lru_cache(maxsize=4096)
