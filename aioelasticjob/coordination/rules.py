@@ -78,14 +78,9 @@ class RuleInput:
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
 
     @cached_property
-    def present(self) -> bool:
-        """Whether this instance is registered."""
-        return self.me in self.view.instances
-
-    @cached_property
     def is_named_leader(self) -> bool:
         """Whether the registry names this instance as the leader."""
-        return self.view.leader == self.me and self.present
+        return self.view.leader == self.me and self.me in self.view.instances
 
     @cached_property
     def leading(self) -> bool:
@@ -139,12 +134,11 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
 
 
 def end_runs(now: RuleInput) -> Iterator[EndRun]:
-    """The leader settles a run that was cut off and is not to be rescued.
+    """The leader settles a run that was cut off and is not to be rescued: it is given up, or ends as stopped.
 
-    It gives a run up after ``max_rescues`` rescues in a row were cut off.  The run's handler may be the reason: without
-    a limit, a handler that ends its process would end one instance after the other.  It ends a run as stopped if
-    somebody had cancelled it.  An operator who cancels a thread that hangs, and then kills its process, does not want
-    another instance to begin the run again.
+    The run's handler may be the reason why rescues are cut off: without a limit, a handler that ends its process would
+    end one instance after the other.  And an operator who cancels a thread that hangs, and then kills its process, does
+    not want another instance to begin the run again.
     """
     view = now.view
     if not (now.leading and view.config.failover):
@@ -200,7 +194,7 @@ def _computed(view: JobView) -> tuple[Mapping[int, str], str]:
 def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
     """Every instance makes missing parent nodes and its server's node again: without them no leader can be elected."""
     view, layout = now.view, now.view.layout
-    if not now.present:
+    if now.me not in view.instances:
         return
     mine = view.instances[now.me]
     missing = dict.fromkeys(view.missing_parents, b"")
@@ -239,7 +233,7 @@ def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
 
 def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
     """On a tick an instance touches its server's node, whose age says how long no instance has been on the server."""
-    if not (now.tick and now.present and now.view.config.server_retention):
+    if not (now.tick and now.me in now.view.instances and now.view.config.server_retention):
         return
     ip = now.view.instances[now.me].ip
     node = now.view.tree.get(now.view.layout.server(ip))

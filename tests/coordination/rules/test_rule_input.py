@@ -29,7 +29,7 @@ def test_who_has_gone_holds_no_seat_though_its_name_is_still_on_it() -> None:
     assert RuleInput(view, leader).leading
     gone = replace(view, tree=view.tree.replace({LAYOUT.instance(leader): None}, view.tree.zxid + 1))
     now = RuleInput(gone, leader)
-    assert (gone.leader, now.present, now.is_named_leader, now.leading) == (leader, False, False, False)
+    assert (gone.leader, now.is_named_leader, now.leading) == (leader, False, False)
 
 
 def test_who_lacks_what_is_required_holds_its_seat_and_does_not_lead() -> None:
@@ -38,4 +38,4 @@ def test_who_lacks_what_is_required_holds_its_seat_and_does_not_lead() -> None:
     assert leader is not None
     here.registry.commit([Set(LAYOUT.config, here.config.changed(requires=["x"]).to_json(), -1)])
     now = RuleInput(here.view(), leader)
-    assert (now.present, now.is_named_leader, now.leading) == (True, True, False)
+    assert (now.is_named_leader, now.leading) == (True, False)
