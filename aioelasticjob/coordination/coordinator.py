@@ -333,8 +333,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
     """Write effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
     written, in_part, name = 0, False, member.layout.job
     for effect in effects:
-        lost = dict[int, Record]()
-        for number, transaction in enumerate(await _transactions(member, view, effect, lost)):
+        transactions, lost = await _transactions(member, view, effect)
+        for number, transaction in enumerate(transactions):
             try:
                 committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
             except (Suspended, SessionEnded):
@@ -377,24 +377,24 @@ def _log_lost_run(member: Member, config: JobConfig, item: int, record: Record) 
         )
 
 
-async def _transactions(member: Member, view: JobView, effect: Effect, lost: dict[int, Record]) -> list[Transaction]:
-    """Return an effect's transactions.  If they remove records of runs that were cut off, note these in ``lost``."""
+async def _transactions(
+    member: Member, view: JobView, effect: Effect
+) -> tuple[list[Transaction], Mapping[int, Record]]:
+    """Return an effect's transactions, and the records that they remove of runs that were cut off.
+
+    Surplus items that still run stay, and so do those below whose records somebody has made nodes by hand.
+    """
     if not isinstance(effect, RemoveItems):
-        return to_transactions(effect, view)
-    idle, removal = await _idle(member, effect.items, lost)
-    return [[*to_transactions(RemoveItems(idle), view)[0], *removal, *losing(view, lost)]] if idle else []
-
-
-async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:
-    """Return the surplus items that no instance runs any more, and the operations that remove their records."""
-    idle, removal = set(), Transaction()
-    for item, paths, record, running, mark in await _executions(member, sorted(items)[:REMOVED_AT_ONCE]):
+        return to_transactions(effect, view), {}
+    idle, removal, lost = set[int](), Transaction(), dict[int, Record]()
+    for item, paths, record, running, mark in await _executions(member, sorted(effect.items)[:REMOVED_AT_ONCE]):
         marks = mark is not None and not mark.stat.num_children
         if running is not None or (record is not None and record.stat.num_children > marks):
-            continue  # it still runs, or somebody has made nodes below it by hand
+            continue
         idle.add(item)
         removal += [Delete(paths.misfire)] if mark else []
         removal += [Delete(paths.execution, record.stat.version)] if record else []
         if record and (run := records.decode(record.data)) is not None and not run.completed:
             lost[item] = run
-    return frozenset(idle), removal
+    items = to_transactions(RemoveItems(frozenset(idle)), view)[0]
+    return [[*items, *removal, *losing(view, lost)]] if idle else [], lost

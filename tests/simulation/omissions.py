@@ -248,10 +248,10 @@ def lose_deferred_triggers() -> AbstractContextManager[object]:
 def prune_what_runs() -> AbstractContextManager[object]:
     """Remove items beyond the count without looking whether they run."""
 
-    async def idle(_member: Member, items: frozenset[int], _lost: Any) -> tuple[frozenset[int], Transaction]:
-        return items, []
+    async def transactions(_member: Member, view: JobView, effect: Effect) -> tuple[list[Transaction], dict[int, Any]]:
+        return effects.to_transactions(effect, view), {}
 
-    return mock.patch.object(coordinator, "_idle", idle)
+    return mock.patch.object(coordinator, "_transactions", transactions)
 
 
 def always_catch_up() -> AbstractContextManager[object]:

@@ -17,6 +17,7 @@ from aioelasticjob.coordination import claims, coordinator, effects, membership,
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
+    Effect,
     MarkOrphan,
     Transaction,
     mark_necessary,
@@ -341,10 +342,10 @@ def rescue_beside_the_mark() -> AbstractContextManager[object]:
 def prune_blindly() -> AbstractContextManager[object]:
     """Remove items beyond the count without looking whether they run."""
 
-    async def idle(_member: Any, items: frozenset[int], _lost: Any) -> tuple[frozenset[int], Transaction]:
-        return items, []
+    async def transactions(_member: Any, view: JobView, effect: Effect) -> tuple[list[Transaction], dict[int, Any]]:
+        return to_transactions(effect, view), {}
 
-    return mock.patch.object(coordinator, "_idle", idle)
+    return mock.patch.object(coordinator, "_transactions", transactions)
 
 
 @pytest.mark.parametrize(
