@@ -116,8 +116,7 @@ class RunBarrier:
 
     async def state(self, run: str) -> str | None:
         """Return the state of a run; None until its ``before`` has ended."""
-        (node,) = await self._read([self._layout.guarantee])
-        return _runs(node).get(run)
+        return (await self._states()).get(run)
 
     async def caller(self, run: str) -> str | None:
         """Return the instance that calls a run's listeners now; None if there is none."""
@@ -181,8 +180,8 @@ class RunBarrier:
 
         The instance that writes last finds what all others have written, so at least one instance finds each run.
         """
-        parent, waiting = await self._waiting()
-        if parent is None or not waiting - {besides}:
+        waiting = [run for run in await self._waiting() if run != besides]
+        if not waiting:
             return []
         asked = frozenset[str]()
         if any(moment_of(run) is None for run in waiting):
@@ -190,7 +189,7 @@ class RunBarrier:
         marks = await self._marks(view)
         wanted = [item for item in range(view.config.sharding_total_count) if item not in view.resting_items]
         reached = min(map(marks.reached, wanted), default=0)
-        open_runs = [run for run in _runs(parent) if run in waiting - marks.under_way - asked - {besides}]
+        open_runs = [run for run in waiting if run not in marks.under_way | asked]
         over = [run for run in open_runs if (moment_of(run) or 0) <= reached]
         if not over or not view.config.failover:
             return over
@@ -199,7 +198,7 @@ class RunBarrier:
 
     async def tidy(self, view: JobView) -> None:
         """Remove the nodes that no run needs any more."""
-        _, waiting = await self._waiting()
+        waiting = await self._waiting()
         marks = await self._marks(view)
         first = min((moment for run in waiting if (moment := moment_of(run)) is not None), default=None)
         stale = {child(self._layout.started, item): node for item, node in marks.left.items()}
@@ -211,10 +210,14 @@ class RunBarrier:
             with suppress(RegistryError):  # a later run tidies up
                 await write(self._member, part, "to remove marks of runs")
 
-    async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
-        """Return the node with the states of runs, and the runs whose ``after`` has not been called."""
+    async def _states(self) -> Mapping[str, str]:
+        """Return the states of runs, in the order in which the runs were noted."""
         (parent,) = await self._read([self._layout.guarantee])
-        return parent, frozenset(run for run, state in _runs(parent).items() if state == BEGUN)
+        return _runs(parent)
+
+    async def _waiting(self) -> Sequence[str]:
+        """Return the runs whose ``after`` has not been called."""
+        return [run for run, state in (await self._states()).items() if state == BEGUN]
 
     async def _asked(self, view: JobView) -> frozenset[str]:
         """Return the triggered runs that an instance with items has yet to begin."""
@@ -270,13 +273,13 @@ class RunBarrier:
         parents = [self._layout.started, self._layout.completed]
         begun, ended = ([child(parent, item) for item in items] for parent in parents)
         above, nodes = await self._with_parents(parents, [*begun, *ended])
-        data, (parent, _) = run.encode(), await self._waiting()
+        data, states = run.encode(), await self._states()
         operations: list[Op] = [
             Set(path, b"", node.stat.version) if node.stat.num_children else Delete(path, node.stat.version)
             for path, node in zip(begun, nodes, strict=False)
             if node is not None and node.data == data
         ]
-        if _runs(parent).get(run, BEGUN) == BEGUN and moment_of(run) is not None:
+        if states.get(run, BEGUN) == BEGUN and moment_of(run) is not None:
             last = zip(ended, nodes[len(begun) :], strict=True)
             operations += [put(path, data, node) for path, node in last if node is None or _moment(node) < int(run)]
         return [*above, *operations] if operations else []
