@@ -6,9 +6,9 @@ but never the newest one, and delays no other reader.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aioelasticjob.config import JobConfig
@@ -17,12 +17,11 @@ from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
-from aioelasticjob.model import NONE, Instance, Record
+from aioelasticjob.model import Instance, Record
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
 
-S = TypeVar("S")
 E = TypeVar("E")
 
 
@@ -90,24 +89,26 @@ class ExecutionChanged:
     """The items that differ from this reader's last event."""
 
 
-class Changes(Generic[S, E]):
-    """An async iterator of events: first one for the present state, then one for every newer state that differs."""
+class Changes(Generic[E]):
+    """An async iterator of events: first one for the present state, then one for every newer state that differs.
 
-    def __init__(self, trees: Latest[Tree], state: Callable[[Tree], S], event: Callable[[S | None, S], E]) -> None:
-        self._trees, self._state, self._event = trees, state, event
+    ``event`` returns the event for a tree, given the last event; None if nothing has changed since that.
+    """
+
+    def __init__(self, trees: Latest[Tree], event: Callable[[Tree, E | None], E | None]) -> None:
+        self._trees, self._event = trees, event
         self._tree: Tree | None = None
-        self._last: S | None = None
+        self._last: E | None = None
 
-    def __aiter__(self) -> Changes[S, E]:
+    def __aiter__(self) -> Changes[E]:
         return self
 
     async def __anext__(self) -> E:
         while True:
             self._tree = await self._trees.until(lambda newer: newer is not self._tree)
-            before, now = self._last, self._state(self._tree)
-            if before is None or before != now:
-                self._last = now
-                return self._event(before, now)
+            if (event := self._event(self._tree, self._last)) is not None:
+                self._last = event
+                return event
 
 
 class Streams:
@@ -116,48 +117,31 @@ class Streams:
     def __init__(self, session: Session, job: str) -> None:
         self._session, self._layout = session, Layout(job)
 
-    @asynccontextmanager
-    async def servers(self) -> AsyncIterator[Changes[Mapping[str, Server], ServersChanged]]:
+    def servers(self) -> AbstractAsyncContextManager[Changes[ServersChanged]]:
         """Stream which instances join and leave, and which servers are disabled or paused."""
-        async with self._trees((self._layout.servers, self._layout.instances, SWITCHES)) as trees:
-            yield Changes(trees, self._servers, _servers_changed)
+        return self._changes(self._servers, self._layout.servers, self._layout.instances, SWITCHES)
 
-    @asynccontextmanager
-    async def config(self) -> AsyncIterator[Changes[ConfigChanged, ConfigChanged]]:
+    def config(self) -> AbstractAsyncContextManager[Changes[ConfigChanged]]:
         """Stream the configuration.  If the registry's is invalid, that is reported, and the last valid one stays."""
-        last: JobConfig | None = None
+        return self._changes(self._config, self._layout.config)
 
-        def state(tree: Tree) -> ConfigChanged:
-            nonlocal last
-            if self._layout.config not in tree:  # the job was removed, so its configuration is gone
-                last = None
-            view = read(tree, self._layout, last or JobConfig(job_name=self._layout.job))
-            if view.fault is None:
-                last = view.config
-            return ConfigChanged(last, NONE, view.fault)
-
-        async with self._trees((self._layout.config,)) as trees:
-            yield Changes(trees, state, _config_changed)
-
-    @asynccontextmanager
-    async def leader(self) -> AsyncIterator[Changes[LeaderChanged, LeaderChanged]]:
+    def leader(self) -> AbstractAsyncContextManager[Changes[LeaderChanged]]:
         """Stream elections."""
-        async with self._trees((self._layout.election,)) as trees:
-            yield Changes(trees, self._leader, lambda _, now: now)
+        return self._changes(self._leader, self._layout.election)
+
+    def execution(self) -> AbstractAsyncContextManager[Changes[ExecutionChanged]]:
+        """Stream the runs of items.  These nodes change at every fire, but only this stream's readers receive them."""
+        return self._changes(self._execution, self._layout.execution)
 
     @asynccontextmanager
-    async def execution(self) -> AsyncIterator[Changes[Mapping[int, ItemExecution], ExecutionChanged]]:
-        """Stream the runs of items.  These nodes change at every fire, but only this stream's readers receive them."""
-        async with self._trees((self._layout.execution,)) as trees:
-            yield Changes(trees, self._execution, _execution_changed)
-
-    def _trees(self, roots: Sequence[str]) -> AbstractAsyncContextManager[Latest[Tree]]:
-        return mirror(self._session, roots, shallow=set(roots).intersection(self._layout.shallow))
+    async def _changes(self, event: Callable[[Tree, E | None], E | None], *roots: str) -> AsyncIterator[Changes[E]]:
+        async with mirror(self._session, roots, shallow=set(roots).intersection(self._layout.shallow)) as trees:
+            yield Changes(trees, event)
 
     def _view(self, tree: Tree) -> JobView:
         return JobView(self._layout, tree, JobConfig(job_name=self._layout.job), switches=tree)
 
-    def _servers(self, tree: Tree) -> Mapping[str, Server]:
+    def _servers(self, tree: Tree, last: ServersChanged | None) -> ServersChanged | None:
         layout, view, here = self._layout, self._view(tree), dict[str, list[Instance]]()
         for one in view.instances.values():
             here.setdefault(one.ip, []).append(one)
@@ -167,41 +151,37 @@ class Streams:
             host = node.text if node else next((one.host for one in there), "")
             is_paused = view.server_paused_by(ip) is not None
             found[ip] = Server(ip, host, view.is_disabled(ip), is_paused, there)
-        return found
+        before = {} if last is None else last.servers
+        then, present = _instances(before), _instances(found)
+        is_new = last is None or found != before
+        return ServersChanged(found, present - then, then - present) if is_new else None
 
-    def _leader(self, tree: Tree) -> LeaderChanged:
+    def _config(self, tree: Tree, last: ConfigChanged | None) -> ConfigChanged | None:
+        known = None if last is None or self._layout.config not in tree else last.config  # it goes with its job
+        view = read(tree, self._layout, known or JobConfig(job_name=self._layout.job))
+        config, then = known if view.fault else view.config, None if last is None else last.config
+        if last is not None and (config, view.fault) == (then, last.fault):
+            return None
+        names = JobConfig.model_fields if config else ()
+        changed = frozenset(name for name in names if then is None or getattr(then, name) != getattr(config, name))
+        return ConfigChanged(config, changed, view.fault)
+
+    def _leader(self, tree: Tree, last: LeaderChanged | None) -> LeaderChanged | None:
         view = self._view(tree)
-        return LeaderChanged(view.leader, view.epoch)
+        now = LeaderChanged(view.leader, view.epoch)
+        return None if now == last else now
 
-    def _execution(self, tree: Tree) -> Mapping[int, ItemExecution]:
-        found = {}
+    def _execution(self, tree: Tree, last: ExecutionChanged | None) -> ExecutionChanged | None:
+        found, before = dict[int, ItemExecution](), {} if last is None else last.items
         for item in sorted(items_named(tree.children(self._layout.execution))):
             paths = self._layout.item(item)
             node, running = tree.get(paths.execution), tree.get(paths.running)
             record = None if node is None else records.decode(node.data)
             runner = None if running is None else running.text
             found[item] = ItemExecution(record, runner, paths.misfire in tree)
-        return found
-
-
-def _servers_changed(before: Mapping[str, Server] | None, now: Mapping[str, Server]) -> ServersChanged:
-    then, present = _instances(before or {}), _instances(now)
-    return ServersChanged(now, present - then, then - present)
+        changed = frozenset(item for item in {*before, *found} if before.get(item) != found.get(item))
+        return ExecutionChanged(found, changed) if changed or last is None else None
 
 
 def _instances(servers: Mapping[str, Server]) -> frozenset[str]:
     return frozenset(one.id for server in servers.values() for one in server.instances)
-
-
-def _config_changed(before: ConfigChanged | None, now: ConfigChanged) -> ConfigChanged:
-    then = before.config if before else None
-    names = JobConfig.model_fields if now.config else ()
-    changed = frozenset(name for name in names if then is None or getattr(then, name) != getattr(now.config, name))
-    return replace(now, changed=changed)
-
-
-def _execution_changed(
-    before: Mapping[int, ItemExecution] | None, now: Mapping[int, ItemExecution]
-) -> ExecutionChanged:
-    then = before or {}
-    return ExecutionChanged(now, frozenset(item for item in {*then, *now} if then.get(item) != now.get(item)))
