@@ -141,13 +141,10 @@ class Coordinator:
         if due.waits:
             return partial(self._attempt, self._look_up, view, due)
         member.refusals.accepted(READ_PURPOSE)
-        return self._work_for(RuleInput(view, member.id, due.quiet, False, self._time, host=member.host))
-
-    def _work_for(self, rule_input: RuleInput) -> float | Work:
-        """Return the work that writes the effects which the rules want, or the seconds until the next turn."""
+        rule_input = RuleInput(view, member.id, due.quiet, False, self._time, host=member.host)
         if effects := decide(rule_input):
             return partial(self._attempt, self._write, rule_input, effects)
-        return self._pause(rule_input.view, rule_input.quiet)
+        return self._pause(view, due.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
         if why := await dismissed(self._member, view, 0 if self._logged is None else self._logged.tree.zxid):
@@ -182,11 +179,10 @@ class Coordinator:
                 pacing.orphans_looked_up = None
         member.refusals.accepted(READ_PURPOSE)
         rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host)
-        found = self._work_for(rule_input)
-        return found if isinstance(found, float) else await found()
+        return await self._write(rule_input, decide(rule_input))
 
     async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
-        """Write effects, and wait until the tree shows them."""
+        """Write effects, if there are any; the next turn waits until the tree shows them."""
         self._written, in_part = await _commit(self._member, rule_input.view, effects, self._job)
         self._written_at = get_running_loop().time()
         if in_part:  # what was written is news, so it would be begun again at once, over and over
