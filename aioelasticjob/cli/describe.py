@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from aioelasticjob import operations
-from aioelasticjob.coordination import records
+from aioelasticjob.clock import moment
+from aioelasticjob.model import Record
 from aioelasticjob.operations import (
     HostStatus,
     InstanceStatus,
@@ -38,7 +39,7 @@ def summary_as_json(status: JobStatus) -> Json:
         "fault": status.fault,
         "leader": status.leader,
         "nextFireTime": status.next_fire,
-        "lastRun": None if status.last is None else records.as_json(status.last),
+        "lastRun": None if status.last is None else _record(status.last),
         "orphanedItems": [item.item for item in status.orphans],
         "misfiredItems": [item.item for item in status.misfired],
         "configVersion": status.config_version,
@@ -169,5 +170,22 @@ def _item(one: ItemStatus) -> Json:
         "disabled": one.disabled,
         "misfired": one.misfired,
         "offset": one.offset,
-        "record": None if one.record is None else records.as_json(one.record),
+        "record": None if one.record is None else _record(one.record),
     }
+
+
+def _record(record: Record) -> Json:
+    return {
+        "slot": _iso(record.slot),
+        "source": record.source or None,
+        "instance": record.instance or None,
+        "lastBeginTime": _iso(record.begun),
+        "lastCompleteTime": _iso(record.completed_at),
+        "nextFireTime": _iso(record.next_fire),
+        "completed": record.completed,
+        "outcome": record.outcome or None,
+    }
+
+
+def _iso(milliseconds: int) -> str | None:
+    return moment(milliseconds / 1000).isoformat(timespec="milliseconds") if milliseconds else None

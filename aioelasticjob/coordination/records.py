@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from json.encoder import encode_basestring_ascii as quoted
 
-from aioelasticjob.clock import moment
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
@@ -100,20 +99,6 @@ def read_mark(data: bytes) -> tuple[int, str, int] | None:
     return slot, instance, fence if type(fence) is int else 0
 
 
-def as_json(record: Record) -> dict[str, object]:
-    """Return the record for people and programs: with times in ISO 8601, and None for missing values."""
-    return {
-        "slot": _iso(record.slot),
-        "source": record.source or None,
-        "instance": record.instance or None,
-        "lastBeginTime": _iso(record.begun),
-        "lastCompleteTime": _iso(record.completed_at),
-        "nextFireTime": _iso(record.next_fire),
-        "completed": record.completed,
-        "outcome": record.outcome or None,
-    }
-
-
 def _unknown(fields: dict[str, object]) -> str:
     return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in fields.items() if key not in _KNOWN)
 
@@ -125,10 +110,6 @@ def whole_number(value: object, most: int = MAX_MILLISECONDS) -> int:
     if not 0 <= value <= most:
         raise ValueError(f"{value} is not between 0 and {most}")
     return value
-
-
-def _iso(milliseconds: int) -> str | None:
-    return moment(milliseconds / 1000).isoformat(timespec="milliseconds") if milliseconds else None
 
 
 def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
