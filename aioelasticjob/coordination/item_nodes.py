@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -32,12 +32,13 @@ class ItemNodes:
     """The names of the nodes that are no items."""
 
 
-def item_nodes(layout: Layout, tree: Tree, before: ItemNodes | None, changed: Collection[str]) -> ItemNodes:
+NO_ITEMS = ItemNodes()
+"""What the nodes of items hold if there are none."""
+
+
+def item_nodes(layout: Layout, tree: Tree, before: ItemNodes, changed: Iterable[str]) -> ItemNodes:
     """Return what the nodes of items hold, given what they held before and the paths that may have changed."""
-    if before is None:
-        before, names = ItemNodes(), frozenset(tree.children(layout.sharding))
-    else:
-        names = changed_below(layout.sharding, changed)
+    names = changed_below(layout.sharding, changed)
     if not names:
         return before
     read, there, special = items_named(names), set[int](), set[int]()

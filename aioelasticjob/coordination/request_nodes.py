@@ -65,12 +65,9 @@ def order(request: Request) -> tuple[int, int, str]:
     return request.moment, request.number, request.id
 
 
-def request_nodes(path: str, tree: Tree, before: RequestNodes | None, changed: Iterable[str]) -> RequestNodes:
+def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable[str]) -> RequestNodes:
     """Return what the nodes below ``path`` hold, given what they held before and the paths that may have changed."""
-    if before is None:
-        before, names = NO_REQUESTS, frozenset(tree.children(path))
-    else:
-        names = changed_below(path, changed)
+    names = changed_below(path, changed)
     if not names:
         return before
     held, read = dict(before.held), dict[str, Request | Cancellation | None]()

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from aioelasticjob.config import JobConfig, parsed_cron, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
-from aioelasticjob.coordination.item_nodes import ItemNodes, item_nodes, items_named
+from aioelasticjob.coordination.item_nodes import NO_ITEMS, ItemNodes, item_nodes, items_named
 from aioelasticjob.coordination.member import address_of, instance
-from aioelasticjob.coordination.request_nodes import RequestNodes, order, request_nodes
+from aioelasticjob.coordination.request_nodes import NO_REQUESTS, RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron, DaylightSaving
@@ -290,8 +290,7 @@ class JobView:
 
     @cached_property
     def _derived(self) -> _Derived:
-        found: _Derived = self.tree.derive(partial(_derive, self.layout))
-        return found
+        return self.tree.derive(partial(_derive, self.layout), (NO_ITEMS, NO_REQUESTS))
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
@@ -299,8 +298,8 @@ class JobView:
         return in_order([x for x in self.instances.values() if x.id not in lacking and not self.is_disabled(x.ip)])
 
 
-def _derive(layout: Layout, tree: Tree, before: _Derived | None, changed: Collection[str]) -> _Derived:
-    items, requests = before or (None, None)
+def _derive(layout: Layout, tree: Tree, before: _Derived, changed: Collection[str]) -> _Derived:
+    items, requests = before
     return item_nodes(layout, tree, items, changed), request_nodes(layout.requests, tree, requests, changed)
 
 

@@ -175,14 +175,15 @@ class Tree:
             tree._derived = self._derived[0], (*self._derived[1], *changes)
         return tree
 
-    def derive(self, made: Callable[[Tree, T | None, Collection[str]], T]) -> T:
+    def derive(self, made: Callable[[Tree, T, Collection[str]], T], nothing: T) -> T:
         """Return what a pure function makes of this tree.  All calls for one tree and those after it name the same one.
 
         Besides the tree, the function gets what it has made of an older tree, and the paths that may have changed since
-        then; or None, if there is no older one.  So its work depends on how much has changed, not on how much there is.
+        then.  If there is no older one, it gets ``nothing``, which it makes of an empty tree, and all paths.  So its
+        work depends on how much has changed, not on how much there is.
         """
-        before, changed = self._derived or (None, ())
-        now: T = before if before is not None and not changed else made(self, before, changed)
+        before, changed = self._derived or (nothing, tuple(self._nodes))
+        now: T = made(self, before, changed) if changed else before
         self._derived = now, ()
         return now
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination.diagnostics import diagnose
 from aioelasticjob.coordination.effects import RemoveItems
-from aioelasticjob.coordination.item_nodes import item_nodes
+from aioelasticjob.coordination.item_nodes import NO_ITEMS, item_nodes
 from aioelasticjob.coordination.operator_log import operator_actions
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.request_runs import begun_items, following, next_run, waiting_items
@@ -54,7 +54,7 @@ WITH_ITEMS = st.fixed_dictionaries(
 def test_what_is_read_of_changed_items_is_what_all_items_hold(
     first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
 ) -> None:
-    is_derived_as_anew(partial(item_nodes, LAYOUT), first, rounds)
+    is_derived_as_anew(partial(item_nodes, LAYOUT), NO_ITEMS, first, rounds)
 
 
 @given(st.lists(WITH_ITEMS, max_size=5))

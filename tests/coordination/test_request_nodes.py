@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination.diagnostics import diagnose
 from aioelasticjob.coordination.operator_log import operator_actions
-from aioelasticjob.coordination.request_nodes import request_nodes
+from aioelasticjob.coordination.request_nodes import NO_REQUESTS, request_nodes
 from aioelasticjob.coordination.request_runs import next_due, next_run
 from aioelasticjob.coordination.requests import Request, changed, encode, encode_cancellation, encode_progress
 from aioelasticjob.coordination.rules import RuleInput, decide
@@ -36,39 +36,42 @@ CHANGES = st.dictionaries(st.sampled_from(PATHS), st.none() | NODES)
 
 
 def is_derived_as_anew(
-    made: Callable[..., object], first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
+    made: Callable[..., object],
+    nothing: object,
+    first: dict[str, Node | None],
+    rounds: list[tuple[dict[str, Node | None], bool]],
 ) -> None:
     """Check that what is made of a tree after some changes, not all of which were seen, is what is made of it anew."""
     tree = Tree().replace(first, 1)
-    tree.derive(made)
+    tree.derive(made, nothing)
     for changes, is_seen in rounds:
         tree = tree.replace(changes, 1)
         if is_seen:
-            tree.derive(made)
+            tree.derive(made, nothing)
     anew = Tree({path: node for path in tree if (node := tree.get(path))})
-    assert tree.derive(made) == anew.derive(made)
+    assert tree.derive(made, nothing) == anew.derive(made, nothing)
 
 
 @given(CHANGES, st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
 def test_what_is_read_of_changed_nodes_is_what_all_nodes_hold(
     first: dict[str, Node | None], rounds: list[tuple[dict[str, Node | None], bool]]
 ) -> None:
-    is_derived_as_anew(partial(request_nodes, LAYOUT.requests), first, rounds)
+    is_derived_as_anew(partial(request_nodes, LAYOUT.requests), NO_REQUESTS, first, rounds)
 
 
 def test_after_very_many_changes_that_nobody_saw_all_nodes_are_read() -> None:
     made, calls = partial(request_nodes, LAYOUT.requests), list[bool]()
 
     def noted(tree: Tree, before: Any, paths: Any) -> Any:
-        calls.append(before is None)
+        calls.append(before is NO_REQUESTS)
         return made(tree, before, paths)
 
-    tree = Tree()
-    tree.derive(noted)
-    nodes = [Node.of(ONCE, stat(version=number)) for number in range(MAX_CHANGES + 2)]
+    tree = Tree({LAYOUT.request("q"): Node.of(ONCE, stat())})
+    tree.derive(noted, NO_REQUESTS)
+    nodes = [Node.of(ONCE, stat(version=number)) for number in range(MAX_CHANGES + 3)]
     for node in nodes:  # one more than the tree has nodes and the limit together
         tree = tree.replace({LAYOUT.request("r"): node}, 1)
-    assert [one.version for one in tree.derive(noted).open] == [MAX_CHANGES + 1]
+    assert [one.version for one in tree.derive(noted, NO_REQUESTS).open] == [0, MAX_CHANGES + 2]
     assert calls == [True, True]
 
 
@@ -76,13 +79,13 @@ def test_not_all_nodes_are_read_again_when_most_of_those_of_a_large_job_have_cha
     made, calls = partial(request_nodes, LAYOUT.requests), list[bool]()
 
     def noted(tree: Tree, before: Any, paths: Any) -> Any:
-        calls.append(before is None)
+        calls.append(before is NO_REQUESTS)
         return made(tree, before, paths)
 
     items = {LAYOUT.request_item("r", item): Node.of(b"", stat()) for item in range(2 * MAX_CHANGES)}
     tree = Tree().replace(items, 1)
-    tree.derive(noted)
-    tree.replace(items, 1).derive(noted)  # as when all items of a job change at once
+    tree.derive(noted, NO_REQUESTS)
+    tree.replace(items, 1).derive(noted, NO_REQUESTS)  # as when all items of a job change at once
     assert calls == [True, False]
 
 
