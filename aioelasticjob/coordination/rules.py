@@ -272,10 +272,8 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
         return
     view, time = now.view, round(now.time * 1000)
     for request in _not_just_waiting(view, time):
-        path = view.layout.request(request.id)
-        if request.closed:
-            if view.tree.children(path):
-                yield _update(view, request)
+        if request.closed:  # there are nodes below it
+            yield _update(view, request)
         elif request.is_open and 0 < request.expires <= time and next(waiting_items(view, request), None) is not None:
             yield _update(view, request, stopped=EXPIRED)
         elif _is_over(view, request, now.time):
