@@ -8,7 +8,6 @@ embedded://127.0.0.1:2181/namespace?data_dir=DIR       one durable server for al
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Unpack
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.settings import ConnectionOptions, wrong_address
 from aioelasticjob.registry.tls import TlsSettings
@@ -28,7 +28,7 @@ PRIVATE = (
     f" (an address that they share: {EXAMPLE})"
 )
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

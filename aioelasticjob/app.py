@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -25,6 +24,7 @@ from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore, EventStoreSettings
     from aioelasticjob.rates import Rate
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class ElasticJob(Declarations, Asking):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from anyio import Event
 
 from aioelasticjob.errors import error_text
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.rates import Flowed, Rates
 from aioelasticjob.user_code import UserCode
@@ -20,7 +20,7 @@ from aioelasticjob.user_code import UserCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def fence_of(task_id: str) -> int | None:

@@ -1,5 +1,7 @@
 """Logs for people and for programs: a formatter for each, and one line that switches INFO on where a server has not.
 
+An error that a handler of the program's log raises goes no further than ``logger``, by which this package logs.
+
 Under uvicorn, gunicorn or a plain script nothing shows INFO, and only the message of a warning:
 ``aioelasticjob.logging.enable()`` shows this package's log on stderr, whatever the program does with its own.
 """
@@ -9,7 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal, TypeAlias
 
 Form: TypeAlias = Literal["text", "json"]
@@ -54,6 +58,17 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False, default=_as_json)
 
 
+def logger(name: str) -> logging.Logger:
+    """Return a logger whose ``handle`` shows what handlers and filters raise on stderr, as ``logging`` does elsewhere.
+
+    Otherwise a handler that fails, say because it sends records to a service that is down, would end the application.
+    """
+    log = logging.getLogger(name)
+    if getattr(log.handle, "func", None) is not _handled:
+        log.handle = partial(_handled, log.handle)  # type: ignore[method-assign]
+    return log
+
+
 def enable(level: int | str = logging.INFO, form: Form = "text") -> None:
     """Show this package's log, from ``level`` on, on stderr; a second call replaces the first."""
     log = logging.getLogger(LOGGER)
@@ -78,6 +93,16 @@ def fields(record: logging.LogRecord) -> dict[str, object]:
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]  # the class is generic in stubs only
     """The handler that ``enable`` has added."""
+
+
+_failing = logging.Handler()
+
+
+def _handled(handle: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
+    try:
+        handle(record)
+    except Exception:
+        _failing.handleError(record)
 
 
 def _shown(value: object) -> str:

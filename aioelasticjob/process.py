@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import signal
 import sys
@@ -14,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from anyio import CancelScope, Event, current_time, move_on_after, open_signal_receiver
+
+from aioelasticjob.logging import logger
 
 GC_THRESHOLD = 10_000
 """Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
@@ -28,7 +29,7 @@ from the terminal, too: that is one wish to stop, not two.
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """The signals that stop a process."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 _received = set[int]()
 """The signals that this process receives in its event loop now."""
 

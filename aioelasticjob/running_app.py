@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable
@@ -18,6 +17,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.vitals import Vitals
@@ -36,7 +36,7 @@ from aioelasticjob.user_code import UserCode
 MAX_NAMED = 10
 """How many jobs are named that are waited for when an application stops."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,6 @@ closes a task's coroutine.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from asyncio import CancelledError, Task
@@ -22,8 +21,9 @@ from anyio import CancelScope
 from anyio._backends._asyncio import _task_states  # the only way to learn which scopes a task is in
 
 from aioelasticjob.errors import NotAnException, leaf_errors
+from aioelasticjob.logging import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 _pid = os.getpid()
 """The present process; a fork notes its own."""
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+from pathlib import Path
 
+import anyio
 import pytest
 
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob import logging as our_logging
+from aioelasticjob.testing import VirtualCluster, simulated
 
 
 def formatted(message: str, *arguments: object, error: BaseException | None = None, **fields: object) -> str:
@@ -88,3 +92,55 @@ def test_a_level_may_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     log.info("quiet")
     log.warning("loud")
     assert capsys.readouterr().err.endswith("WARNING loud\n")
+
+
+class Failing(logging.Handler):
+    """Sends records to a service that is down."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError(f"not delivered: {record.getMessage()}")
+
+
+def test_what_a_handler_of_the_programs_log_raises_is_shown_and_ends_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    log, failing = our_logging.logger("aioelasticjob.test"), Failing()
+    assert our_logging.logger("aioelasticjob.test") is log
+    log.addHandler(failing)
+    try:
+        log.error("the job %s failed", "billing")
+    finally:
+        log.removeHandler(failing)
+    shown = capsys.readouterr().err
+    assert "ConnectionError: not delivered: the job billing failed" in shown
+    assert shown.count("Traceback") == 1
+
+
+def test_every_logger_of_the_package_is_such_a_logger() -> None:
+    package = Path(our_logging.__file__).parent
+    plain = [path for path in package.rglob("*.py") if re.search(r"= logging\.getLogger\(__", path.read_text())]
+    assert plain == []
+
+
+@simulated
+async def test_a_handler_of_the_log_that_fails_ends_no_run_and_no_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    cluster, runs, log, failing = VirtualCluster(), list[int](), logging.getLogger("aioelasticjob"), Failing()
+    app = ElasticJob("embedded://")
+
+    @app.job(cron="* * * * * ?")
+    async def job(context: ItemContext) -> None:
+        runs.append(context.item)
+        if len(runs) % 2:
+            raise ValueError("this run fails, and the log says so")
+        await anyio.sleep(2)  # the next moments are missed, and the log says so
+
+    log.addHandler(failing)
+    try:
+        await cluster.start(app)
+        await anyio.sleep(20)
+        assert len(runs) > 5
+        await cluster.close()
+    finally:
+        log.removeHandler(failing)

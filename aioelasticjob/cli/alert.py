@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections import defaultdict
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import RegistryError, unwrapped
 from aioelasticjob.events import Counts
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.operations.attendance import Attendance
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session, SessionState
@@ -34,7 +34,7 @@ RETRY_PAUSE = 5.0
 DELIVERY_TIMEOUT = 5.0
 """Seconds that error handlers have for the last alerts when the command is stopped."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @on_a_registry

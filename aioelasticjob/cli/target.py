@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 import traceback
@@ -12,12 +11,13 @@ from types import ModuleType
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
+from aioelasticjob.logging import logger
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _FOREIGN_FILES = ("<", importlib.__file__)
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class ImportFailed(ElasticJobError):

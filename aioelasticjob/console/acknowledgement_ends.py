@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from typing import Final
 
@@ -12,13 +11,14 @@ from aioelasticjob.console.acknowledgements import Acknowledgement
 from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.database import DatabaseUnwritable
 from aioelasticjob.console.state import ConsoleState
+from aioelasticjob.logging import logger
 
 CHECK_INTERVAL: Final = 2.0
 """Seconds between two checks of the acknowledgements."""
 CONSOLE: Final = "(console)"
 """The name in the audit log for what the console does by itself; no user can have this name."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 async def watch(state: ConsoleState) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -39,11 +38,12 @@ from aioelasticjob.console.throttle import LoginThrottle
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
 from aioelasticjob.job_settings import label_of
+from aioelasticjob.logging import logger
 from aioelasticjob.registry.session import beside
 
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable, DatabaseUnwritable)
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Console:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.logging import logger
 
 AT_ONCE: Final = 8
 """Jobs of one bulk action that are worked on at a time."""
@@ -21,7 +21,7 @@ REPORTS_KEPT: Final = 50
 
 Do: TypeAlias = Callable[[str], Awaitable[str]]
 """Does something to a job, and returns a sentence about what it did."""
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +14,7 @@ from anyio import to_thread
 
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ create trigger outcomes_are_not_shortened before delete on audit_outcomes
     begin select raise(abort, 'the audit log only grows'); end;
 """
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class DataUnusable(ElasticJobError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -25,6 +24,7 @@ from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.shared_stores import scope_of, sharing
 from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
 from aioelasticjob.latest import Latest
+from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Record
 from aioelasticjob.operations import ItemStatus, JobStatus
 from aioelasticjob.registry.session import Session, SessionState, beside
@@ -43,7 +43,7 @@ RECALL_TIMEOUT: Final = 5.0
 RUNS_KEPT: Final = 120
 """Runs of a job that are kept in memory for its sparkline, and for its timeline where there is no event store."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,6 +13,7 @@ import anyio
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.console.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.logging import logger
 from aioelasticjob.observers.sql.history import Filter, StateCount
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MAX_FAILURES: Final = 500
 GOOD: Final = ("running", "completed", "handed over")
 """Outcomes that are no failure."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.request_runs import claiming, losing
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
+from aioelasticjob.logging import logger
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 
@@ -33,7 +33,7 @@ is noted: then the transaction has up to two thirds more than ``MAX_OPERATIONS``
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(slots=True)

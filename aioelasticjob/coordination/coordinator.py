@@ -39,6 +39,7 @@ from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, ItemPaths
+from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete, Set
@@ -53,7 +54,7 @@ RETRY_PAUSE = 2.0
 READ_PURPOSE = "to read what the rules ask for"
 """The purpose of the coordinator's reads, for the log line if the registry refuses them."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]

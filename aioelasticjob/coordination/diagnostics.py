@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
@@ -12,10 +11,11 @@ from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child
+from aioelasticjob.logging import logger
 
 OBSTRUCTED = "has nodes below it, so no instance can remove it"
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def diagnose(view: JobView, me: str) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from aioelasticjob.coordination.requests import CANCELLED, Cancellation, Request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import SWITCHES, server_switch
+from aioelasticjob.logging import logger
 from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.tree import Node, Tree, parent
 
@@ -33,7 +34,7 @@ MAX_NAME = 100
 UNDONE: Final = {"paused": "resumed", "disabled": "enabled"}
 """By what an operator can do to a server, the word for undoing it."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def encode_note(by: str, paths: Collection[str]) -> bytes:

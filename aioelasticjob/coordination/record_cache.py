@@ -6,7 +6,6 @@ it is read again.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Stat
@@ -25,7 +25,7 @@ MAX_FUTURE = 60_000
 ITEMS_PER_READ = 2_000
 """How many items are looked up together.  The event loop goes on between two reads of a job with more items."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

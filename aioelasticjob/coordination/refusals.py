@@ -6,7 +6,6 @@ Operators read it in the node of the instance.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.registry.tree import Node
@@ -27,7 +27,7 @@ MOST = 3
 LONGEST_REASON = 300
 """Characters of a reason that are noted in the instance's node."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

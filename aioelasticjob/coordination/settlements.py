@@ -6,7 +6,6 @@ the item's lock.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.request_runs import settling
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
+from aioelasticjob.logging import logger
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 
@@ -27,7 +27,7 @@ SETTLE = "to settle items"
 Ended: TypeAlias = dict[int, VersionedRecord]
 """The records to be written for items whose runs have ended."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from typing import TypeAlias
 
 from aioelasticjob.errors import ElasticJobError, error_line, error_text, stack_text
 from aioelasticjob.events import run_id_of
+from aioelasticjob.logging import logger
 from aioelasticjob.setting_types import Alert
 
-log = logging.getLogger(__package__)  # one logger for all messages about failures, in whichever module they are written
+log = logger(__package__)  # one logger for all messages about failures, in whichever module they are written
 
 Options: TypeAlias = Mapping[str, str]
 

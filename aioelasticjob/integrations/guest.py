@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
@@ -12,11 +11,12 @@ from typing import Any
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.event_loop import require_asyncio
+from aioelasticjob.logging import logger
 
 _HOST: ContextVar[tuple[Any, Any]] = ContextVar("aioelasticjob_host")
 """The application around the jobs, and the value of its own lifespan.  All tasks of the jobs inherit this variable."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @asynccontextmanager

@@ -14,9 +14,10 @@ from typing import Any, Protocol, TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.model import Fire, FireSource
 
-log = logging.getLogger("aioelasticjob.job")
+log = logger("aioelasticjob.job")
 
 
 class Checkpoints(Protocol):

@@ -28,6 +28,7 @@ from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_l
 from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.process_group import KILL_MARGIN, gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
+from aioelasticjob.logging import logger
 from aioelasticjob.setting_types import DURATION
 
 CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
@@ -51,7 +52,7 @@ GUARD_SCRIPT = (
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class ScriptFailed(ElasticJobError):

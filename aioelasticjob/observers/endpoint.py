@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from http import HTTPStatus
@@ -25,6 +24,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.user_code import UserCode
 
 MAX_REQUEST_BYTES = 8192
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         """What an endpoint serves: an ElasticJob."""
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Endpoint:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from aioelasticjob.errors import error_text
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.model import Outcome
 from aioelasticjob.user_code import UserCode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PREFIX = "aioelasticjob."
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def find_tracer(limited_log: LimitedLog) -> Spans | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 import anyio
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
+from aioelasticjob.logging import logger
 from aioelasticjob.registry.codec import LOST, SESSION_OVER, THROTTLED, Codec, Reply
 from aioelasticjob.registry.group_commit import GroupCommit
 from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
@@ -21,7 +21,7 @@ ASKED_AGAIN = frozenset({LOST, THROTTLED, *SESSION_OVER})
 SILENT_WAIT = 1.0
 """Seconds that the first connection may take before the log says that it is waited for."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Client:

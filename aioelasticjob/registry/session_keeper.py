@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
 from aioelasticjob.latest import Latest
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.registry.access import log_in, read_access
 from aioelasticjob.registry.backoff import Backoff
 from aioelasticjob.registry.codec import (
@@ -43,7 +43,7 @@ from aioelasticjob.registry.names import addresses, is_ip
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.watches import Roots, Watcher, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 SILENT_PART_OF_TIMEOUT: Final = 2
 """A server that is silent for 1/2 of the session timeout, three heartbeats without an answer, is given up."""

@@ -8,7 +8,6 @@ second.  A handler that shields its cleanup costs nothing, and is cancelled agai
 from __future__ import annotations
 
 import asyncio
-import logging
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from aioelasticjob.event_loop import CancelScope
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 
 UNHEEDED_AFTER = 1.0
 """Seconds until a cancelled handler that goes on is named in the log, and between two cancellations from then on."""
@@ -29,7 +29,7 @@ SHIELD_PAUSE = 0.01
 SHIELD_LOOKS = 10
 """Looks that must have found the handler shielded before it is named; fewer may mean that the loop was blocked."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class HandlerScope:

@@ -23,6 +23,7 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException
 from aioelasticjob.jobs.context import Checkpoints, Context, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
+from aioelasticjob.logging import logger
 from aioelasticjob.observers.tracing import Spans
 from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
 
@@ -159,9 +160,9 @@ class _Child:
         try:
             self._connection.send_bytes(request)
             while isinstance(message := self._connection.recv(), logging.LogRecord):
-                logger = logging.getLogger(message.name)
-                if logger.isEnabledFor(message.levelno):
-                    logger.handle(message)
+                log = logger(message.name)
+                if log.isEnabledFor(message.levelno):
+                    log.handle(message)
         except (EOFError, OSError):
             self._connection.close()  # here and not in kill(): a thread may not close what another thread reads
             raise

@@ -27,6 +27,7 @@ from aioelasticjob.errors import Conflict, ElasticJobError, ForeignData, Invalid
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.registry.tree import Tree
@@ -39,7 +40,7 @@ from aioelasticjob.running.standby import LEAVE_TIMEOUT, unless, wait_until_know
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stopping import Stopping
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(slots=True)

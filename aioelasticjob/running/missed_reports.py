@@ -5,8 +5,6 @@ It also logs which records were lowered, since their moments may run twice.
 
 from __future__ import annotations
 
-import logging
-
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.cron.zone import local_text
@@ -14,12 +12,13 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.running.commands import Report, SayLowered
 from aioelasticjob.running.state import ORDINARY_IN_STREAMS, STEPS, Newest, Passed
 
 EXPIRED = "it was asked for, and could not be begun before the request expired"
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class MissedReports:

@@ -19,6 +19,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.dump import render
 from aioelasticjob.errors import InvalidSetting, RegistryError
 from aioelasticjob.latest import Latest
+from aioelasticjob.logging import logger
 
 HERE = "127.0.0.1"
 OFF = -1
@@ -35,7 +36,7 @@ MAX_CONNECTIONS = 8
 COMMANDS = {"dump": False, "dump@masked": True}
 """The commands, and whether each one masks addresses and credentials."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class MonitorPort:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from asyncio import get_running_loop
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from aioelasticjob.event_loop import checkpoint_if_cancelled
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.latest import Latest
+from aioelasticjob.logging import logger
 from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.driver import Awaited, InTask, StateDriver
@@ -34,7 +34,7 @@ from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
 from aioelasticjob.running.trace import Trace
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 DECLARED_VALUE_KEPT = {
     "per": "cannot take what the registry's per gives",

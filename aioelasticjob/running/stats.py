@@ -17,13 +17,14 @@ from aioelasticjob.errors import ElasticJobError, GivenUp, error_line
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.model import Claim, Fire, Outcome, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.retry_waits import FailedAttempt
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class ExecutionStats:

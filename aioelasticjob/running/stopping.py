@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from anyio import CancelScope
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.model import Claim
 from aioelasticjob.plural import listed_items
 from aioelasticjob.registry.session import SessionState
@@ -22,7 +22,7 @@ SETTLE_TIMEOUT = 2.0
 WARN_AFTER = 1.0
 """Seconds of ``SETTLE_TIMEOUT`` after which the log says what the process waits for."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(slots=True)

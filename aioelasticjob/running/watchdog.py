@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 
 BEAT = 0.2
 """Seconds between two beats, with which the loop shows that it is not blocked."""
@@ -35,7 +36,7 @@ The thread needs less than a millisecond, unless it is logging at that time and 
 this is shorter than ``BLOCKED``.
 """
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @contextmanager

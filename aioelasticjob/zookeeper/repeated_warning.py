@@ -1,12 +1,13 @@
 """A warning about something that happens again and again: logged when it begins, and when it has been over a while."""
 
 import asyncio
-import logging
+
+from aioelasticjob.logging import logger
 
 QUIET_PERIOD = 10.0
 """Seconds without another occurrence after which the problem counts as over."""
 
-log = logging.getLogger("aioelasticjob.zookeeper")
+log = logger("aioelasticjob.zookeeper")
 
 
 class RepeatedWarning:

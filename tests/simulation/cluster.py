@@ -7,8 +7,7 @@ handed on when its process is restarted, as a disk would; the witness reads what
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,35 +26,21 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
-from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
-from aioelasticjob.zookeeper.connection import Connection as Connected
-from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
-from aioelasticjob.zookeeper.messages import Write
-from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.sessions import Sessions
 from tests.simulation.facts import REGISTRY
 from tests.simulation.history import (
-    Change,
     ClockSet,
     Fault,
     Held,
     History,
-    Nonsense,
-    Refusal,
-    Repeated,
     Reported,
     Started,
-    Written,
 )
-from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
 from tests.simulation.users import Code
+from tests.simulation.witness import NAMESPACE, Hearing, Witness
 
-PORT, NAMESPACE = 2181, "sim"
-XID = 4
-"""Bytes at the beginning of a request that number it."""
-OFTEN = 120
-"""How often a session may send the same request within a second: some writes are tried again 50 times."""
+PORT = 2181
 WITNESS_TIMEOUT = 600.0
 """Seconds a process waits for the registry at its start."""
 
@@ -105,97 +90,6 @@ class Plan:
     """Whether the surroundings do what nobody expects of them: the kinds of faults in ``hostile``."""
     requests: bool = False
     """Whether programs ask for runs, and cancel what runs or was asked for."""
-
-
-class Witness(DataTree):
-    """The registry's tree, with a history of what was written to it."""
-
-    def __init__(self, history: History) -> None:
-        super().__init__()
-        self.history, self.refusals = history, Refusals()
-        self.processor: Processor | None = None
-        self.garbled: set[str] = set()
-        self.is_nonsense: Callable[[str, bytes | None], bool] = lambda _path, _data: False
-        """Says which changes are of no meaning to a judge, so that they are noted apart."""
-
-    def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[AppliedOperation | ErrorCode]:
-        """Carry out a transaction and note what it changed, unless something refuses it.
-
-        Raises: RequestError for an error in the reply's header.
-        """
-        heard = len(self.events)
-        refused = self.refusals.find(self, writes, self._host(author.session))
-        if refused is None or refused[0].applied:
-            results = super().apply_all(writes, author)
-            self._witness(heard, author.session, author.zxid, ending=False)
-            failed = next((one for one in results if isinstance(one, ErrorCode) and one not in NO_ERROR), None)
-            if refused is None or failed is not None:
-                if failed is not None and failed not in CONFLICTS:
-                    self._note_refusal(writes, author, failed, applied=False)
-                return results
-        refusing, place = refused
-        self._note_refusal(writes, author, refusing.code, applied=refusing.applied)
-        if refusing.applied and self.processor is not None:
-            self.processor.publish()
-        if refusing.applied or refusing.whole:
-            raise RequestError(refusing.code)
-        return refusing.answer(len(writes), place)
-
-    def _host(self, session: int) -> str:
-        connection = self.processor.connections.get(session) if self.processor is not None else None
-        return "" if connection is None else connection.host
-
-    def _note_refusal(self, writes: Sequence[Write], author: Author, code: ErrorCode, *, applied: bool) -> None:
-        paths = tuple((write.path or "").removeprefix(f"/{NAMESPACE}") for write in writes)
-        now, host = self.history.now(), self._host(author.session)
-        self.history.note(Refusal(now, host, author.session, int(code), applied, paths))
-
-    def end_session(self, session: int, zxid: int) -> None:
-        """Remove what a session owned and note it."""
-        heard = len(self.events)
-        super().end_session(session, zxid)
-        self._witness(heard, session, zxid, ending=True)
-
-    def _witness(self, heard: int, session: int, zxid: int, *, ending: bool) -> None:
-        changes: dict[str, Change] = {}
-        for event in self.events[heard:]:
-            if event.kind is EventType.CHILDREN_CHANGED:
-                continue
-            path, node = event.path.removeprefix(f"/{NAMESPACE}"), self.nodes.get(event.path)
-            data = None if node is None else node.data or b""
-            nonsense = self.is_nonsense(path, data)
-            ours = node is None or self._host(session).startswith("10.0.1.")  # written over, or gone with what it was
-            mended = path in self.garbled and not nonsense and not ours
-            (self.garbled.add if nonsense else self.garbled.discard)(path)
-            if nonsense or mended:
-                self.history.note(Nonsense(self.history.now(), path, data or b"", mended or data is None))
-            elif node is None:
-                changes[path] = Change(path, None)
-            else:
-                changes[path] = Change(path, node.data or b"", event.kind is EventType.CREATED, node.owner)
-        if changes or ending:
-            self.history.note(Written(self.history.now(), zxid, session, tuple(changes.values()), ending))
-
-
-class Hearing(Processor):
-    """The server's processor, which notes a request that one session sends over and over."""
-
-    __slots__ = ("_asked", "_history", "_second")
-
-    def __init__(self, behind: Processor, sessions: Sessions, tree: Witness) -> None:
-        super().__init__(behind.settings, sessions, behind.wall, tree, login_failed=behind.login_failed)
-        self._history, self._second, self._asked = tree.history, 0, Counter[tuple[int, bytes]]()
-
-    def receive(self, connection: Connected, frame: bytes, now: int) -> None:
-        """Note the ``OFTEN``-th of the requests of this second that differ in nothing but their number."""
-        if connection.connected:
-            if self._second != (second := int(self._history.now())):
-                self._second, self._asked = second, Counter()
-            self._asked[asked := (connection.session, frame[XID:])] += 1
-            if self._asked[asked] == OFTEN:
-                op = int.from_bytes(frame[XID : 2 * XID])
-                self._history.note(Repeated(self._history.now(), connection.host, connection.session, op, OFTEN))
-        super().receive(connection, frame, now)
 
 
 class Registry:

@@ -14,10 +14,11 @@ from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, Acl
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms
 from tests.simulation.careless_operators import is_nonsense, mend_nonsense, nonsense, remove_job
 from tests.simulation.chaos import Chaos, Kinds, operate, set_config, trigger
-from tests.simulation.cluster import NAMESPACE, Cluster, JobPlan
+from tests.simulation.cluster import Cluster, JobPlan
 from tests.simulation.refusals import CONFLICTS, DOUBTFUL, ERRORS, Refusing
 from tests.simulation.users import ERRORS as ERRORS_OF_USERS
 from tests.simulation.users import PLACES, UNRULY
+from tests.simulation.witness import NAMESPACE
 
 AHEAD = 55.0
 """Seconds by which the registry's clock is ahead at most, but for those steps of an hour."""

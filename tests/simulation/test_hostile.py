@@ -18,7 +18,6 @@ from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, OpCode
 from aioelasticjob.zookeeper.datatree import Author
 from aioelasticjob.zookeeper.messages import Create, Delete, SetData
 from tests.simulation.careless_operators import NONSENSE, is_nonsense
-from tests.simulation.cluster import Witness
 from tests.simulation.facts import REGISTRY, Facts
 from tests.simulation.history import (
     Begun,
@@ -39,6 +38,7 @@ from tests.simulation.history import (
 from tests.simulation.refusals import CONFLICTS, ERRORS
 from tests.simulation.simulation import live, plan, replay
 from tests.simulation.users import PLACES, Code
+from tests.simulation.witness import Witness
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 

@@ -28,11 +28,11 @@ from tests.simulation.history import (
     Started,
     Stopped,
     Written,
-    describe,
 )
 from tests.simulation.judges import invariants
 from tests.simulation.judges.invariants import Rule, check
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
+from tests.simulation.trace import describe
 
 T = 1_767_225_600.0
 A, B, C = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b", "10.0.1.3@-@1-c"

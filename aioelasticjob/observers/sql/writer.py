@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import EventReader, Events
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
@@ -33,7 +33,7 @@ PRUNE_INTERVAL = 3600.0
 FINAL_WRITE_TIMEOUT = 1.0
 """Seconds for writing the remaining events when the application is being cancelled."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Table(Protocol):
