@@ -87,7 +87,7 @@ def address_of(instance: str) -> str:
     return instance.partition("@-@")[0]
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
     fields = json_object(data)
     ip, named, _ = name.partition("@-@")

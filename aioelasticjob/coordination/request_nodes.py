@@ -14,7 +14,7 @@ from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.layout import child
 from aioelasticjob.model import NONE
-from aioelasticjob.registry.tree import Tree, changed_below
+from aioelasticjob.registry.tree import Node, Tree, changed_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable
         if (node := tree.get(child(path, name))) is None:
             held.pop(name, None)
         else:
-            read[name] = decode(name, node) or decode_cancellation(name, node)
+            read[name] = _held(name, node, before.held.get(name))
     begun = {name: items for name, items in before.begun.items() if name not in names}
     for name, one in read.items():
         if tree.children(child(path, name)):
@@ -91,6 +91,17 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable
         _sorted(before.open, names, (one for one in asked if one.is_open)),
         tuple(sorted([*(one for one in before.cancellations if one.id not in names), *stops], key=lambda one: one.id)),
     )
+
+
+def _held(name: str, node: Node, before: Request | Cancellation | None) -> Request | Cancellation | None:
+    """Return what a node holds: the request that it held before if it has not been written since.
+
+    A node is also read again when nodes below it have come or gone.
+    """
+    stat = node.stat
+    if isinstance(before, Request) and (before.number, before.version) == (stat.czxid, stat.version):
+        return before
+    return decode(name, node) or decode_cancellation(name, node)
 
 
 def _begun_items(

@@ -13,7 +13,7 @@ from itertools import filterfalse, islice
 from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN, BegunItems
-from aioelasticjob.coordination.requests import Request, decode, decode_progress, encode_progress
+from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_progress, encode_progress
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import (
@@ -122,16 +122,21 @@ def rescued_request(view: JobView, item: int, record: Record) -> Requested | Non
     """Return the request for which an item's run was made, as a view shows it; None if it was made for none."""
     if not record.request:
         return None
-    layout, nodes = view.layout, view.tree
-    return requested_run(
-        item, record, nodes.get(layout.request(record.request)), nodes.get(layout.request_item(record.request, item))
-    )
+    progress = view.tree.get(view.layout.request_item(record.request, item))
+    return _requested_run(item, record, view.request_nodes.held.get(record.request), progress)
 
 
 def requested_run(item: int, record: Record, node: Node | None, progress: Node | None) -> Requested | None:
     """Return the request for which an item's run was made, from the nodes of the request and of its item."""
-    request = None if node is None else decode(record.request, node)
-    if request is None or progress is None or (came := decode_progress(progress.data)).moment != record.asked:
+    return _requested_run(item, record, None if node is None else decode(record.request, node), progress)
+
+
+def _requested_run(
+    item: int, record: Record, request: Request | Cancellation | None, progress: Node | None
+) -> Requested | None:
+    if not isinstance(request, Request) or progress is None:
+        return None
+    if (came := decode_progress(progress.data)).moment != record.asked:
         return None
     return Requested(request.id, request.version, {item: (came, progress.stat.version)})
 

@@ -159,7 +159,32 @@ def changed(data: bytes, **keys: object) -> bytes:
 
 def decode(name: str, node: Node) -> Request | None:
     """Return the request in a node; None if somebody has written something else there."""
-    return _decoded(name, node.data, node.stat.czxid, node.stat.version)
+    try:
+        fields = json.loads(node.data)
+        if unencodable_text(fields) is not None or not is_id(name):
+            return None
+        source, outcomes = _SOURCES[fields["kind"]], fields.get("outcomes")
+        return Request(
+            name,
+            source,
+            whole_number(fields["count"], MAX_ITEMS),
+            whole_number(fields["asked"]),
+            _items(fields.get("items")),
+            at=whole_number(fields.get("at", 0)),
+            expires=whole_number(fields.get("expires", 0)),
+            parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
+            by=_text(fields.get("by", "")),
+            named=fields.get("named") is True,
+            span=_span(fields) if source is FireSource.BACKFILL else None,
+            paused=fields.get("paused") is True,
+            stopped=_text(fields.get("stopped", "")),
+            closed=whole_number(fields.get("closed", 0)),
+            outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
+            number=node.stat.czxid,
+            version=node.stat.version,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSetting):
+        return None
 
 
 def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
@@ -193,7 +218,7 @@ def encode_progress(progress: Progress) -> bytes:
     return json.dumps({**fields, "outcome": progress.outcome} if progress.outcome else fields).encode()
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def decode_progress(data: bytes) -> Progress:
     """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
     try:
@@ -209,36 +234,6 @@ def decode_progress(data: bytes) -> Progress:
         return Progress(whole_number(fields["moment"]), runs, failed, outcome, otherwise)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
-
-
-@lru_cache(maxsize=16384)
-def _decoded(name: str, data: bytes, number: int, version: int) -> Request | None:
-    try:
-        fields = json.loads(data)
-        if unencodable_text(fields) is not None or not is_id(name):
-            return None
-        source, outcomes = _SOURCES[fields["kind"]], fields.get("outcomes")
-        return Request(
-            name,
-            source,
-            whole_number(fields["count"], MAX_ITEMS),
-            whole_number(fields["asked"]),
-            _items(fields.get("items")),
-            at=whole_number(fields.get("at", 0)),
-            expires=whole_number(fields.get("expires", 0)),
-            parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
-            by=_text(fields.get("by", "")),
-            named=fields.get("named") is True,
-            span=_span(fields) if source is FireSource.BACKFILL else None,
-            paused=fields.get("paused") is True,
-            stopped=_text(fields.get("stopped", "")),
-            closed=whole_number(fields.get("closed", 0)),
-            outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
-            number=number,
-            version=version,
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSetting):
-        return None
 
 
 def _span(fields: Mapping[str, Any]) -> Span:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aioelasticjob.coordination import request_nodes as module
 from aioelasticjob.coordination.diagnostics import diagnose
 from aioelasticjob.coordination.operator_log import operator_actions
 from aioelasticjob.coordination.request_nodes import NO_REQUESTS, request_nodes
@@ -31,7 +32,8 @@ STOPPED = changed(ONCE, stopped="cancelled")
 DATA = [ONCE, CLOSED, PLANNED, STOPPED, encode_cancellation({0: 7}, NOW, "anna"), b"nonsense"]
 NAMES = ("a", "b", "c", "a/0", "b/1", "b/x")
 PATHS = [LAYOUT.requests, LAYOUT.config, *(f"{LAYOUT.requests}/{name}" for name in NAMES)]
-NODES = st.builds(lambda data, version: Node.of(data, stat(version=version)), st.sampled_from(DATA), st.integers(0, 2))
+NODES = st.integers(0, len(DATA) - 1).map(lambda number: Node.of(DATA[number], stat(version=number)))
+"""Nodes that hold other data only in another version, as in the registry."""
 CHANGES = st.dictionaries(st.sampled_from(PATHS), st.none() | NODES)
 
 
@@ -87,6 +89,22 @@ def test_not_all_nodes_are_read_again_when_most_of_those_of_a_large_job_have_cha
     tree.derive(noted, NO_REQUESTS)
     tree.replace(items, 1).derive(noted, NO_REQUESTS)  # as when all items of a job change at once
     assert calls == [True, False]
+
+
+def test_a_request_is_read_once_while_nodes_below_it_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+    decoded = module.decode
+    monkeypatch.setattr(module, "decode", lambda name, node: (read.append(name), decoded(name, node))[1])
+    made, request = partial(request_nodes, LAYOUT.requests), Node.of(ONCE, stat(version=7))
+    tree = Tree().replace({LAYOUT.request("r"): request}, 1)
+    (first,) = tree.derive(made).open
+    for item in range(5):  # its parent is read again for each node that is made
+        begun = Node.of(encode_progress(Progress(NOW)), stat())
+        tree = tree.replace({LAYOUT.request_item("r", item): begun, LAYOUT.request("r"): request}, 1)
+        assert tree.derive(made).open[0] is first
+    assert read == ["r"]
+    tree = tree.replace({LAYOUT.request("r"): Node.of(STOPPED, stat(version=8))}, 1)
+    assert tree.derive(made).open == ()
 
 
 def work(done: Callable[[], object]) -> int:
