@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from anyio import CancelScope
 from argon2 import PasswordHasher
@@ -83,7 +83,8 @@ class ConsoleState:
         """Return the health of a registry's jobs at a moment."""
         groups = self.health.get(watch)
         if groups is None:
-            groups = self.health[watch] = HealthGroups(watch, self.clock, self.storage.acknowledgements.of)
+            seen = proxy(watch)  # a value that held its own key would keep it for ever
+            groups = self.health[watch] = HealthGroups(seen, self.clock, self.storage.acknowledgements.of)
         return groups.update(snapshot)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
-from aioelasticjob.console import Console, ConsoleSettings
+from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.pages import registries
+from aioelasticjob.console.registry_watch import RegistryWatch
 from aioelasticjob.zookeeper import tls as server_tls
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings
@@ -147,3 +150,19 @@ def test_the_fields_are_there_in_chinese_too(play: Play) -> None:
             assert f'<input name="{name}" type="password"' in page
 
     play(act, allowed_addresses=ALLOWED)
+
+
+def test_nothing_is_kept_of_a_registry_that_is_watched_no_more(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        state = scene.console.state
+        dropped = RegistryWatch(RegistrySettings("dropped", scene.address), scene.clock)
+        snapshot = scene.registry.snapshot.value
+        state.health_of(dropped, snapshot)
+        state.strips.of(dropped, snapshot, state.health_of(dropped, snapshot), scene.clock.now())
+        state.rows[dropped] = {}
+        known = ref(dropped)
+        del dropped
+        gc.collect()
+        assert known() is None
+
+    play(act)
