@@ -19,6 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 ATTEMPTS = 20
 """How often a connection tries to switch a file to WAL."""
+WAL_SIZE = 16 * 1024 * 1024
+"""Bytes to which the WAL is shortened when SQLite begins it anew: a slow reader makes it long."""
 
 
 def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
@@ -96,6 +98,7 @@ def _let_read_while_written(cursor: Any) -> None:
             cursor.execute("PRAGMA journal_mode = WAL")
             break
     cursor.execute(f"PRAGMA busy_timeout = {timeout}")
+    cursor.execute(f"PRAGMA journal_size_limit = {WAL_SIZE}")
 
 
 def _begin(connection: Connection) -> None:
