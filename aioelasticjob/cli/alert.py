@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -77,6 +76,13 @@ async def _heed_signals(stop: Event, everything: CancelScope) -> None:
             stop.set()
 
 
+class Uncounted(dict[str, Counts]):
+    """Counts that nobody reads.  None are kept: jobs come and go, and their names would stay."""
+
+    def __missing__(self, job: str) -> Counts:
+        return Counts()
+
+
 async def report_absences(registry: Address, after: float, clock: Clock, stop: Event) -> None:
     """Follow all jobs, also across outages of the registry, until ``stop`` is set; then deliver the alerts that wait.
 
@@ -86,7 +92,7 @@ async def report_absences(registry: Address, after: float, clock: Clock, stop: E
     """
     limited_log = LimitedLog()
     admits = partial(limited_log.admits, log, None, "whether the registry answers", each=2)
-    dispatcher = ErrorDispatcher(clock, defaultdict(Counts), limited_log, registry.settings.namespace)
+    dispatcher = ErrorDispatcher(clock, Uncounted(), limited_log, registry.settings.namespace)
     attendance = Attendance(after)
     async with AsyncExitStack() as stack:
         stack.callback(limited_log.close)

@@ -86,7 +86,10 @@ class Acknowledgements:
         key = (one.registry, one.job, one.subject)
         statement = "delete from acknowledgements where registry = ? and job = ? and subject = ?"
         await self._database.run(lambda db: db.execute(statement, key))
-        self._known.get(one.registry, {}).get(one.job, {}).pop(one.subject, None)
+        jobs = self._known.get(one.registry, {})
+        jobs.get(one.job, {}).pop(one.subject, None)
+        if not jobs.get(one.job):  # the job may be gone: then its name would stay
+            jobs.pop(one.job, None)
 
     def _keep(self, one: Acknowledgement) -> None:
         self._known.setdefault(one.registry, {}).setdefault(one.job, {})[one.subject] = one

@@ -14,7 +14,7 @@ import pytest
 
 from aioelasticjob import JobConfig
 from aioelasticjob.addresses import Address
-from aioelasticjob.cli.alert import report_absences
+from aioelasticjob.cli.alert import Uncounted, report_absences
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.errors import NobodyThere
 from aioelasticjob.layout import Layout
@@ -64,6 +64,12 @@ def test_jobs_that_say_so_are_alerts_and_others_are_not(sent: list[Failure]) -> 
             tasks.cancel_scope.cancel()
 
     simulate(scene)
+
+
+def test_no_names_of_jobs_are_kept_with_counts_that_nobody_reads() -> None:
+    counts = Uncounted()
+    counts["gone"].alerts["delivered"] += 1
+    assert not counts
 
 
 def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(

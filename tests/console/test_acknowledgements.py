@@ -160,6 +160,7 @@ def test_an_operator_acknowledges_until_a_moment_and_it_ends_then(play: Play) ->
 
         scene.clock.ahead += DAY + 120  # the form proposes a day
         await scene.seen(lambda now: not list(scene.console.state.storage.acknowledgements))
+        assert scene.console.state.storage.acknowledgements.of("billing") == {}
         again = await scene.operator()
         assert "failing, at least 1 in a row" in (await again.get("/r/billing/jobs?show=attention")).text
         (over,) = [one for one in await scene.console.state.storage.audit.entries() if one.entry.who == CONSOLE]
