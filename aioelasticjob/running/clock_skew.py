@@ -159,7 +159,8 @@ class ClockSkewMonitor:
         else:
             written_by = self.since if inherited else self.set_to if noticed else self.now
             corrected = self.since
-        return int(min(date if date <= written_by + AHEAD else corrected, later))
+        possible = self.latest + ASTRAY * 1000  # correct clocks may differ by so much
+        return int(min(date if date <= written_by + AHEAD else corrected, later, possible))
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""

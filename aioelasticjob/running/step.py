@@ -13,7 +13,7 @@ from math import inf
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE
-from aioelasticjob.running.account import Account
+from aioelasticjob.running.account import SOON, Account
 from aioelasticjob.running.clock_skew import ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
@@ -125,6 +125,9 @@ class JobState(Account):
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
         missed, ended = self._kept_from(view) | self._due_before(view), min(written, succession.ended)
+        if ended < self._since:  # the registry's clock was behind when it dated the change, and may still be
+            by_host = min(int(self.clock.reading.host * 1000), self.clock.latest)
+            ended = self.clock.now if self.clock.now > self._since else by_host
         table.advance(ended)
         # up to the old schedule's end
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
@@ -135,19 +138,20 @@ class JobState(Account):
                 between = Timetable(one.cron, one.until)
                 self.missed.report_hidden(run, between, self.timetable, one.since, one.until)
                 last = {item: max(self.items[item].accounted, one.since) for item in open_}
-                self.missed.report(last, between, one.until, ENDED)
+                self.missed.report(last, between, min(one.until, self.clock.latest), ENDED)
             self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
         self._since, self._scheduled_since, self._is_inherited = written, view.schedule_dated, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
             item.floor = max(item.floor, written)
-            item.followed = item.accounted if number in self.held else 0
+            # a moment that a clock ahead has passed over hides none that have yet to come
+            item.followed = min(item.accounted, self.clock.now + SOON) if number in self.held else 0
         self._future.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._account(mine, Came.UNHEARD)
-        if not view.config.misfire:  # schedules may share moments
-            newest = self.timetable.newest
-            self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
+        if not view.config.misfire:  # schedules may share moments, and a clock ahead may have reported later ones
+            for item in map(self.items.__getitem__, self.held):
+                item.floor = max(item.floor, item.reported)
 
     def _switch_monitoring(self, view: JobView) -> None:
         """Adapt to a job whose records were switched on or off, or both since the last look.
@@ -243,7 +247,7 @@ class JobState(Account):
         for one in view.former_schedules if new else ():
             if one not in view.recorded_schedules:
                 after = {number: max(at, one.since) for number, at in since.items()}
-                self.missed.report(after, Timetable(one.cron, one.until), one.until, why)
+                self.missed.report(after, Timetable(one.cron, one.until), min(one.until, self.clock.latest), why)
 
     def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
         """Hold the items that are assigned to this instance, except those that could not be marked.

@@ -112,9 +112,9 @@ def _run_ended(item: Item) -> int:
 
 
 def made_at(view: JobView, item: int) -> int:
-    """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
+    """Return when the item was made or last taken from a paused instance, in milliseconds; 0 if that is unknown."""
     node = view.tree.get(view.layout.item(item).sharding)
-    return 0 if node is None else int(node.stat.ctime * 1000)
+    return 0 if node is None else int(max(node.stat.ctime, node.stat.mtime) * 1000)
 
 
 def made_after(view: JobView, item: int, zxid: int) -> float:

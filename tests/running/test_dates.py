@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
+
 from aioelasticjob.coordination.record_cache import Entry
-from aioelasticjob.model import Record, VersionedRecord
+from aioelasticjob.model import FireSource, Record, VersionedRecord
 from aioelasticjob.running.state import SET_BACK
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat
@@ -18,7 +20,10 @@ def slot(second: int) -> int:
 
 def known(case: Case, item: int = 0) -> set[int]:
     """Return the seconds of the moments that were reported of an item."""
-    return {second for first, last, _ in case.reported(item) for second in range(first, last + 1)}
+    found = [one.passed for one in case.reports if item in one.items]
+    steps = [(one.last - one.first) // max(1, one.count - 1) or 1 for one in found]
+    moments = zip(found, steps, strict=True)
+    return {moment // 1000 - BEGIN for one, step in moments for moment in range(one.first, one.last + 1, step)}
 
 
 def test_a_schedule_dated_by_a_clock_ahead_was_in_force_when_an_item_was_made_after_it() -> None:
@@ -175,3 +180,99 @@ def test_a_date_given_after_the_clock_was_set_back_is_believed_though_that_was_n
     case.give(0, ME)
     case.see(state)
     assert min(known(case)) > 20
+
+
+def test_an_item_taken_from_a_paused_instance_by_a_clock_ahead_has_missed_what_came_before_that_date() -> None:
+    case = Case.of()
+    case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now, case.ahead = 5.5, 20.0
+    case.give(0, ME)
+    case.put(LAYOUT.item(0).sharding)  # as the leader does
+    case.see(state)
+    case.now = 6.0
+    case.see(state)
+    case.claim(state, state.owed(), slot(26))
+    case.settle(state, frozenset({0}))
+    case.now, case.ahead = 6.5, 0.0
+    case.see(state)
+    case.now = 17.5  # so it is certain that the clock is right
+    case.see(state)
+    assert case.reported() == [(7, 25, SET_BACK)]
+
+
+@pytest.mark.parametrize("seen_by", [-3600.0, 0.0], ids=["while it was behind", "when it was right again"])
+def test_a_schedule_that_a_clock_behind_dated_does_not_hide_what_its_predecessor_had_missed(seen_by: float) -> None:
+    case = Case.of(cron="0/3 * * * * ?")
+    state = case.state()
+    case.now = 3.0
+    case.see(state)
+    case.claim(state, state.owed(), slot(2))  # a multiple of 3 in its minute, as 5 and 8 are
+    case.now, case.ahead = 10.5, -3600.0
+    case.configure(cron="0/5 * * * * ?")
+    case.ahead = seen_by
+    case.settle(state, frozenset({0}))
+    case.see(state)
+    assert {5, 8} <= known(case) <= set(range(3, 11))
+
+
+def test_moments_that_a_clock_ahead_has_reported_are_run_by_no_later_schedule_and_all_of_its_moments_are_known() -> (
+    None
+):
+    case, ran = Case.of(cron="1/10 * * * * ?", misfire=False), set[int]()
+    case.give(0, OTHER)
+    case.ahead = 20.0
+    state = case.state()
+    case.see(state)
+    case.now = 11.5
+    case.give(0, ME)
+    case.see(state)
+    assert max(known(case)) == 21
+    case.now, case.ahead = 12.5, 0.0
+    for cron in ("0/3 * * * * ?", "0/2 * * * * ?", "* * * * * ?"):
+        case.configure(cron=cron)
+        case.see(state)
+        case.now += 0.5
+    while case.now < 25:
+        case.see(state)
+        if owed := state.owed():
+            assert state.source(owed) is FireSource.CRON
+            ran.add(state.timetable.newest // 1000 - BEGIN)
+            case.claim(state, owed, state.timetable.newest)
+            case.settle(state, owed)
+        case.now += 0.5
+    assert not ran & known(case)
+    assert ran | known(case) >= set(range(14, 25))
+
+
+@pytest.mark.parametrize(("recorded", "holder"), [(True, ME), (False, OTHER)])
+def test_a_schedule_that_ended_by_a_clock_an_hour_ahead_has_missed_nothing_that_has_yet_to_come(
+    recorded: bool, holder: str
+) -> None:
+    case = Case.of()
+    case.give(0, holder)
+    state = case.state()
+    case.see(state)
+    case.now = 2.5
+    case.configure(cron="0/2 * * * * ?", monitor_execution=recorded)
+    if holder != ME:
+        case.give(0, ME)
+    case.now, case.ahead = 3.5, 3600.0
+    case.configure(cron="* * * * * ?", monitor_execution=True)
+    case.now, case.ahead = 4.5, 0.0
+    case.see(state)
+    assert max(known(case), default=0) < 5
+
+
+def test_a_schedule_dated_by_a_clock_ahead_loses_no_moment_shortly_before_that_date() -> None:
+    case = Case.of(cron="1/10 * * * * ?")
+    state = case.state()
+    case.see(state)
+    case.now, case.ahead = 3.5, 7.0
+    case.configure(cron="* * * * * ?")  # dated 10.5
+    case.now, case.ahead = 8.5, 0.0
+    case.see(state)
+    case.now = 10.2
+    case.see(state)
+    assert (state.owed(), state.timetable.newest) == ({0}, slot(10))
