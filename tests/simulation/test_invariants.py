@@ -515,6 +515,8 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
     assert not judged(Fault(T + 21, "pause", ("10.0.1.1",)), gone_at=31)
     assert judged(joined=29)  # before the moment came
     assert not judged(ClockSet(T + 35, REGISTRY, -9), ClockSet(T + 36, REGISTRY, 0), joined=29)
+    assert judged(written(38, 2, put("sharding/0/instance", B), put("sharding")))  # who has always been there
+    assert not judged(written(41, 2, put("sharding/0/instance", B), put("sharding")))  # when the item had run again
 
 
 def test_nothing_lost_excuses_what_came_by_a_clock_ahead_while_the_item_was_off_and_was_passed_over_then() -> None:
@@ -529,6 +531,10 @@ def test_nothing_lost_excuses_what_came_by_a_clock_ahead_while_the_item_was_off_
     assert judged(ahead=0)  # the clock was never ahead
     assert judged(off=7.5, on=8.5)  # the item was on when the moment came
     assert judged(claimed=28)  # no later moment was claimed, so this one is owed when it comes again
+    assert not judged(missed(6, 40), claimed=28)  # but not run, because a later one was reported
+    assert judged(missed(6, 20), claimed=28)
+    assert not judged(ahead=29, off=7.5, on=8.5)  # the clock jumped over the moment, and its holder may not know that
+    assert judged(ahead=29, off=14.2, on=14.8)  # but by now it does
     assert judged(written(16, 1, put("execution/0", record(A, 16))))  # the record was lowered
     assert judged(written(1, 1, made("execution/0", record(A, 50))))  # it was claimed before by another clock
 

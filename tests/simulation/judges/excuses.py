@@ -74,11 +74,14 @@ class Clocks:
             if any(put.data is not None and not put.created for put in one.changes)
         ]
 
-    def early(self, moment: float) -> Iterator[float]:
-        """Yield when a moment has come, or was jumped over, by the registry's clock while that was ahead."""
+    def early(self, moment: float) -> Iterator[Span]:
+        """Yield from when to when a moment has come by the registry's clock while that was ahead.
+
+        If the clock has jumped over it, it comes to each instance when that learns of the jump.
+        """
         for start, end, ahead in self.spans:
             if ahead > ASTRAY and moment - ahead <= end + NEWS and start <= moment:
-                yield max(start, moment - ahead)
+                yield (start, start + NEWS) if moment - ahead < start else (moment - ahead, moment - ahead)
 
     def late(self, moment: float) -> Iterator[float]:
         """Yield when a moment has come by the registry's clock while that was behind."""
@@ -163,19 +166,20 @@ def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) ->
     return False
 
 
-def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
+def is_past_telling(job: JobFacts, item: int, slot: int, era: Era, again: float) -> bool:
     """Say whether a moment came before its item or its schedule began by a clock ahead, and who knew so could not tell.
 
     The item has claimed later moments since, or none: a claim of an earlier one, when the clock was right, would tell
     that both were made before that claim.  From one that has been there since before the moment to one that comes after
-    it nothing is handed on that says since when the clock has been right.
+    it nothing is handed on that says since when the clock has been right.  Once the item has run ``again``, its record
+    says that nothing before that is due.
     """
     path, nodes, moment, spans = f"/{job.name}/sharding/{item}", job.facts.nodes, slot / 1000, clocks(job.facts).spans
     writes = [(0.0, None), *nodes.changes(path)]
     made = [at for (_, before), (at, data) in pairwise(writes) if before is None and data is not None]
     made.append(max((one.end for one in job.eras if one.end <= era.start and _differ(one, era)), default=0.0))
     gains = [(at, (holder or b"").decode()) for at, holder in nodes.changes(f"{path}/instance")]
-    held = list(pairwise([*gains, (job.facts.end, "")]))
+    held = [(one, until) for one, until in pairwise([*gains, (job.facts.end, "")]) if one[0] <= again]
     for start, end, ahead in spans:
         begun = [at for at in made if ahead > ASTRAY and start <= at < end and moment < at + ahead]
         right = min((at for at, _, off in spans if at >= end and abs(off) <= ASTRAY), default=end)

@@ -165,7 +165,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     if _came_early(job, item, moment) or excuses.is_hidden(job, item, slot, era):
         return
-    if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot, era):
+    if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot, era, end):
         return
     if excuses.is_former(job, item, slot, era) or _is_stopped(job, item, slot):
         return
@@ -196,13 +196,14 @@ def _came_early(job: JobFacts, item: int, moment: float) -> bool:
     Where no claims are written, nobody knows once the item is another's.
     """
     path, nodes = f"/{job.name}/sharding/{item}/instance", job.facts.nodes
-    for at in excuses.clocks(job.facts).early(moment):
-        start, end = at - ASTRAY, at + ASTRAY
+    for came, known in excuses.clocks(job.facts).early(moment):
+        start, end = came - ASTRAY, came + ASTRAY
         holders = {holder.decode() for holder in nodes.over(path, start, end) if holder}
         unclaimed = any(not config.monitor_execution for config in job.configs(start, end))
         if _refused(job, holders, start, end) or (unclaimed and len(set(nodes.over(path, start, moment))) > 1):
             return True
-        if _was_off(job, item, holders, start, end) and _is_passed_over(job, item, start, moment):
+        holders = {holder.decode() for holder in nodes.over(path, start, known + ASTRAY) if holder}
+        if _was_off(job, item, holders, start, known + ASTRAY) and _is_passed_over(job, item, start, moment):
             return True
     return False
 
@@ -214,10 +215,17 @@ def _was_off(job: JobFacts, item: int, holders: Collection[str], start: float, e
 
 
 def _is_passed_over(job: JobFacts, item: int, start: float, moment: float) -> bool:
-    """Whether an item claimed a later moment between a time and a moment, and its record stands when that comes."""
+    """Whether an item claimed a later moment between a time and a moment, and its record stands when that comes.
+
+    Or whether such a moment was reported: without ``misfire`` it is not run, nor are those before it.
+    """
     path, nodes = f"/{job.name}/execution/{item}", job.facts.nodes
     before, then = (decode_record(nodes.at(path, at) or b"") for at in (start, moment))
-    return before is not None and then is not None and before.slot < 1000 * moment < then.slot
+    later = [reports for (one, slot), reports in job.reports.items() if one == item and slot > 1000 * moment]
+    is_reported = any(start <= report.at <= moment for reports in later for report in reports)
+    if before is None or then is None or before.slot >= 1000 * moment:
+        return False
+    return then.slot > 1000 * moment or is_reported
 
 
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:
