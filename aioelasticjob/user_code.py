@@ -185,7 +185,8 @@ def _end_if_forked(pid: int, what: str, error: BaseException | None = None) -> N
         seen.add(id(wanted))
         wanted = wanted.__context__  # a scope in the fork fails because no loop runs there
     if not isinstance(wanted, SystemExit):
-        log.error("%s forked, and the fork has to end itself, by os._exit(); it ends now", what, exc_info=error)
+        text, about = "%s forked, and the fork has to end itself, by os._exit(); it ends now", {"handler": what}
+        log.error(text, what, exc_info=error, extra=about)
     elif wanted.code is None or isinstance(wanted.code, int):
         code = wanted.code or 0
     else:
