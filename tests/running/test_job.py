@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 import pytest
-from anyio import CancelScope, Event, current_time, sleep
+from anyio import CancelScope, Event, create_task_group, current_time, sleep
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.coordination.member import Member
@@ -17,6 +17,7 @@ from aioelasticjob.coordination.membership import join
 from aioelasticjob.coordination.settlements import Settlement
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
+from aioelasticjob.events import Began
 from aioelasticjob.running.commands import NodeSteps
 from aioelasticjob.running.life import Life
 from aioelasticjob.running.runs import EndedRun, Runs
@@ -208,3 +209,38 @@ def test_a_defect_after_the_process_has_given_up_waiting_is_reported(monkeypatch
     with pytest.raises(UnhandledErrors) as raised:
         scene(VirtualCluster())
     assert [str(error) for error in raised.value.exceptions] == ["too late"]
+
+
+async def test_a_job_that_has_just_joined_again_runs_nothing_while_its_process_leaves(
+    virtual_cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joining, may_join, joined, runs = Event(), Event(), Event(), list[float]()
+
+    async def joins(member: Member, *args: Any) -> object:
+        if member.layout.job == "short" and runs:
+            joining.set()
+            await may_join.wait()
+            joined.set()
+        return await join(member, *args)
+
+    async def short(context: ItemContext) -> None:
+        runs.append(current_time())
+
+    async def long(context: ItemContext) -> None:
+        await sleep(20)
+
+    app = ElasticJob("embedded://")
+    app.add(short, name="short", cron="* * * * * ?")
+    app.add(long, name="long", cron="0/30 * * * * ?", shutdown_timeout=60)
+    monkeypatch.setattr("aioelasticjob.running.life.join", joins)
+    here = await virtual_cluster.start(app)
+    await virtual_cluster.event(Began, job="long")
+    end_life(here.app, SessionEnded("the session is over"), "short")
+    await joining.wait()
+    async with create_task_group() as tasks:
+        tasks.start_soon(here.stop)
+        await sleep(2)
+        may_join.set()
+        await joined.wait()
+        before = len(runs)
+    assert len(runs) == before
