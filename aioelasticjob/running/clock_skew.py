@@ -96,7 +96,7 @@ class ClockSkewMonitor:
             self.since = min(since, self.since) if step < 0 and in_doubt and self.unsteady else since
             self._jumped, self._jumped_at, self.set_to = True, reading.steady, self.now
             if step > 0:
-                self.skipped = (*self.skipped, (self.now - int(step * 1000), self.now))[-JUMPS:]
+                self.skipped = (*self.skipped, (int((seconds - step) * 1000), self.now))[-JUMPS:]
         return self.now
 
     @property
@@ -117,7 +117,7 @@ class ClockSkewMonitor:
     @property
     def latest(self) -> int:
         """The latest time that it may be: until it is certain that the time was set back, the time as it was before."""
-        return self.now + int(self._set_back * 1000)
+        return int((self.reading.seconds + self._set_back) * 1000)
 
     @property
     def unsteady(self) -> float:

@@ -149,3 +149,12 @@ def test_a_clock_that_is_put_nearly_right_in_two_steps_is_not_in_doubt_any_more(
     for second, skew in ((1.0, 2.5), (2.0, 1.5)):  # the second change is less than a jump
         clock.take(Reading(BEGIN + second, second, skew))
     assert (clock.may_be_set_back, clock.latest - clock.now) == (False, 0)
+
+
+def test_what_the_time_was_is_known_to_the_millisecond_after_it_was_set() -> None:
+    back, ahead = ClockSkewMonitor(Reading(BEGIN + 0.0015, 0.0)), ClockSkewMonitor(Reading(BEGIN + 0.0007, 0.0))
+    before = back.now
+    back.take(Reading(BEGIN + 0.0015 - 5.0008, 0.0))
+    assert back.latest == before == BEGIN * 1000 + 1
+    ahead.take(Reading(BEGIN + 1.0007 + 5.0008, 1.0))
+    assert ahead.skipped == ((slot(1), slot(6) + 1),)
