@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from asyncio import CancelledError, Task
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, cast
 
@@ -21,11 +19,7 @@ from anyio import CancelScope
 from anyio._backends._asyncio import _task_states  # the only way to learn which scopes a task is in
 
 from aioelasticjob.errors import NotAnException, leaf_errors
-from aioelasticjob.logging import logger
-
-log = logger(__name__)
-_pid = os.getpid()
-"""The present process; a fork notes its own."""
+from aioelasticjob.forks import end_if_forked
 
 
 class UserCode:
@@ -45,7 +39,7 @@ class UserCode:
     __slots__ = ("_pid", "_requests", "_scope", "_task", "_what")
 
     def __init__(self, what: str, task: Task[Any] | None = None) -> None:
-        self._what, self._pid = what, _pid
+        self._what, self._pid = what, os.getpid()
         self._task = task = task or _present_task()
         self._requests = 0 if task is None else task.cancelling()
         self._scope = None if task is None else _scope_of(task)
@@ -58,13 +52,13 @@ class UserCode:
 
     async def failure(self, error: BaseException) -> Exception:
         """Remove what the call has left behind; return its error as an Exception, or raise what may pass."""
-        _end_if_forked(self._pid, self._what, error)
+        end_if_forked(self._pid, self._what, error)
         await self.tidy()
         return self.as_exception(error)
 
     async def tidy(self) -> None:
         """Remove what the call has left behind in our task."""
-        _end_if_forked(self._pid, self._what)
+        end_if_forked(self._pid, self._what)
         if self.is_touched and self._is_tidied():
             try:
                 await asyncio.sleep(0)  # before CPython 3.13 a request that was taken back still arrives
@@ -78,7 +72,7 @@ class UserCode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _end_if_forked(self._pid, self._what, error)
+        end_if_forked(self._pid, self._what, error)
         if self.is_touched:
             self._is_tidied()
         if error is not None and (judged := self.as_exception(error)) is not error:
@@ -90,14 +84,14 @@ class UserCode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _end_if_forked(self._pid, self._what, error)
+        end_if_forked(self._pid, self._what, error)
         await self.tidy()
         if error is not None and (judged := self.as_exception(error)) is not error:
             raise judged from error
 
     def as_exception(self, error: BaseException) -> Exception:
         """Return the error of the call as an Exception, or raise what may pass.  Nothing is removed."""
-        _end_if_forked(self._pid, self._what, error)
+        end_if_forked(self._pid, self._what, error)
         if isinstance(error, Exception):
             if self._is_cancelled() and (cancellation := cancellation_behind(error)) is not None:
                 raise cancellation
@@ -164,34 +158,3 @@ def _present_task() -> Task[Any] | None:
 def _scope_of(task: Task[Any]) -> CancelScope | None:
     state = _task_states.get(task)
     return None if state is None else state.cancel_scope
-
-
-def _note_fork() -> None:
-    global _pid
-    _pid = os.getpid()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
-def _end_if_forked(pid: int, what: str, error: BaseException | None = None) -> None:
-    """End this process if it is not the one that has called users' code, but a fork that the call has made."""
-    if pid == _pid:
-        return
-    code, seen = 1, set[int]()
-    wanted = error
-    while wanted is not None and not isinstance(wanted, SystemExit) and id(wanted) not in seen:
-        seen.add(id(wanted))
-        wanted = wanted.__context__  # a scope in the fork fails because no loop runs there
-    if not isinstance(wanted, SystemExit):
-        text, about = "%s forked, and the fork has to end itself, by os._exit(); it ends now", {"handler": what}
-        log.error(text, what, exc_info=error, extra=about)
-    elif wanted.code is None or isinstance(wanted.code, int):
-        code = wanted.code or 0
-    else:
-        print(wanted.code, file=sys.stderr)  # as Python does at the end of a process
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # it may be closed
-            stream.flush()
-    os._exit(code & 0xFF)

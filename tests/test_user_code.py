@@ -237,6 +237,11 @@ def fail() -> None:
     raise ValueError
 
 
+def exit_with_a_text_that_cannot_be_written() -> None:
+    sys.stderr.close()
+    sys.exit("no more work")
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("end", "code", "says"),
@@ -244,6 +249,7 @@ def fail() -> None:
         (lambda: sys.exit(7), 7, ""),
         (sys.exit, 0, ""),
         (lambda: sys.exit("no more work"), 1, "no more work"),
+        (exit_with_a_text_that_cannot_be_written, 1, ""),
         (fail, 1, "ValueError"),
         (lambda: None, 1, "has to end itself"),
     ],

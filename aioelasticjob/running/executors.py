@@ -20,6 +20,7 @@ from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException, add_note
+from aioelasticjob.forks import ending_forks
 from aioelasticjob.jobs.context import Checkpoints, Context, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
@@ -263,7 +264,8 @@ def _in_thread(begun: list[Function], function: Function, *arguments: Any, **nam
     """
     begun.append(function)
     try:
-        return function(*arguments, **named)
+        with ending_forks("the function"):
+            return function(*arguments, **named)
     except GeneratorExit as error:
         raise NotAnException("the function", error, is_cancelled=False) from error
 

@@ -20,6 +20,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text, stack_text
+from aioelasticjob.forks import ending_forks
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ def _answer(request: bytes) -> bytes:
     answer: Returned | Raised
     try:
         function, arguments, named = pickle.loads(request)
-        answer = Returned(function(*arguments, **named))
+        with ending_forks("the function"):  # both would answer
+            answer = Returned(function(*arguments, **named))
     except BaseException as error:
         answer = _raised(error)
     try:

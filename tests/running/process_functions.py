@@ -40,6 +40,15 @@ def pid(*given: object) -> int:
     return os.getpid()
 
 
+def fork(*_: object) -> int | str:
+    """Return the exit code of a fork that returns from here as well."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(20)  # a fork that goes on ends after all
+    return "I am the fork"
+
+
 def meet(directory: Path, number: int) -> int:
     """Come to the meeting and wait until so many are there."""
     (directory / str(os.getpid())).touch()

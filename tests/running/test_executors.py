@@ -146,6 +146,13 @@ def test_a_generator_exit_of_a_thread_is_an_error_of_its_call() -> None:
     anyio.run(main)
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("executor", ["thread", "process"])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_that_comes_out_of_a_plain_function_ends_there(executor: str) -> None:
+    assert with_processes(lambda executors: executors.call(executor, process_functions.fork, context_of(0))) == 1
+
+
 def test_no_more_run_than_there_are_places(tmp_path: Path) -> None:
     async def main(executors: Executors) -> None:
         async with anyio.create_task_group() as tasks:
