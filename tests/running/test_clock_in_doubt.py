@@ -158,3 +158,10 @@ def test_what_the_time_was_is_known_to_the_millisecond_after_it_was_set() -> Non
     assert back.latest == before == BEGIN * 1000 + 1
     ahead.take(Reading(BEGIN + 1.0007 + 5.0008, 1.0))
     assert ahead.skipped == ((slot(1), slot(6) + 1),)
+
+
+def test_a_step_back_after_a_jump_ahead_is_the_newest_setting() -> None:
+    clock = ClockSkewMonitor(Reading(BEGIN, 0.0))
+    for second, ahead in ((1.0, 100.0), (5.0, 97.0)):
+        clock.take(Reading(BEGIN + second + ahead, second))
+    assert clock.since == clock.set_to == slot(102)
