@@ -103,8 +103,9 @@ class Execution:
 
     def stop_cancelled(self, view: JobView) -> None:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
+        claimed = self.claim.items if self.claim.is_recorded else {}  # they may be many, and a wish names few
         for one in view.request_nodes.cancellations:
-            self.stop({item for item, fence in self.claim.fences.items() if one.fences.get(item) == fence})
+            self.stop({item for item, fence in one.fences.items() if item in claimed and claimed[item].zxid == fence})
 
     def stop(self, items: Set[int]) -> None:
         """Cancel the handlers of these items; those that have yet to begin are cancelled when they do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -17,15 +17,21 @@ from anyio.lowlevel import checkpoint
 
 from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.requests import encode_cancellation
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
+from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS
 from aioelasticjob.running.execution import BEGUN_AT_ONCE, Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
+from tests.support.stats import stat
 
+LAYOUT = Layout("job")
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
 
 
@@ -255,6 +261,27 @@ def test_an_attempt_whose_run_is_cancelled_is_not_reported_as_failed(on: type[Ex
 
     assert run(main) == {0: Outcome.STOPPED}
     assert reported == []
+
+
+class LookedUp(dict[int, VersionedRecord]):
+    """The records of a claim that are only looked up, because there may be ten thousand."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise NotImplementedError
+
+    items = values = __iter__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("is_recorded", "stopped"), [(True, {0}), (False, set())])
+def test_a_wish_to_stop_runs_stops_those_with_its_fences_and_looks_at_no_others(
+    is_recorded: bool, stopped: set[int]
+) -> None:
+    execution = execution_of(JobConfig.build(job_name="job"), _fails_when_cancelled, 0)
+    seen = LookedUp({item: VersionedRecord(Record(), 0, fence) for item, fence in enumerate((7, 8, 9))})
+    execution.claim = replace(execution.claim, items=seen, is_recorded=is_recorded)
+    wish = Node.of(encode_cancellation({0: 7, 1: 9, 5: 7}, 0, "anna"), stat())
+    execution.stop_cancelled(JobView(LAYOUT, Tree({LAYOUT.request("wish"): wish}), execution.config))
+    assert execution.to_stop == stopped
 
 
 @pytest.mark.parametrize("early", [True, False])
