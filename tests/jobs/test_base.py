@@ -10,7 +10,7 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.jobs.base import Job, item_context
+from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.running.dataflow import DataflowEngine
@@ -64,6 +64,13 @@ def test_what_cannot_is_refused_when_it_is_declared(handler: Any, says: str) -> 
     with pytest.raises(InvalidSetting, match=says) as caught:
         Job.declare(CONFIG, handler)
     assert caught.value.setting == "handler"
+
+
+def test_a_run_that_is_not_recorded_has_no_fence() -> None:
+    seen = {0: VersionedRecord(Record(), None)}
+    claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, seen, {}, is_recorded=False)
+    context = instance_context(CONFIG, claim, None)  # type: ignore[arg-type]  # not asked for here
+    assert (context.fences, context.fence, context.monitor_execution) == ({}, 0, False)
 
 
 def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: pytest.LogCaptureFixture) -> None:

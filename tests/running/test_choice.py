@@ -500,6 +500,26 @@ def test_backfills_and_scheduled_moments_take_turns() -> None:
     assert sources == [FireSource.BACKFILL, FireSource.CRON] * 2
 
 
+def test_an_item_is_not_claimed_again_for_a_request_until_the_view_shows_its_last_claim() -> None:
+    here = chosen(cron="0 0 0 1 1 ? 2090")
+    here.case.put(LAYOUT.requests)
+    here.case.put(LAYOUT.request("r"), encode(Request("r", FireSource.TRIGGER, 1, slot(-1))))
+
+    def claim_later(command: ClaimItems) -> ClaimResult:
+        claim = here.claim(command.fire, command.items)
+        items = {item: replace(seen, zxid=here.case.zxid + 100) for item, seen in claim.items.items()}
+        return ClaimResult(replace(claim, items=items))
+
+    here.answers[ClaimItems] = claim_later
+    seen = list[int]()
+    for shown in (0, 0, 100):
+        here.case.zxid += shown
+        here.case.put(LAYOUT.requests)
+        here.run_next()
+        seen.append(len(here.claimed))
+    assert seen == [1, 0, 1]
+
+
 def test_a_moment_that_came_without_a_connection_is_run_late() -> None:
     here = chosen(misfire=True)
     here.case.outages.append((0.8, 1.3))

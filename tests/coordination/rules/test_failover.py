@@ -42,11 +42,19 @@ def test_a_run_is_given_up_after_so_many_rescues_in_a_row(rescues: int, most: in
         assert (record_of(here).completed_at, record_of(here).slot, record_of(here).rescues) == (5_000, 1_000, rescues)
 
 
-def test_a_run_that_was_handed_over_is_given_up_with_its_mark() -> None:
-    here = cut_off(3)
-    here.registry.commit([Create(LAYOUT.item(1).orphan)])
-    assert here.settle().orphans == frozenset()
+@pytest.mark.parametrize("obstructed", [False, True])
+def test_a_run_that_was_handed_over_is_given_up_with_its_mark_unless_something_is_below_that(obstructed: bool) -> None:
+    here, mark = cut_off(3), LAYOUT.item(1).orphan
+    here.registry.commit([Create(mark), *([Create(f"{mark}/by-hand")] if obstructed else [])])
+    assert here.settle().orphans == ({1} if obstructed else frozenset())
     assert record_of(here).outcome == "given up"
+
+
+def test_a_wish_that_names_no_claim_stops_no_run() -> None:
+    here = cut_off(0)
+    wish = encode_cancellation({1: 0}, 1, "anna")
+    here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish)])
+    assert (here.settle().orphans, record_of(here).outcome) == ({1}, "")
 
 
 @pytest.mark.parametrize(("handed_over", "later"), [(False, 0), (True, 0), (False, 1)])
