@@ -130,7 +130,7 @@ def test_collections_become_rarer_unless_they_are_rarer_already_or_switched_off(
 
 
 STOPPING_ITSELF = """
-import os, signal
+import os, signal, subprocess
 from aioelasticjob import ElasticJob
 
 app = ElasticJob("embedded://")
@@ -140,6 +140,7 @@ async def stop(context):
     os.kill(os.getpid(), signal.SIGTERM)
 
 app.run()
+assert subprocess.call(["sh", "-c", "echo it writes"]) == 0
 print(*(os.path.samefile(f"/dev/fd/{number}", os.devnull) for number in range(3)), file=open("seen", "w"))
 """
 

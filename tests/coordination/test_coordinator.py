@@ -28,7 +28,7 @@ from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Se
 from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
-from tests.coordination.test_claims import ClaimedJob, Word
+from tests.coordination.test_claims import ClaimedJob, Word, done
 from tests.coordination.test_membership import CONFIG, LAYOUT, ME, arrival, nothing
 
 
@@ -291,3 +291,17 @@ def test_without_a_connection_nothing_else_is_looked_up_on_a_tick(word: Word, ca
         assert (coordinated.called, job.registry.zxid) == (called, before)
 
     run(main, seed=0)
+
+
+def test_surplus_items_are_removed_with_the_runs_they_lose_once_nobody_runs_them() -> None:
+    job = ClaimedJob()
+    claim, removal = job.taken(items=[1]), effects.RemoveItems(frozenset({1}))
+    view = job.view()
+    assert done(coordinator._transactions(job.member, view, removal)) == ([], {})
+    assert done(coordinator._cut_off(job.member, view)) == ({}, False)
+    job.write(Delete(ASKED.item(1).running))
+    (transaction,), lost = done(coordinator._transactions(job.member, view, removal))
+    assert lost == {1: claim.items[1].record}
+    assert Delete(ASKED.item(1).execution, claim.items[1].version or 0) in transaction
+    cut_off, _ = done(coordinator._cut_off(job.member, view))
+    assert cut_off == claim.items  # with the transaction of the claim, which a wish to stop the run names
