@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from anyio import current_time
 
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.request_runs import next_run
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier, fire_of, run_of
+from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import Conflict, NotPermitted
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.session import Session
@@ -39,6 +41,25 @@ def test_items_take_part_in_what_is_asked_for_as_long_as_it_is() -> None:
         await marks.end("trigger-1", {0, 1})
         await marks.end("trigger-1", {0, 1})
         assert await here.names(LAYOUT.started) == ()
+
+    simulate(scene)
+
+
+def test_a_triggered_run_is_finished_when_no_instance_has_yet_to_begin_it_and_the_present_run_may_be_left_out() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        item = LAYOUT.item(0)
+        await here.write(*map(Create, LAYOUT.skeleton), Create(item.sharding), Create(item.instance, b"me"))
+        await here.write(Create(LAYOUT.instance("me")), Create(REQUEST.path))
+        asked_for = await here.observer.get(REQUEST.path)
+        assert asked_for is not None
+        run, earlier, marks = f"trigger-{asked_for.stat.mzxid}", "trigger-1", _marks(here)
+        view = read(await here.observer.subtree([LAYOUT.root]), LAYOUT, JobConfig(job_name=LAYOUT.job))
+        for begun in (earlier, run):
+            await marks.note(begun, BEGUN)
+        assert await marks.finished_runs(view) == [earlier]
+        await here.write(Delete(REQUEST.path))
+        assert await marks.finished_runs(view) == [earlier, run]
+        assert await marks.finished_runs(view, besides=run) == [earlier]
 
     simulate(scene)
 
