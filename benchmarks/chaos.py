@@ -24,7 +24,8 @@ from benchmarks.chaos_acts import act, judged
 from benchmarks.chaos_report import Played, page
 from benchmarks.chaos_stage import Stage
 from benchmarks.chaos_worker import JOBS
-from tests.simulation.history import Entry, describe
+from tests.simulation.history import Entry
+from tests.simulation.trace import describe
 from tests.support.processes import workers
 from tests.support.real_zookeeper import ensemble
 

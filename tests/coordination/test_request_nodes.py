@@ -97,14 +97,14 @@ def test_a_request_is_read_once_while_nodes_below_it_come_and_go(monkeypatch: py
     monkeypatch.setattr(module, "decode", lambda name, node: (read.append(name), decoded(name, node))[1])
     made, request = partial(request_nodes, LAYOUT.requests), Node.of(ONCE, stat(version=7))
     tree = Tree().replace({LAYOUT.request("r"): request}, 1)
-    (first,) = tree.derive(made).open
+    (first,) = tree.derive(made, NO_REQUESTS).open
     for item in range(5):  # its parent is read again for each node that is made
         begun = Node.of(encode_progress(Progress(NOW)), stat())
         tree = tree.replace({LAYOUT.request_item("r", item): begun, LAYOUT.request("r"): request}, 1)
-        assert tree.derive(made).open[0] is first
+        assert tree.derive(made, NO_REQUESTS).open[0] is first
     assert read == ["r"]
     tree = tree.replace({LAYOUT.request("r"): Node.of(STOPPED, stat(version=8))}, 1)
-    assert tree.derive(made).open == ()
+    assert tree.derive(made, NO_REQUESTS).open == ()
 
 
 def work(done: Callable[[], object]) -> int:

@@ -6,11 +6,12 @@ import pytest
 
 from aioelasticjob.events import AttemptFailed
 from aioelasticjob.model import FireSource
-from tests.simulation.history import Attempted, AttemptOver, Entry, Fault, Held, Raised, Reported, Written, describe
+from tests.simulation.history import Attempted, AttemptOver, Entry, Fault, Held, Raised, Reported, Written
 from tests.simulation.judges import retries
 from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import history_of
 from tests.simulation.test_invariants import CONFIG, A, T, begun, broken, gone, made, put, written
+from tests.simulation.trace import describe
 
 SEEDS = range(10)
 BATCH = 5
