@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
@@ -99,16 +99,8 @@ class Health:
 
     def status_code(self, asked: Probe) -> int:
         """Return the status of an answer by HTTP: 200 or 503."""
-        match asked:
-            case "live":
-                good = self.alive
-            case "ready":
-                good = self.ready
-            case "health":
-                good = self.status != "down"
-            case _:
-                assert_never(asked)
-        return 200 if good else 503
+        good = {"live": self.alive, "ready": self.ready, "health": self.status != "down"}
+        return 200 if good[asked] else 503
 
     def as_json(self) -> dict[str, object]:
         """Return the health as a dictionary that can be encoded as JSON."""
