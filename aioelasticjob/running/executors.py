@@ -21,7 +21,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException, add_note
 from aioelasticjob.forks import ending_forks
-from aioelasticjob.jobs.context import Checkpoints, Context, InstanceContext, ItemContext
+from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
 from aioelasticjob.logging import logger
@@ -80,16 +80,15 @@ class Executors:
             given = (_detached(context, executor), *arguments)
             found = await self.own.call(executor, context.job_name, function, *given, **named)
         else:
-            begun: list[Function] = []
+            begun, here = list[Function](), replace(context, checkpoints=_SavedByTheLoop(context.checkpoints))
             try:
-                work = partial(_in_thread, begun, function, _for_thread(context), *arguments, **named)
+                work = partial(_in_thread, begun, function, here, *arguments, **named)
                 found = await to_thread.run_sync(work, limiter=self.threads)
             except get_cancelled_exc_class() as error:
-                if not begun:
+                if begun:  # the thread called from_thread.check_cancelled(); the cancelled scope raises its own error
+                    await checkpoint_if_cancelled()
+                else:
                     add_note(error, NEVER_BEGAN)
-                    raise
-                # the thread called anyio.from_thread.check_cancelled(); the cancelled scope raises its own error
-                await checkpoint_if_cancelled()
                 raise
         return await found if inspect.iscoroutine(found) else found  # of an async function behind a plain decorator
 
@@ -113,7 +112,8 @@ class Processes:
                 with CancelScope(shield=True):
                     code = await to_thread.run_sync(child.kill, limiter=self._threads)
                 if isinstance(error, EOFError | OSError):
-                    raise ProcessDied(_name(function), code) from None
+                    name = getattr(function, "__qualname__", None) or repr(function)
+                    raise ProcessDied(name, code) from None
                 raise
             self._idle.append(child)
         if isinstance(answer, Raised):
@@ -279,17 +279,8 @@ def processors() -> int:
 
 def _detached(context: Context, executor: str) -> Context:
     """Return a context without its session."""
-    match context:
-        case ItemContext():
-            return replace(context, checkpoints=Snapshot(executor, {context.item: context.offset}))
-        case InstanceContext():
-            return replace(context, checkpoints=Snapshot(executor, context.offsets))
-    return context
-
-
-def _for_thread(context: Context) -> Context:
-    """Return a context for a function in a thread."""
-    return replace(context, checkpoints=_SavedByTheLoop(context.checkpoints))
+    offsets = {item: context.checkpoints.get(item) for item in context.claimed}
+    return replace(context, checkpoints=Snapshot(executor, offsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +306,3 @@ def _levels() -> Mapping[str, int]:
     known = logging.root.manager.loggerDict
     set_to = {name: one.level for name, one in known.items() if isinstance(one, logging.Logger) and one.level}
     return {**set_to, "": logging.root.level}
-
-
-def _name(function: Function) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)

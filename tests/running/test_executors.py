@@ -100,7 +100,7 @@ def test_functions_run_side_by_side_in_processes_that_are_kept(real_loop_kind: L
         pids = set[int]()
 
         async def come() -> None:
-            pids.add(await executors.call("process", process_functions.meet, tmp_path, 2))
+            pids.add(await executors.processes.call(process_functions.meet, tmp_path, 2))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
@@ -157,7 +157,7 @@ def test_no_more_run_than_there_are_places(tmp_path: Path) -> None:
     async def main(executors: Executors) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(executors.call, "process", process_functions.alone, tmp_path)
+                tasks.start_soon(executors.processes.call, process_functions.alone, tmp_path)
 
     with_processes(main)
 
@@ -167,7 +167,7 @@ def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled
 ) -> None:
     async def main(executors: Executors) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(executors.call, "process", process_functions.hang, tmp_path / "pids")
+            tasks.start_soon(executors.processes.call, process_functions.hang, tmp_path / "pids")
             own, program = await appears(tmp_path / "pids")
             assert lives(own)
             assert lives(program)
@@ -184,7 +184,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_started() -> None:
         with pytest.raises(InvalidSetting, match=r"executor = 'process': .*<lambda> or what it is given cannot be"):
             await executors.processes.call(lambda: None)
         with pytest.raises(InvalidSetting, match="pid or what it is given cannot be pickled"):
-            await executors.call("process", process_functions.pid, threading.Lock())
+            await executors.processes.call(process_functions.pid, threading.Lock())
 
     with_processes(main)
 

@@ -37,10 +37,10 @@ def test_what_a_function_fails_with_comes_back_and_the_next_one_runs() -> None:
     async def main(executors: Executors) -> None:
         for how, error, says in FAILURES:
             with pytest.raises(error, match=says) as caught:
-                await executors.call("process", process_functions.fail, how)
+                await executors.processes.call(process_functions.fail, how)
             if how == "error":
                 assert "raise ValueError" in str(caught.value.__cause__)
-        assert await executors.call("process", process_functions.fail, "fine") == "fine"
+        assert await executors.processes.call(process_functions.fail, "fine") == "fine"
 
     with_processes(main)
 
@@ -48,7 +48,7 @@ def test_what_a_function_fails_with_comes_back_and_the_next_one_runs() -> None:
 def test_signals_for_the_whole_group_are_left_to_the_parent() -> None:
     async def main(executors: Executors) -> None:
         assert (
-            await executors.call("process", process_functions.withstand, signal.SIGINT, signal.SIGTERM) == "still here"
+            await executors.processes.call(process_functions.withstand, signal.SIGINT, signal.SIGTERM) == "still here"
         )
 
     with_processes(main)
@@ -88,11 +88,11 @@ def test_a_context_goes_along_with_what_can_be_read_of_it(caplog: pytest.LogCapt
 
 PARENT = """
 import anyio, pathlib, sys
-from aioelasticjob.running.executors import Executors, Processes
+from aioelasticjob.running.executors import Processes
 from tests.running import process_functions
 
 if __name__ == "__main__":
-    anyio.run(Executors(processes=Processes(1)).call, "process", process_functions.hang, pathlib.Path(sys.argv[1]))
+    anyio.run(Processes(1).call, process_functions.hang, pathlib.Path(sys.argv[1]))
 """
 
 
