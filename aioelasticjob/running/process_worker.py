@@ -14,7 +14,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
@@ -71,33 +70,31 @@ class Snapshot:
         )
 
 
-class _Sender(QueueHandler):
-    """Sends log records to the parent, with their message and traceback as text: objects and frames cannot be sent."""
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record with its message and its traceback as text."""
-        record.msg, record.args = record.getMessage(), None
-        if record.exc_info:
-            record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
-            record.exc_info = None
-        return record
-
-
-class _ResultPipe:
-    """The connection to the parent, shared by the function's result and by log records of all its threads."""
+class _Sender(logging.Handler):
+    """Sends answers and the log records of all threads to the parent, one at a time: a handler has a lock."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection, self._lock = connection, threading.Lock()
+        super().__init__()
+        self._connection = connection
 
-    def put_nowait(self, message: object) -> None:
-        """Send a message.  ``QueueHandler`` calls this method by its name."""
-        with self._lock:
-            self._connection.send(message)
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record with its message and traceback as text: objects and frames cannot be sent."""
+        try:
+            record.msg, record.args = record.getMessage(), None
+            if record.exc_info:
+                record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
+                record.exc_info = None
+            self._connection.send(record)
+        except Exception:
+            self.handleError(record)
 
     def answer(self, pickled: bytes) -> None:
         """Send the outcome of a function call."""
-        with self._lock:
+        self.acquire()
+        try:
             self._connection.send_bytes(pickled)
+        finally:
+            self.release()
 
 
 def serve(connection: Connection, levels: Mapping[str, int]) -> None:
@@ -107,14 +104,14 @@ def serve(connection: Connection, levels: Mapping[str, int]) -> None:
     then an answer.
     """
     _stand_alone()
-    line = _ResultPipe(connection)
-    logging.getLogger().addHandler(_Sender(line))  # type: ignore[arg-type]  # _Sender calls only put_nowait
+    sender = _Sender(connection)
+    logging.getLogger().addHandler(sender)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     with suppress(EOFError, OSError):
         while True:
             request = connection.recv_bytes()
-            line.answer(_answer(request))
+            sender.answer(_answer(request))
 
 
 def _stand_alone() -> None:
