@@ -40,7 +40,7 @@ class UserCode:
 
     def __init__(self, what: str, task: Task[Any] | None = None) -> None:
         self._what, self._pid = what, os.getpid()
-        self._task = task = task or _present_task()
+        self._task = task = task or present_task()
         self._requests = 0 if task is None else task.cancelling()
         self._scope = None if task is None else _scope_of(task)
 
@@ -99,7 +99,7 @@ class UserCode:
         for one in leaf_errors(error):
             if isinstance(one, KeyboardInterrupt):
                 raise one
-        if isinstance(error, GeneratorExit) and _present_task() is not self._task:  # somebody closes our coroutine
+        if isinstance(error, GeneratorExit) and present_task() is not self._task:  # somebody closes our coroutine
             raise error
         if self._is_cancelled() and all(isinstance(one, CancelledError) for one in leaf_errors(error)):
             raise next(leaf_errors(error))  # not the group around it: scopes and tasks expect the CancelledError itself
@@ -148,7 +148,8 @@ def cancellation_behind(error: BaseException) -> CancelledError | None:
     return behind if isinstance(behind, CancelledError) else None
 
 
-def _present_task() -> Task[Any] | None:
+def present_task() -> Task[Any] | None:
+    """Return the present task; None if no loop runs here, or it calls something that is no task."""
     try:
         return asyncio.current_task()
     except RuntimeError:  # no loop runs here

@@ -8,7 +8,7 @@ for it.
 
 from __future__ import annotations
 
-from asyncio import Event, Task, TimerHandle, current_task, get_running_loop, sleep, wait
+from asyncio import Event, Task, TimerHandle, get_running_loop, sleep, wait
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.errors import NotAnException
 from aioelasticjob.event_loop import CancelScope
+from aioelasticjob.user_code import present_task
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -220,7 +221,7 @@ class TaskScope:
         except Exception as error:
             self.owner.fail(error)
         except GeneratorExit as error:  # from a future that users' code awaits, unless the coroutine is being closed
-            if not _runs_in_task():
+            if present_task() is None:
                 raise
             self.owner.fail(NotAnException("what a run awaited", error, is_cancelled=False))
         finally:
@@ -236,13 +237,6 @@ class TaskScope:
         self.scheduler.ended(scope)
         if not self._scopes and self._none_left is not None:
             self._none_left.set()
-
-
-def _runs_in_task() -> bool:
-    try:
-        return current_task() is not None
-    except RuntimeError:  # no loop runs
-        return False
 
 
 class Activity:
