@@ -29,8 +29,6 @@ RECORDS_PER_CLOCK_CHECK = 16
 """How many records a worker processes between two looks at the time."""
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
-UnderWay: TypeAlias = dict[asyncio.Task[object], Context]
-"""The context of each handler that has begun, by the task that the handler runs in."""
 
 
 class Batch:
@@ -179,7 +177,9 @@ def _sum(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
 class Workers:
     """Tasks that share a queue of batches: as many as there are calls to make, at most ``limit``."""
 
-    def __init__(self, tasks: TaskGroup, limit: int, under_way: UnderWay, home: Callable[[], None]) -> None:
+    def __init__(
+        self, tasks: TaskGroup, limit: int, under_way: dict[asyncio.Task[object], Context], home: Callable[[], None]
+    ) -> None:
         self._tasks, self._limit, self._under_way, self._home = tasks, limit, under_way, home
         self.size = 0
         """The number of workers.  ``home`` is called whenever a worker ends."""
