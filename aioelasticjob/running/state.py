@@ -40,8 +40,7 @@ class Timetable:
         """The newest moment that is due; 0 if there was none."""
         self.upcoming: int | None = None
         """The next moment; None if there is none."""
-        if cron is not None:
-            self._search(cron, now)
+        self._search(now)
 
     def advance(self, now: int) -> int:
         """Move on to ``now``, and return how many moments have become due; the count stops at ``STEPS``."""
@@ -49,35 +48,35 @@ class Timetable:
         while self.upcoming is not None and self.upcoming <= now and due < STEPS:
             self.newest, due = self.upcoming, due + 1
             self.upcoming = self._after(self.newest)
-        if self._cron is not None and self.upcoming is not None and self.upcoming <= now:
-            self._search(self._cron, now)
+        if self.upcoming is not None and self.upcoming <= now:
+            self._search(now)
         return due
 
     def following(self) -> int:
         """Return the moment after the upcoming one; 0 if there is none."""
         return (self._after(self.upcoming) if self.upcoming is not None else None) or 0
 
-    def _search(self, cron: Cron, now: int) -> None:
-        last = cron.previous_before(moment((now + 1) / 1000))
-        self.newest = 0 if last is None else round(last.timestamp() * 1000)
-        self.upcoming = self._after(now)
-
     def passed(self, after: int, until: int) -> Passed | None:
         """Return the moments later than ``after`` and up to ``until``; None if there are none."""
-        first = self._after(after) if self._cron is not None and after < until else None
+        first = self._after(after) if after < until else None
         if first is None or first > until:
             return None
         last, count, following = first, 1, self._after(first)
         while following is not None and following <= until and count < STEPS:
             last, count, following = following, count + 1, self._after(following)
-        if self._cron is not None and following is not None and following <= until:
-            newest = self._cron.previous_before(moment((until + 1) / 1000))
-            last = last if newest is None else round(newest.timestamp() * 1000)
+        if following is not None and following <= until:
+            last = self._newest_until(until) or last
         return Passed(first, last, count)
 
+    def _search(self, now: int) -> None:
+        self.newest, self.upcoming = self._newest_until(now), self._after(now)
+
+    def _newest_until(self, until: int) -> int:
+        last = None if self._cron is None else self._cron.previous_before(moment((until + 1) / 1000))
+        return 0 if last is None else round(last.timestamp() * 1000)
+
     def _after(self, milliseconds: int) -> int | None:
-        assert self._cron is not None
-        return self._cron.millisecond_after(milliseconds)
+        return None if self._cron is None else self._cron.millisecond_after(milliseconds)
 
 
 class Newest(Enum):
