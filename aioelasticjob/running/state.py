@@ -92,38 +92,6 @@ class Newest(Enum):
     """The newest moment is reported as missed, and is not run."""
 
 
-class Came(Enum):
-    """The state in which an item was when its moments came."""
-
-    HELD_UP = auto()
-    """The item could have been run, but this process was too slow to see that it was due."""
-    UNSETTLED = auto()
-    """The item was due, but the assignment was not settled yet."""
-    OVERTAKEN = auto()
-    """The item was released after the claim for a later moment had been sent without it."""
-    RUNNING = auto()
-    """The item's last run was still going on in this process."""
-    FOUND_RUNNING = auto()
-    """This instance tried to claim the item, and found that another instance runs it."""
-    ELSEWHERE = auto()
-    """This instance knew that another instance ran the item; that run has ended now."""
-    BLOCKED = auto()
-    """Another instance held the item, or the item was being rescued, or it waited for a rescuer."""
-    DISCONNECTED = auto()
-    """This process could not reach the registry when the newest moment came."""
-    OBSTRUCTED = auto()
-    """This instance tried to claim the item, but nodes that somebody had made by hand prevented it."""
-    REPLACED = auto()
-    """The schedule was changed before the item could be run."""
-    UNHEARD = auto()
-    """The schedule was already in force, but this instance did not know it yet."""
-    UNRECORDED = auto()
-    """Records were switched off while another instance ran or rescued the item, so nobody sees the end of that run; or
-    records were switched on, and show nothing of earlier runs."""
-    SET_BACK = auto()
-    """The registry's clock had been ahead, and the item's record or the newest moment was one that had yet to come."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What happens to the moments that came to an item in one state."""
@@ -153,21 +121,40 @@ STILL_RAN = "another instance was still running the item"
 ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
 """Reasons that are ordinary in a streaming job, whose run goes on while many moments come."""
 
-TABLE = {
-    Came.HELD_UP: Rule("this process was too slow or was suspended", Newest.RUN),
-    Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN),
-    Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN),
-    Came.RUNNING: Rule(BUSY, Newest.MISSED_AND_LATE),
-    Came.FOUND_RUNNING: Rule("another instance is still running the item", Newest.MISSED_AND_LATE),
-    Came.ELSEWHERE: Rule(BLOCKED, Newest.LATE, STILL_RAN),
-    Came.BLOCKED: Rule(BLOCKED, Newest.RUN),
-    Came.DISCONNECTED: Rule(AWAY, Newest.LATE),
-    Came.OBSTRUCTED: Rule("nodes that somebody has made by hand prevent the claim of the item", Newest.MISSED),
-    Came.REPLACED: Rule(ENDED, Newest.MISSED),
-    Came.UNHEARD: Rule(UNKNOWN, Newest.RUN),
-    Came.UNRECORDED: Rule("records were switched on or off before the item could be run", Newest.MISSED),
-    Came.SET_BACK: Rule(SET_BACK, Newest.RUN),
-}
+
+class Came(Enum):
+    """The state in which an item was when its moments came, and the rule for these moments."""
+
+    HELD_UP = Rule("this process was too slow or was suspended", Newest.RUN)
+    """The item could have been run, but this process was too slow to see that it was due."""
+    UNSETTLED = Rule("the assignment of items was being changed", Newest.RUN)
+    """The item was due, but the assignment was not settled yet."""
+    OVERTAKEN = Rule(STILL_RAN, Newest.RUN)
+    """The item was released after the claim for a later moment had been sent without it."""
+    RUNNING = Rule(BUSY, Newest.MISSED_AND_LATE)
+    """The item's last run was still going on in this process."""
+    FOUND_RUNNING = Rule("another instance is still running the item", Newest.MISSED_AND_LATE)
+    """This instance tried to claim the item, and found that another instance runs it."""
+    ELSEWHERE = Rule(BLOCKED, Newest.LATE, STILL_RAN)
+    """This instance knew that another instance ran the item; that run has ended now."""
+    BLOCKED = Rule(BLOCKED, Newest.RUN)
+    """Another instance held the item, or the item was being rescued, or it waited for a rescuer."""
+    DISCONNECTED = Rule(AWAY, Newest.LATE)
+    """This process could not reach the registry when the newest moment came."""
+    OBSTRUCTED = Rule("nodes that somebody has made by hand prevent the claim of the item", Newest.MISSED)
+    """This instance tried to claim the item, but nodes that somebody had made by hand prevented it."""
+    REPLACED = Rule(ENDED, Newest.MISSED)
+    """The schedule was changed before the item could be run."""
+    UNHEARD = Rule(UNKNOWN, Newest.RUN)
+    """The schedule was already in force, but this instance did not know it yet."""
+    UNRECORDED = Rule("records were switched on or off before the item could be run", Newest.MISSED)
+    """Records were switched off while another instance ran or rescued the item, so nobody sees the end of that run; or
+    records were switched on, and show nothing of earlier runs."""
+    SET_BACK = Rule(SET_BACK, Newest.RUN)
+    """The registry's clock had been ahead, and the item's record or the newest moment was one that had yet to come."""
+
+
+TABLE = {came: came.value for came in Came}
 """What happens to moments that were not run, by the state in which they came.  Moments of an item that is switched off
 are excused (``Account.pass_over``).  Five cases do not depend on the state of one item, and are decided elsewhere.  For
 each of them, here is what would go wrong without it:

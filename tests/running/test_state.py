@@ -8,10 +8,6 @@ from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.running.state import TABLE, Came, Item, Items, Newest
 
 
-def test_every_state_has_a_row() -> None:
-    assert set(Came) == TABLE.keys()
-
-
 @pytest.mark.parametrize("misfire", [True, False])
 @pytest.mark.parametrize("came", Came)
 def test_without_misfire_no_moment_is_run_late_and_nothing_else_changes(came: Came, misfire: bool) -> None:
