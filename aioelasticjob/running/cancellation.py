@@ -124,13 +124,12 @@ def handler_scope(
     context: Context,
     limited_log: LimitedLog,
     after: float | None = None,
-    task: asyncio.Task[object] | None = None,
 ) -> HandlerScope:
-    """Return a scope for a call that a task makes, the current one unless another is given.
+    """Return a scope for a call in the current task, which cancels it ``after`` so many seconds.
 
     The handler is named if the call goes on after it was cancelled; ``handler`` is None if it runs in a thread.
     """
-    task = task or asyncio.current_task()
+    task = asyncio.current_task()
     assert task is not None  # as always in a coroutine
     return HandlerScope(None if handler is None else partial(warn_unheeded, handler, context, task, limited_log), after)
 

@@ -93,9 +93,9 @@ class Execution:
         if not self.is_proven():
             await sleep_forever()
 
-    def scope(self, context: Context, task: asyncio.Task[object], seconds: float | None) -> HandlerScope:
+    def scope(self, context: Context, seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
-        return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds, task)
+        return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds)
 
     def scope_of_all(self, seconds: float | None = None) -> HandlerScope:
         """Return a scope for all handlers, which names those that go on."""
@@ -209,7 +209,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     is_repeatable = config.retry is not None or config.attempt_timeout is not None
     attempts = _Attempts(execution, context, task) if is_repeatable else None
     failure: Exception | None = None
-    limit = execution.scope(context, task, timeout)
+    limit = execution.scope(context, timeout)
     try:
         async with UserCode("the handler", task):
             with limit:
@@ -219,16 +219,17 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
         failure = error
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
+    newest = context if attempts is None else attempts.context
     if is_cut:
-        is_first = attempts is None or attempts.context.attempt == 1
-        too_long = TimeoutError(f"the run took longer than {timeout:g} s{_never_began(limit) if is_first else ''}")
+        never_began = _never_began(limit) if newest.attempt == 1 else ""
+        too_long = TimeoutError(f"the run took longer than {timeout:g} s{never_began}")
         too_long.__cause__ = failure if failure is not None or attempts is None else attempts.failure
         failure = too_long
     if failure is None:
         return Outcome.COMPLETED
     if execution.executors.tracer is not None:
         execution.executors.tracer.failed(failure)
-    execution.failed(context if attempts is None else attempts.context, failure)
+    execution.failed(newest, failure)
     return Outcome.TIMED_OUT if is_cut or isinstance(failure, AttemptTimedOut) else Outcome.FAILED
 
 
@@ -285,7 +286,7 @@ class _Attempts:
         execution, context, limit = self._execution, self.context, self._execution.config.attempt_timeout
         self._began = asyncio.get_running_loop().time()
         failure: Exception | None = None
-        scope = execution.scope(context, self._task, limit)
+        scope = execution.scope(context, limit)
         try:
             async with UserCode("the handler", self._task):
                 with scope:
