@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group, sleep_forever
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -306,14 +307,11 @@ class _Attempts:
 
 
 async def _call(execution: Execution, context: Context) -> None:
-    job, executors = execution.job, execution.executors
-    if job.needs is not None:
-        async with provided(context, executors.overrides, job.needs) as (given,):
-            if job.blocking:
-                await executors.call(execution.config.executor, job.handler, context, **given)
-            else:
-                await job.handler(context, **given)
-    elif job.blocking:  # a thread cannot be interrupted, so the item stays locked until the thread has ended
-        await executors.call(execution.config.executor, job.handler, context)
+    job, executors, call = execution.job, execution.executors, execution.job.handler
+    if job.blocking:  # a thread cannot be interrupted, so the item stays locked until the thread has ended
+        call = partial(executors.call, execution.config.executor, job.handler)
+    if job.needs is None:
+        await call(context)
     else:
-        await job.handler(context)
+        async with provided(context, executors.overrides, job.needs) as (given,):
+            await call(context, **given)
