@@ -159,8 +159,10 @@ class LocalJob:
             await life.end(self._past)
             self.life = None
             if life.left:
-                self._show_dismissal(life.dismissal)
+                self._past.standing_by = None
             if life.dismissal:  # otherwise the process ends, and its session
+                problem = f"{life.dismissal}; restart the process to run the job here again"
+                self._past.standing_by = JobHealth(self._job.config.job_name, problem=problem, dismissed=True)
                 config = self._past.config
                 await life.remove_what_is_left(hand_over=config is not None and config.failover)
         except Exception as error:
@@ -169,11 +171,6 @@ class LocalJob:
         if life.error is not None and life.error is not reported:
             self._report_error(life.error)
         return life.left
-
-    def _show_dismissal(self, why: str) -> None:
-        """Show in the process's health why the job has left; without a reason, the process leaves with all its jobs."""
-        name, text = self._job.config.job_name, f"{why}; restart the process to run the job here again"
-        self._past.standing_by = JobHealth(name, problem=text, dismissed=True) if why else None
 
     def _report_error(self, error: Exception) -> None:
         """Report the error that has ended a life."""
