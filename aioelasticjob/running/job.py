@@ -105,8 +105,8 @@ class LocalJob:
 
     async def stopped(self) -> None:
         """Wait until the job that leaves has left.  Without a connection the items stay unsettled."""
-        if self.life is not None:
-            await self.life.stopped()
+        if self.running is not None:
+            await self.running.stopping.stopped()
 
     def close(self) -> None:
         """Stop following the registry.  The caller has cancelled all tasks."""

@@ -102,11 +102,6 @@ class JobScheduler(CommandLoop):
         return ItemReleases(self._member, *parts, self._look_at_once)
 
     @property
-    def newest_reported(self) -> int:
-        """The newest moment that this process has run or reported, in milliseconds since the epoch; 0 if none."""
-        return max([self._state.newest_reported, *(item.reported for item in self._state.items.values())])
-
-    @property
     def vitals(self) -> JobVitals:
         """The present state of the job, for metrics."""
         return JobVitals(self._member.layout.job, len(self._state.held), self.views.value.leader == self._member.id)
@@ -114,8 +109,9 @@ class JobScheduler(CommandLoop):
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        under_way, now = self._stats.under_way, self._shared.clock.now()
-        return JobHealth.of(self.views.value, self._member.id, under_way, now, self._job.config)
+        execution, now = self._stats.execution, self._shared.clock.now()
+        claim = None if execution is None else execution.claim
+        return JobHealth.of(self.views.value, self._member.id, claim, now, self._job.config)
 
     @property
     def is_refusing(self) -> bool:

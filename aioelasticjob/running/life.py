@@ -255,11 +255,6 @@ class Life:
             if announces:
                 self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
-    async def stopped(self) -> None:
-        """Wait until the job has left.  Without a connection the items stay unsettled."""
-        if self.job_scheduler is not None:
-            await self.job_scheduler.stopping.stopped()
-
     async def end(self, past: History) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
         try:
@@ -275,7 +270,7 @@ class Life:
                 if self.error is None:
                     await _unregister(job_scheduler, self.member, view, self._shared)
                 past.config = view.config
-                past.newest_reported = max(past.newest_reported, job_scheduler.newest_reported)
+                past.newest_reported = max([past.newest_reported, *(item.reported for item in past.items.values())])
         finally:
             self.close()
 

@@ -18,7 +18,7 @@ from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
-from aioelasticjob.model import Claim, Fire, Outcome, run_name
+from aioelasticjob.model import Fire, Outcome, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
@@ -45,11 +45,6 @@ class ExecutionStats:
     def missed_reports(self) -> MissedReports:
         """What reports the moments that the job's items have missed."""
         return MissedReports(self._me, self._clock, self._events, self._limited, self._dispatcher)
-
-    @property
-    def under_way(self) -> Claim | None:
-        """The claim of the execution under way."""
-        return None if self.execution is None else self.execution.claim
 
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""

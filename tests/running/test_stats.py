@@ -70,9 +70,9 @@ def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource 
 def test_an_execution_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
     recorded, execution = RecordedStats(), execution_of(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
     recorded.stats.began(execution, catch_up=False)
-    during = recorded.stats.under_way
+    during = recorded.stats.execution
     recorded.stats.ended(execution, 3.0)
-    assert (during, recorded.stats.under_way) == (execution.claim, None)
+    assert (during, recorded.stats.execution) == (execution, None)
     counts = recorded.events.counts["job"]
     assert counts.fires == {FireSource.CRON: 1}
     assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}
