@@ -148,29 +148,31 @@ async def follow_switches(
     with what is known, and it is tried again and again.
     """
     refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
-    changed, refused, first = Event(), 0, True
+    changed, refused = Event(), 0
     with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
         follower.trees.listen(partial(_show, follower, shared))
-        while True:
-            error: RegistryError | None = None
-            try:
-                await follower.catch_up()
-            except RegistryError as refusal:
-                error = refusal
-            if first:
-                task_status.started()
-                first = False
-            if isinstance(error, SessionEnded):
-                return
-            if error is None:
+        refusal = await _caught_up(follower)
+        task_status.started()
+        while not isinstance(refusal, SessionEnded):
+            if refusal is None:
                 refusals.accepted(READ_SWITCHES)
                 refused = 0
                 await changed.wait()
                 changed.clear()
             else:
-                refusals.refused(READ_SWITCHES, error)
+                refusals.refused(READ_SWITCHES, refusal)
                 await session.back_off(refused)
                 refused += 1
+            refusal = await _caught_up(follower)
+
+
+async def _caught_up(follower: Follower) -> RegistryError | None:
+    """Read what has changed; return the error if the registry refuses that."""
+    try:
+        await follower.catch_up()
+    except RegistryError as error:
+        return error
+    return None
 
 
 def _show(follower: Follower, shared: ProcessContext) -> None:
