@@ -26,7 +26,7 @@ from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.tracing import Spans
-from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
+from aioelasticjob.running.process_worker import FromProcess, Raised, Returned, Snapshot, serve
 
 DEFAULT_THREADS = 40
 """How many plain functions may run in threads at the same time, unless the application sets another number."""
@@ -117,7 +117,7 @@ class Processes:
                 raise
             self._idle.append(child)
         if isinstance(answer, Raised):
-            answer.reraise()
+            raise answer.error from FromProcess(answer.stack)
         return answer.value
 
     async def _child(self) -> _Child:

@@ -36,10 +36,6 @@ class Raised:
     error: BaseException
     stack: str
 
-    def reraise(self) -> NoReturn:
-        """Raise the error here; its cause carries the stack of the worker process."""
-        raise self.error from FromProcess(self.stack)
-
 
 class FromProcess(Exception):
     """Carries the stack of an error from the worker process in which it was raised."""
