@@ -48,8 +48,7 @@ class HandlerScope:
         """The notes of the cancellation with which the code has ended."""
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
-        self._next: asyncio.Handle | None = None
-        """The next call of ``_turn``."""
+        self._next_turn: asyncio.Handle | None = None
         self._turns = MAX_REPEATED_CANCELS
         """Turns of the event loop in which the code is still cancelled again."""
         self._shielded = 0
@@ -81,7 +80,7 @@ class HandlerScope:
         self._over = True
         if kind is asyncio.CancelledError:  # users' errors may be of classes that cannot be asked
             self.notes = getattr(error, "__notes__", ())
-        for handle in (self._timer, self._next):
+        for handle in (self._timer, self._next_turn):
             if handle is not None:
                 handle.cancel()
         self._held.__exit__(kind, error, trace)
@@ -100,10 +99,10 @@ class HandlerScope:
         loop = asyncio.get_running_loop()
         if not self._is_delivering:
             self._shielded += 1
-            self._next = loop.call_later(SHIELD_PAUSE, self._turn)
+            self._next_turn = loop.call_later(SHIELD_PAUSE, self._turn)
         elif self._turns:
             self._turns -= 1
-            self._next = loop.call_soon(self._turn)
+            self._next_turn = loop.call_soon(self._turn)
         elif self._unheeded is not None:
             self._held.shield = True  # hold further cancellations back
 

@@ -30,7 +30,6 @@ class Starts:
 
     def __init__(self) -> None:
         self.loop = get_running_loop()
-        """The loop in which the jobs run."""
         self._waiting: dict[int, list[Awaited]] = {}
 
     def at(self, slot: int, ahead: int, start: Awaited) -> Awaited:

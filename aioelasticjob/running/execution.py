@@ -59,7 +59,6 @@ class Execution:
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
     retry_waits: RetryWaits = field(default_factory=RetryWaits)
-    """The waits between attempts."""
     report_attempt: Callable[[Execution, FailedAttempt], None] = lambda execution, failed: None
     """Is called with every failed attempt of a job that tries runs again."""
     limits: dict[int, HandlerScope] = field(default_factory=dict)

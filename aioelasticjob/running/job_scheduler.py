@@ -75,7 +75,6 @@ class JobScheduler(CommandLoop):
     ) -> None:
         self._job, self._member, self._shared = job, member, shared
         self.views = views
-        """The view of the job."""
         self._tasks, self._life, self._loop = tasks, life, tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
         driver = StateDriver(member, views.value, shared.clock, self._stats, past)
@@ -83,7 +82,6 @@ class JobScheduler(CommandLoop):
         self._claims = Claims(member, driver.cache)
         self._settlements = settlements = Settlements(member, driver.cache)
         self.run_counts = self._stats.run_counts
-        """Counts the runs that ended here; the coordinator publishes the counts."""
         self.stopping = Stopping(member, shared.limited_log, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
         self._runs = Runs(job, member, views, shared, driver, settlements, self._stats, self.stopping)

@@ -40,7 +40,6 @@ class RetryWaits:
         self._views = views
         self._open: dict[CancelScope, None] = {}
         self.leaves = False
-        """Whether the job leaves."""
 
     def leave(self) -> None:
         """End all waits: the job leaves, so no further attempt begins."""

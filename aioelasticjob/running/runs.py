@@ -53,7 +53,6 @@ class EndedRun:
     claim: Claim
     outcomes: dict[int, Outcome]
     unfinished: frozenset[int]
-    """Items of a stream that may have more records."""
     trace: Trace | None
 
     @classmethod

@@ -46,7 +46,6 @@ class Stopping:
         self.over = Latest(False)
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
-        """The claim that is being settled."""
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._departures = departures

@@ -23,7 +23,6 @@ class StreamControl:
     view: JobView
     """The view on which the run was decided."""
     views: Latest[JobView]
-    """The newest view."""
     run_counts: RunCounts
     events: Events
     end: Event = field(default_factory=Event)
