@@ -119,10 +119,7 @@ class HandlerScope:
 
 
 def handler_scope(
-    handler: Handler | None,
-    context: Context,
-    limited_log: LimitedLog,
-    after: float | None = None,
+    handler: Handler | None, context: Context, limited_log: LimitedLog, after: float | None = None
 ) -> HandlerScope:
     """Return a scope for a call in the current task, which cancels it ``after`` so many seconds.
 
@@ -135,19 +132,11 @@ def handler_scope(
 
 def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
     """Name a handler in the log that goes on although it was cancelled."""
-    if not limited_log.admits(log, context.job_name, "handlers go on after they were cancelled", each=MOST):
-        return
-    items = ", ".join(map(str, context.claimed))
+    items, at = ", ".join(map(str, context.claimed)), stack(task, getattr(handler, "__code__", None))
     name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
-    log.warning(
-        "%s: the handler %s of item %s goes on %g s after it was cancelled: let CancelledError pass.  It is at:\n%s",
-        context.job_name,
-        name,
-        items,
-        UNHEEDED_AFTER,
-        stack(task, getattr(handler, "__code__", None)),
-        extra={"job": context.job_name, "items": items, "handler": name},
-    )
+    goes_on = f"the handler {name} of item {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
+    kind, text = "handlers go on after they were cancelled", f"{goes_on}: let CancelledError pass.  It is at:\n{at}"
+    limited_log.warning(log, context.job_name, kind, text, each=MOST, items=items, handler=name)
 
 
 def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:
