@@ -24,7 +24,6 @@ from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.request_runs import requested_run
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Requested
 from aioelasticjob.registry.transaction import Check, Delete
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
@@ -59,14 +58,14 @@ class StateDriver:
 
     def __init__(self, member: Member, view: JobView, clock: Clock, stats: ExecutionStats, past: Past) -> None:
         self.state = JobState(member.id, view, Reading.of(member.session, clock), past)
-        self._member, self._clock, self._stats = member, clock, stats
+        self.member, self.stats, self._clock = member, stats, clock
         self.cache = RecordCache(member, self._believable, self.state.items)
         self.offsets = Offsets(member, self.cache)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
         host = self._clock.now()
-        return self.state.clock.take(Reading(host, *self._member.session.compare_clocks(host)))
+        return self.state.clock.take(Reading(host, *self.member.session.compare_clocks(host)))
 
     def released(self, item: int) -> None:
         """Tell the state that the item's run on another instance has ended."""
@@ -83,7 +82,7 @@ class StateDriver:
 
     async def perform(self, command: NodeCommand) -> object:
         """Perform a command that reads or writes nodes of the job, and return its answer."""
-        member = self._member
+        member = self.member
         match command:
             case ReadOffsets(items, claimed):
                 return await (self.offsets.reread(items) if claimed else self.offsets.read(items))
@@ -104,8 +103,7 @@ class StateDriver:
                     return None
             case ReadRequested(item, record):
                 paths = [member.layout.request(record.request), member.layout.request_item(record.request, item)]
-                requested: Requested | None = requested_run(item, record, *await member.session.get_many(paths))
-                return requested
+                return requested_run(item, record, *await member.session.get_many(paths))
             case RemoveTrigger(path, version):
                 # a newer view may show more items
                 assigned = Check(member.layout.sharding, self.state.view.sharding_version)
@@ -121,18 +119,18 @@ class StateDriver:
     def _say(self, report: AnyReport) -> None:
         match report:
             case Report():
-                self._stats.missed_reports.put(self.state.view.config, report)
+                self.stats.missed_reports.put(self.state.view.config, report)
             case SayLowered():
-                self._stats.missed_reports.lowered(self._member.layout.job, report)
+                self.stats.missed_reports.lowered(self.member.layout.job, report)
             case SayRefused(why, again):
-                self._stats.refused(why, again=again)
+                self.stats.refused(why, again=again)
             case SayNothingToRun(why):
-                self._stats.nothing_to_run(why)
+                self.stats.nothing_to_run(why)
             case NoteAnswer(purpose, error):
                 if error is None:
-                    self._member.refusals.accepted(purpose)
+                    self.member.refusals.accepted(purpose)
                 else:
-                    self._member.refusals.refused(purpose, error)
+                    self.member.refusals.refused(purpose, error)
             case _:
                 assert_never(report)
 

@@ -9,7 +9,6 @@ from anyio import sleep
 
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import until_answered
-from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.request_runs import ended_as
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
@@ -25,19 +24,13 @@ LOOK_AGAIN_AFTER = 1.0
 
 
 class ItemReleases:
-    """Waits until items run nowhere.  For each such item it tells the state, and then calls ``after_release``."""
+    """Waits until items run nowhere.  For each such item it tells the state, and then calls ``after``."""
 
     def __init__(
-        self,
-        member: Member,
-        driver: StateDriver,
-        claims: Claims,
-        settlements: Settlements,
-        tasks: TaskScope,
-        after_release: Callable[[], None],
+        self, driver: StateDriver, claims: Claims, settlements: Settlements, tasks: TaskScope, after: Callable[[], None]
     ) -> None:
-        self._member, self._driver, self._claims, self._settlements = member, driver, claims, settlements
-        self._tasks, self._after_release = tasks, after_release
+        self._member, self._driver, self._claims, self._settlements = driver.member, driver, claims, settlements
+        self._tasks, self._after_release = tasks, after
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""

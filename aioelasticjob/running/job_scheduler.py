@@ -84,7 +84,7 @@ class JobScheduler(CommandLoop):
         self.run_counts = self._stats.run_counts
         self.stopping = Stopping(member, shared.limited_log, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self._runs = Runs(job, member, views, shared, driver, settlements, self._stats, self.stopping)
+        self._runs = Runs(job, views, shared, driver, settlements, self.stopping)
         self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
         self.left = False
         """Whether this instance was asked to leave."""
@@ -96,8 +96,7 @@ class JobScheduler(CommandLoop):
     @property
     def releases(self) -> ItemReleases:
         """Waits for items that other instances still run.  It keeps nothing, so it is made when it is needed."""
-        parts = self._driver, self._claims, self._settlements, self._tasks
-        return ItemReleases(self._member, *parts, self._look_at_once)
+        return ItemReleases(self._driver, self._claims, self._settlements, self._tasks, self._look_at_once)
 
     @property
     def vitals(self) -> JobVitals:

@@ -10,7 +10,6 @@ from typing import Any
 
 from anyio import get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunOffsets
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
@@ -29,7 +28,6 @@ from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.state import Passed
-from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
 from aioelasticjob.running.trace import Trace
@@ -70,16 +68,14 @@ class Runs:
     def __init__(
         self,
         job: Job,
-        member: Member,
         views: Latest[JobView],
         shared: ProcessContext,
         driver: StateDriver,
         settlements: Settlements,
-        stats: ExecutionStats,
         stopping: Stopping,
     ) -> None:
-        self._job, self._member, self._views, self._shared, self._driver = job, member, views, shared, driver
-        self._settlements, self._stats, self._stopping = settlements, stats, stopping
+        self._job, self._views, self._shared, self._driver, self._stopping = job, views, shared, driver, stopping
+        self._member, self._stats, self._settlements = driver.member, driver.stats, settlements
         self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
         self._fitted = (job.config, job.config)
         """The newest configuration in force, and what the handlers make of it."""
