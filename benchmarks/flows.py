@@ -30,6 +30,7 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.dataflow import DataflowEngine
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.stream_control import StreamControl
 
 PAGE = 4096
@@ -156,9 +157,9 @@ def ours(**settings: Any) -> Callable[[Plan, Handler], Awaitable[None]]:
 
 def _flight(config: JobConfig, job: Job) -> Execution:
     claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: 1}, {0: VersionedRecord(Record(), 0)}, {})
-    view = JobView(Layout("flow"), Tree(), config)
-    reins = StreamControl(view, Latest(view), RunCounts(), Events())
-    return Execution(job, config, claim, _NoOffsets(), Executors(), _raise, reins)
+    views = Latest(JobView(Layout("flow"), Tree(), config))
+    reins = StreamControl(views.value, views, RunCounts(), Events())
+    return Execution(job, config, claim, _NoOffsets(), Executors(), _raise, RetryWaits(views), reins)
 
 
 class _NoOffsets:

@@ -44,6 +44,7 @@ class Execution:
     executors: Executors
     report_error: Callable[..., None]
     """Is called with the context and the error of each failure; for a part of a run also with fields of ``Failure``."""
+    retry_waits: RetryWaits
     stream_control: StreamControl | None = None
     """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None
@@ -58,7 +59,6 @@ class Execution:
     """Surrounds users' code: a job that leaves gives its handlers more time than it gives the registry."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
-    retry_waits: RetryWaits = field(default_factory=RetryWaits)
     report_attempt: Callable[[Execution, FailedAttempt], None] = lambda execution, failed: None
     """Is called with every failed attempt of a job that tries runs again."""
     limits: dict[int, HandlerScope] = field(default_factory=dict)

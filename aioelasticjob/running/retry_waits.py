@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from anyio import CancelScope, move_on_after, sleep
+from anyio import CancelScope, move_on_after
 
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
@@ -36,7 +36,7 @@ class FailedAttempt:
 class RetryWaits:
     """The waits of one job in one session."""
 
-    def __init__(self, views: Latest[JobView] | None = None) -> None:
+    def __init__(self, views: Latest[JobView]) -> None:
         self._views = views
         self._open: dict[CancelScope, None] = {}
         self.leaves = False
@@ -52,17 +52,10 @@ class RetryWaits:
         with move_on_after(seconds) as scope:
             self._open[scope] = None
             try:
-                if self.leaves:
-                    return LEAVES
-                if self._views is None:
-                    await sleep(seconds)
-                else:
-                    await self._views.until(lambda view: bool(why_not_again(view, claim, items)))
+                await self._views.until(lambda view: self.leaves or bool(why_not_again(view, claim, items)))
             finally:
                 del self._open[scope]
-        if self.leaves:
-            return LEAVES
-        return "" if self._views is None else why_not_again(self._views.value, claim, items)
+        return LEAVES if self.leaves else why_not_again(self._views.value, claim, items)
 
 
 def why_not_again(view: JobView, claim: Claim, items: Collection[int]) -> str:

@@ -27,6 +27,7 @@ from tests.jobs.test_http import serving
 from tests.running import process_functions
 from tests.running.test_executors import Checkpoints
 from tests.support.loops import LoopKind, run_async
+from tests.support.retry_waits import PlainWaits
 
 TIMEOUT = 90.0
 AT_ONCE = Retry(3, backoff=0)
@@ -40,7 +41,7 @@ class Retried:
         self.reported: list[tuple[int, Exception]] = []
         claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: VersionedRecord(Record(), 0, 1)}, {})
         given = Job.declare(config, handler), config, claim, Checkpoints()
-        self._execution = Execution(*given, Executors(processes=Processes(1)), self._report)
+        self._execution = Execution(*given, Executors(processes=Processes(1)), self._report, PlainWaits())
         self._execution.report_attempt = lambda _, failed: self.attempts.append(failed)
 
     @classmethod

@@ -27,6 +27,7 @@ from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.testing import run
+from tests.support.retry_waits import PlainWaits
 
 SIZES = st.lists(st.integers(1, 12), max_size=8)
 
@@ -84,7 +85,8 @@ class DataflowRun:
         view = JobView(Layout("flow"), Tree(), self.config)
         self.stream_control = StreamControl(view, Latest(view), RunCounts(), self.events)
         self.execution = Execution(
-            self._job, self.config, claim, self.saved, self.executors, self._report_error, self.stream_control
+            *(self._job, self.config, claim, self.saved, self.executors, self._report_error, PlainWaits()),
+            stream_control=self.stream_control,
         )
         await execute(self.execution)
 

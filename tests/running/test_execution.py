@@ -29,6 +29,7 @@ from aioelasticjob.running.execution import BEGUN_AT_ONCE, Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
+from tests.support.retry_waits import PlainWaits
 from tests.support.stats import stat
 
 LAYOUT = Layout("job")
@@ -53,6 +54,7 @@ def execution_of(config: JobConfig, handler: Callable[[Any], object], *items: in
         NoCheckpoints(),
         Executors(anyio.CapacityLimiter(5)),
         lambda *_: None,
+        PlainWaits(),
     )
 
 

@@ -27,6 +27,7 @@ from aioelasticjob.running.executors import Executors, Processes, processors
 from tests.running import process_functions
 from tests.support.embedded import EmbeddedServer
 from tests.support.loops import LoopKind, run_async
+from tests.support.retry_waits import PlainWaits
 
 T = TypeVar("T")
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
@@ -200,7 +201,9 @@ def test_a_daemonic_process_says_that_it_may_not_start_others(monkeypatch: pytes
 
 def execution_of(executors: Executors, handler: Callable[..., object], **settings: Any) -> Execution:
     config = JobConfig.build(job_name="job", **settings)
-    return Execution(Job.declare(config, handler), config, claim(0), Checkpoints(), executors, lambda *_: None)
+    return Execution(
+        Job.declare(config, handler), config, claim(0), Checkpoints(), executors, lambda *_: None, PlainWaits()
+    )
 
 
 def test_a_run_in_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
@@ -259,7 +262,9 @@ def test_a_thread_saves_offsets_through_the_loop() -> None:
 
     async def main(executors: Executors) -> None:
         config = JobConfig.build(job_name="job")
-        await execute(Execution(Job.declare(config, handler), config, claim(0), Saved(), executors, lambda *_: None))
+        await execute(
+            Execution(Job.declare(config, handler), config, claim(0), Saved(), executors, lambda *_: None, PlainWaits())
+        )
 
     with_processes(main)
     assert saved == {0: "42"}
@@ -310,7 +315,9 @@ def test_an_application_runs_its_handler_in_processes_and_leaves_none(embedded: 
 def test_what_is_provided_goes_along_into_a_process(tmp_path: Path) -> None:
     async def main(executors: Executors) -> None:
         job = JobConfig.build(job_name="job", executor="process", job_parameter=str(tmp_path / "written"))
-        execution = Execution(Job.declare(job, write), job, claim(0), Checkpoints(), executors, lambda *_: None)
+        execution = Execution(
+            Job.declare(job, write), job, claim(0), Checkpoints(), executors, lambda *_: None, PlainWaits()
+        )
         await execute(execution)
         assert execution.outcomes == {0: Outcome.COMPLETED}
 

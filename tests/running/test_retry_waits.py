@@ -88,12 +88,3 @@ def test_a_wait_ends_in_time_or_with_the_reason_that_comes_meanwhile() -> None:
 
     run(main)
     assert ended == [(1.0, ""), (2.0, HELD_ELSEWHERE), (1.0, LEAVES), (1.0, LEAVES), (1.0, LEAVES)]
-
-
-def test_without_views_a_wait_takes_its_time() -> None:
-    async def main() -> float:
-        began = anyio.current_time()
-        assert await RetryWaits().wait(claim(), (0,), 4.0) == ""
-        return anyio.current_time() - began
-
-    assert run(main) == 4.0

@@ -26,6 +26,7 @@ from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import ME, ClaimedJob
 from tests.running.dataflow_runs import DataflowRun, SavedOffsets, dataflow, ignore, three
+from tests.support.retry_waits import PlainWaits
 
 CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
 TOO_FAR_OFF = ClockSkew.of(7, 5)
@@ -64,7 +65,7 @@ def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource 
     """Return a execution_of of three items, of which the first have ended so."""
     execution = claim(0, 1, 2, source=source)
     job, ended = job or Job.declare(CONFIG, lambda context: None), dict(enumerate(outcomes))
-    return Execution(job, CONFIG, execution, SavedOffsets(), Executors(), lambda *_: None, outcomes=ended)
+    return Execution(job, CONFIG, execution, SavedOffsets(), Executors(), lambda *_: None, PlainWaits(), outcomes=ended)
 
 
 def test_an_execution_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
