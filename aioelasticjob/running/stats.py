@@ -57,14 +57,7 @@ class ExecutionStats:
         if execution.trace is not None:
             execution.trace.began()
         if execution.config.log_runs == "all":
-            items = tuple(execution.claim.items)
-            log.info(
-                "%s: %s begin (%s)",
-                self._job,
-                listed_items(items),
-                _origin(execution.config, fire),
-                extra={"job": self._job, **self._about(items, fire)},
-            )
+            self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
@@ -113,14 +106,19 @@ class ExecutionStats:
 
     def _log_ends(self, execution: Execution, seconds: float) -> None:
         """Log the end of an execution, in one line for each outcome."""
-        claim, fire = execution.claim, execution.claim.fire
+        claim = execution.claim
         for outcome in Outcome:
             items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
             if items:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
-                values = self._job, listed_items(items), outcome.value, seconds, _origin(execution.config, fire)
-                about = {**self._about(items, fire), "seconds": round(seconds, 3), "outcome": outcome.value}
-                log.log(level, "%s: %s %s after %.3f s (%s)", *values, extra={"job": self._job, **about})
+                about = {"seconds": round(seconds, 3), "outcome": outcome.value}
+                self._log(level, execution, items, f"{outcome.value} after {seconds:.3f} s", **about)
+
+    def _log(self, level: int, execution: Execution, items: Sequence[int], what: str, **about: object) -> None:
+        """Log ``what`` has become of items of an execution."""
+        fire = execution.claim.fire
+        text = f"{listed_items(items)} {what} ({fire.source.value} for {_when(execution.config, fire)})"
+        log.log(level, "%s: %s", self._job, text, extra={"job": self._job, **self._about(items, fire), **about})
 
     def _about(self, items: Sequence[int], fire: Fire) -> dict[str, Any]:
         run = run_id(self._job, fire)
@@ -157,10 +155,6 @@ class ExecutionStats:
         """Log why a trigger runs no item here."""
         kind = "triggers run no item on an instance"
         self._limited.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
-
-
-def _origin(config: JobConfig, fire: Fire) -> str:
-    return f"{fire.source.value} for {_when(config, fire)}"
 
 
 def _when(config: JobConfig, fire: Fire) -> str:
