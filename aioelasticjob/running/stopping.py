@@ -44,7 +44,7 @@ class Stopping:
     def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
         self._member, self._log, self._loop = member, limited_log, get_running_loop()
         self.over = Latest(False)
-        """Whether the job has left or its session is over."""
+        """Whether nobody waits any more: the job has left, its session is over, or the process has waited enough."""
         self.settling: Claim | None = None
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
@@ -100,18 +100,14 @@ class Stopping:
         seconds.  While it accepts writes of other jobs that leave, this job only waits for its turn: nothing is logged.
         """
         with CancelScope(deadline=self._deadline) as limit:
-            await self.over.until(lambda over: over or self._has_given_up)
+            await self.over.until(bool)
         if limit.cancelled_caught and not self._handling:
             waited = self._loop.time() - self._since
             self._give_up(f"the registry is slow: it has not accepted everything in {waited:.3g} s")
 
-    @property
-    def _has_given_up(self) -> bool:
-        return not self.settle_timeout
-
     def _look(self, patience: float) -> None:
         """Warn, and later give up, once the registry has accepted nothing for ``patience`` seconds."""
-        if self.over.value or self._has_given_up:
+        if self.over.value:
             return
         now = self._loop.time()
         deadline = patience + (now if self._handling else max(self._since, self._departures.newest))
@@ -129,7 +125,7 @@ class Stopping:
     def _give_up(self, why: str = "") -> None:
         self._warn("stops, and waits no longer", why)
         self.settle_timeout = 0.0
-        self.over.set(self.over.value)  # ends the wait
+        self.over.set(True)
 
     def _warn(self, does: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
