@@ -15,7 +15,6 @@ from anyio import CancelScope, CapacityLimiter, create_task_group, sleep
 from anyio.abc import TaskGroup
 
 from aioelasticjob.jobs.base import Handler, instance_context, item_context
-from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
 from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.jobs.inspection import is_async
@@ -116,12 +115,9 @@ class _DataflowRun:
     def _queues(self) -> list[BatchQueue]:
         """Return the queues of this execution: one for each item, or one for all items."""
         config, claim, saved = self._config, self._execution.claim, self._execution.checkpoints
-        contexts: list[Context] = (
-            [instance_context(config, claim, saved)]
-            if config.per == "instance"
-            else [item_context(config, claim, item, saved) for item in sorted(claim.items)]
-        )
-        return list(map(BatchQueue, contexts))
+        if config.per == "instance":
+            return [BatchQueue(instance_context(config, claim, saved))]
+        return [BatchQueue(item_context(config, claim, item, saved)) for item in sorted(claim.items)]
 
     def _flow_through(self) -> None:
         limit = 1 if self._config.ordered else self._config.concurrency
