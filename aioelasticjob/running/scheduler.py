@@ -15,7 +15,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeAlias, TypeVarTuple
 
 from anyio import Semaphore
 from anyio.abc import TaskGroup
@@ -24,7 +24,6 @@ from aioelasticjob.errors import NotAnException
 from aioelasticjob.event_loop import CancelScope
 from aioelasticjob.user_code import present_task
 
-T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
@@ -191,15 +190,14 @@ class TaskScope:
             scope = self._begin()
             self.scheduler.start_soon(partial(self._run, work, args), scope)
 
-    async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
-        """Run work in the current task and return its result; None if it was cancelled with the other tasks."""
+    async def run(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+        """Run work in the current task; it may be cancelled with the other tasks."""
         scope = self._begin()
         try:
             with scope:
-                return await work(*args)
+                await work(*args)
         finally:
             self._end(scope)
-        return None
 
     def cancel(self) -> None:
         """Cancel all tasks."""
