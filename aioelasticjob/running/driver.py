@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -45,7 +45,7 @@ from aioelasticjob.running.commands import (
     WriteAccounted,
 )
 from aioelasticjob.running.scheduler import Activity, Work
-from aioelasticjob.running.state import Passed, Past
+from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.step import JobState
 
@@ -71,13 +71,6 @@ class StateDriver:
         """Tell the state that the item's run on another instance has ended."""
         self.now()
         self.state.released(item)
-        self.say_all()
-
-    def report(
-        self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False
-    ) -> None:
-        """Report moments that need not be in the schedule, or another instance's run that was cut off."""
-        self.state.missed.put(items, passed, why, cut_off, handled=handled)
         self.say_all()
 
     async def perform(self, command: NodeCommand) -> object:

@@ -252,12 +252,14 @@ class JobScheduler(CommandLoop):
 
     def conclude(self, written: EndRun | UpdateRequest) -> None:
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
+        missed = self._state.missed
         if isinstance(written, UpdateRequest):
             due = written.request.moment
-            self._driver.report(written.expired_items, Passed(due, due), EXPIRED)
+            missed.put(written.expired_items, Passed(due, due), EXPIRED)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
             run = written.run.record
-            self._driver.report([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
+            missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
+        self._driver.say_all()
 
     async def end(self) -> None:
         """Settle or give back what waits without a task, and report the runs that can begin here no more.

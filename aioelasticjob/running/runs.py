@@ -218,7 +218,8 @@ class Runs:
             for item in unfinished:
                 driver.state.items[item].assume(claim.fire.slot - 1)
             slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - outcomes.keys()
-            driver.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
+            driver.state.missed.put(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
+            driver.say_all()
             return None
         settled = left_open(claim, unfinished) if unfinished else claim
         hand_over, removed = view.config.failover, self._member.id not in view.instances
