@@ -13,7 +13,6 @@ from aioelasticjob.coordination.request_runs import ended_as
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
-from aioelasticjob.model import SCHEDULED, Fire
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.scheduler import TaskScope
 
@@ -32,15 +31,9 @@ class ItemReleases:
         self._member, self._driver, self._claims, self._settlements = driver.member, driver, claims, settlements
         self._tasks, self._after_release = tasks, after
 
-    def follow(self, items: Iterable[int]) -> None:
-        """Wait for each of these items."""
+    def follow(self, items: Iterable[int], missed: tuple[JobView, int] | None = None) -> None:
+        """Wait for each of these items.  If they ``missed`` a moment of a view, first mark that for operators."""
         for item in items:
-            self._tasks.start_soon(self._until_free, item)
-
-    def follow_claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
-        """Wait until another instance has ended its runs of these items.  Then the newest moment is run or missed."""
-        missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
-        for item in sorted(items):
             self._tasks.start_soon(self._until_free, item, missed)
 
     async def release_left(self) -> None:
@@ -50,8 +43,7 @@ class ItemReleases:
                 lambda: self._settlements.release_all(hand_over=self._driver.state.view.config.failover)
             )
 
-    async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
-        """Wait until an item runs nowhere.  If it ``missed`` a moment, first mark that for operators."""
+    async def _until_free(self, item: int, missed: tuple[JobView, int] | None) -> None:
         if missed is not None:
             view, slot = missed
             await self._claims.mark_misfired(view, item, slot)

@@ -18,7 +18,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import SCHEDULED, Fire, FireSource
 from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.choice import Choice
@@ -213,7 +213,8 @@ class JobScheduler(CommandLoop):
             case JoinRun(fire, items):
                 return InTask(partial(join_run, self._job.listeners, self._member, fire, items))
             case FollowReleases(view, fire, items):
-                self.releases.follow_claim(view, fire, items)
+                missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
+                self.releases.follow(sorted(items), missed)
                 return None
             case AwaitRescueEnd(item):
                 return InTask(partial(self._await_rescue_end, item))
