@@ -102,18 +102,16 @@ class _Watch:
         The stacks still show the cause, because the other threads have hardly run since.
         """
         worked = max(WORKED, BUSY * seconds)
+        level = logging.ERROR
         if by_loop > worked:
-            text = f"code in the event loop kept the interpreter's lock for {seconds:.1f} s"
-            self._log(logging.ERROR, text, seconds, f".  It is at:\n{self._stack()}")
-            return True
-        if by_all > worked:
-            text = f"a thread kept the interpreter's lock for {seconds:.1f} s"
-            self._log(logging.ERROR, text, seconds, f".  It is one of these:\n{self._stacks()}")
-            return False
-        # the process was stopped, or a thread waits and keeps the lock, so log the stack
-        text = f"the whole process stood still for {seconds:.1f} s"
-        self._log(logging.WARNING, text, seconds, f".  Its event loop was at:\n{self._stack()}")
-        return False
+            what, where = "code in the event loop kept the interpreter's lock", f"It is at:\n{self._stack()}"
+        elif by_all > worked:
+            what, where = "a thread kept the interpreter's lock", f"It is one of these:\n{self._stacks()}"
+        else:  # the process was stopped, or a thread waits and keeps the lock, so log the stack
+            level = logging.WARNING
+            what, where = "the whole process stood still", f"Its event loop was at:\n{self._stack()}"
+        self._log(level, f"{what} for {seconds:.1f} s", seconds, f".  {where}")
+        return by_loop > worked
 
     def _log(self, level: int, text: str, seconds: float, where: str = "") -> None:
         """Write a line, with the stack that shows the cause if there is one, unless there were too many lines."""
