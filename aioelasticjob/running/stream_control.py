@@ -55,11 +55,9 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
 
 def left_open(claim: Claim, items: Collection[int]) -> Claim:
     """Return the claim with the moment of these items marked as unclaimed, so that their holder claims it again."""
-    written = dict(claim.items)
-    for item in items:
-        seen = written[item]
-        written[item] = replace(seen, record=records.left_open(seen.record))
-    return replace(claim, items=written)
+    seen = {item: claim.items[item] for item in items}
+    opened = {item: replace(one, record=records.left_open(one.record)) for item, one in seen.items()}
+    return replace(claim, items={**claim.items, **opened})
 
 
 def _within_reach(view: JobView, me: str) -> frozenset[int]:
