@@ -209,27 +209,22 @@ class Workers:
                 parked.set_result(None)
 
     async def _work(self) -> None:
+        queue = self._queue
         try:
-            await self._take_turns()
+            while queue or not self._closed:
+                if queue:
+                    batch = queue[0]
+                    with nullcontext() if batch.span is None else batch.span.entered():
+                        await self._drain(batch)
+                    if queue and queue[0] is batch:
+                        queue.popleft()
+                else:
+                    parked = self._loop.create_future()
+                    self._parked.append(parked)
+                    await parked
         finally:
             self.size -= 1
             self._home()
-
-    async def _take_turns(self) -> None:
-        queue = self._queue
-        while True:
-            if queue:
-                batch = queue[0]
-                with nullcontext() if batch.span is None else batch.span.entered():
-                    await self._drain(batch)
-                if queue and queue[0] is batch:
-                    queue.popleft()
-            elif self._closed:
-                return
-            else:
-                parked = self._loop.create_future()
-                self._parked.append(parked)
-                await parked
 
     async def _drain(self, batch: Batch) -> None:
         """Process records of a batch until none is left.  Other workers take records from the same iterator."""
