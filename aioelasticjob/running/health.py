@@ -132,10 +132,7 @@ class Health:
 
 
 def _status(session: Session | None) -> Status:
-    match None if session is None else session.status.value.state:
-        case SessionState.CONNECTED:
-            return "up"
-        case SessionState.CLOSED | None:
-            return "down"
-        case _:
-            return "suspended"
+    state = SessionState.CLOSED if session is None else session.status.value.state
+    if state is SessionState.CONNECTED:
+        return "up"
+    return "down" if state is SessionState.CLOSED else "suspended"
