@@ -37,7 +37,6 @@ class SayLowered:
 
     item: int
     slot: int
-    """The moment that the record claims."""
     since: int
     """Up to which moment the item now counts as claimed."""
 
