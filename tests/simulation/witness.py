@@ -17,8 +17,8 @@ from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
 NAMESPACE = "sim"
 XID = 4
 """Bytes at the beginning of a request that number it."""
-OFTEN = 120
-"""How often a session may send the same request within a second: some writes are tried again 50 times."""
+OFTEN = 200
+"""How often a session may send the same request within a second: some writes are tried 50 times before a pause."""
 
 
 class Witness(DataTree):
