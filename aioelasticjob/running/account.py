@@ -15,7 +15,7 @@ from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.state import BUSY, TABLE, Came, Newest, Passed, Past, Timetable
+from aioelasticjob.running.state import BUSY, Came, Newest, Passed, Past, Timetable
 from aioelasticjob.running.unattended import Succession, switched_off_at
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
@@ -229,7 +229,7 @@ class Account:
         if fire.source in SCHEDULED:
             self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)
         elif fire.source is FireSource.TRIGGER and fire.requested is None:
-            self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
+            self.missed.put(items, Passed(fire.slot, fire.slot), Came.OBSTRUCTED.value.why)
 
     def reach(self, moment: int) -> None:
         """Move the schedule on to the moment of a claim, which may have been sent before the moment.
@@ -257,13 +257,13 @@ class Account:
     def _account(
         self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf, why: str = ""
     ) -> None:
-        """Apply the table's rule to the moments that came while items were in a state.
+        """Apply the state's rule to the moments that came while items were in it.
 
         ``ended`` is when the schedule ended: later moments are not its own.  Nobody looks at that schedule again, so
         moments that had come before the time was set back count, as long as that step may be a mistake.  ``why``
-        replaces the table's reason.
+        replaces the reason of the rule.
         """
-        numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
+        numbers, rule, newest = frozenset(items), came.value, self.timetable.newest
         if not numbers:
             return
         fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)

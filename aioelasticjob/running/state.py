@@ -1,6 +1,6 @@
 """The state of one job in this process: its position in the schedule, and one value for each of its items.
 
-``TABLE`` says what happens to the moments that came to an item, depending on the state in which the item was.  Times
+``Came`` says what happens to the moments that came to an item, depending on the state in which the item was.  Times
 are in milliseconds since the epoch.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, auto, unique
 from math import inf
 
 from aioelasticjob.clock import moment
@@ -122,8 +122,27 @@ ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
 """Reasons that are ordinary in a streaming job, whose run goes on while many moments come."""
 
 
+@unique
 class Came(Enum):
-    """The state in which an item was when its moments came, and the rule for these moments."""
+    """The state in which an item was when moments came that were not run, and the rule for these moments.
+
+    Moments of an item that is switched off are excused (``Account.pass_over``).  Five cases do not depend on the state
+    of one item, and are decided elsewhere.  For each of them, here is what would go wrong without it:
+
+    * Moments came during an outage of the registry, or the clock was set ahead: that is the reason, whatever the state
+      of the item (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the
+      process had been held up, and search in the wrong place.
+    * No instance was up (``UnattendedMoments``): instances share marks of what was reported.  Otherwise two instances
+      that come back after a night would both report it, for an item that moves from one to the other a second later.
+    * The job keeps no records (``UnattendedMoments``): its leader reports what came while no instance was up, once for
+      all items.  Otherwise nobody would report that night, because no instance knows when the last run was.
+    * A record claims a moment that has yet to come (``FutureRecords``).  Otherwise, if a clock that is an hour ahead
+      claims an item for 03:00 and is corrected at 02:00, the item would not run for an hour, and nothing would be
+      reported.
+    * A schedule was in force before this instance knew it (``MissedMoments.report_hidden``).  Say a job changes from
+      every minute to every second at 01:59:30, and this instance learns of it after it has claimed 02:00:00.  Otherwise
+      the seconds before 02:00:00 would count as claimed, because the record has only the moment of the last run.
+    """
 
     HELD_UP = Rule("this process was too slow or was suspended", Newest.RUN)
     """The item could have been run, but this process was too slow to see that it was due."""
@@ -152,26 +171,6 @@ class Came(Enum):
     records were switched on, and show nothing of earlier runs."""
     SET_BACK = Rule(SET_BACK, Newest.RUN)
     """The registry's clock had been ahead, and the item's record or the newest moment was one that had yet to come."""
-
-
-TABLE = {came: came.value for came in Came}
-"""What happens to moments that were not run, by the state in which they came.  Moments of an item that is switched off
-are excused (``Account.pass_over``).  Five cases do not depend on the state of one item, and are decided elsewhere.  For
-each of them, here is what would go wrong without it:
-
-* Moments came during an outage of the registry, or the clock was set ahead: that is the reason, whatever the state of
-  the item (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the process
-  had been held up, and search in the wrong place.
-* No instance was up (``UnattendedMoments``): instances share marks of what was reported.  Otherwise two instances that
-  come back after a night would both report it, for an item that moves from one to the other a second later.
-* The job keeps no records (``UnattendedMoments``): its leader reports what came while no instance was up, once for all
-  items.  Otherwise nobody would report that night, because no instance knows when the last run was.
-* A record claims a moment that has yet to come (``FutureRecords``).  Otherwise, if a clock that is an hour ahead claims
-  an item for 03:00 and is corrected at 02:00, the item would not run for an hour, and nothing would be reported.
-* A schedule was in force before this instance knew it (``MissedMoments.report_hidden``).  Say a job changes from every
-  minute to every second at 01:59:30, and this instance learns of it after it has claimed 02:00:00.  Otherwise the
-  seconds before 02:00:00 would count as claimed, because the record has only the moment of the last run.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from aioelasticjob.running.account import SOON, Account
 from aioelasticjob.running.clock_skew import ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
-from aioelasticjob.running.state import ENDED, GONE, TABLE, Came, Past, Timetable
+from aioelasticjob.running.state import ENDED, GONE, Came, Past, Timetable
 from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 
@@ -243,7 +243,7 @@ class JobState(Account):
         given = given_to(self._me, view) if self._me in view.active else {}
         open_ = gained - view.disabled_items
         new = [n for n in open_ if self._joined < given.get(n, 0) != self.items[n].given]
-        why, since = TABLE[Came.UNRECORDED].why, {number: given_at(view, number) for number in new}
+        why, since = Came.UNRECORDED.value.why, {number: given_at(view, number) for number in new}
         for one in view.former_schedules if new else ():
             if one not in view.recorded_schedules:
                 after = {number: max(at, one.since) for number, at in since.items()}

@@ -16,7 +16,7 @@ import pytest
 
 from aioelasticjob.model import Fire, FireSource, Record, Requested
 from aioelasticjob.running.commands import MarkMissed, ReadItems
-from aioelasticjob.running.state import TABLE, Came, Timetable
+from aioelasticjob.running.state import Came, Timetable
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.running.test_account_clocks import ClockLife
@@ -343,4 +343,4 @@ def test_every_row_of_the_table_is_used() -> None:
     for seed in range(CLOCKS):
         ClockLife(seed).live()
     # without misfire an item that comes free owes nothing that could be overtaken
-    assert {visit for visit, count in visits.items() if count} == {*product(TABLE, (True, False))} - NEVER, visits
+    assert {visit for visit, count in visits.items() if count} == {*product(Came, (True, False))} - NEVER, visits

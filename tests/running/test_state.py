@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.model import Record, VersionedRecord
-from aioelasticjob.running.state import TABLE, Came, Item, Items, Newest
+from aioelasticjob.running.state import Came, Item, Items, Newest
 
 
 @pytest.mark.parametrize("misfire", [True, False])
 @pytest.mark.parametrize("came", Came)
 def test_without_misfire_no_moment_is_run_late_and_nothing_else_changes(came: Came, misfire: bool) -> None:
-    rule = TABLE[came]
+    rule = came.value
     fate = rule.fate(misfire=misfire)
     assert misfire or fate not in (Newest.MISSED_AND_LATE, Newest.LATE)
     assert misfire or fate is rule.newest or fate is Newest.MISSED

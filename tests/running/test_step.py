@@ -12,7 +12,7 @@ from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, ReadItems, Report, WriteAccounted
-from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, SET_BACK, TABLE, Came, Item
+from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, SET_BACK, Came, Item
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.unattended import NO_INSTANCE_UP, RETRY_PAUSE
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
@@ -51,7 +51,7 @@ def test_a_view_whose_items_could_not_be_read_is_seen_again() -> None:
     case.now = 2.5
     case.see(state)
     assert state.owed() == {0}
-    assert case.reported() == [(1, 1, TABLE[Came.HELD_UP].why)]
+    assert case.reported() == [(1, 1, Came.HELD_UP.value.why)]
 
 
 def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
@@ -160,7 +160,7 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
     case.tell(state, lambda: state.released(0))
     assert (state.owed(), state.source({0})) == ({0}, FireSource.MISFIRE)
     assert case.reported() == [
-        (1, 1, TABLE[Came.FOUND_RUNNING].why),
+        (1, 1, Came.FOUND_RUNNING.value.why),
         (2, 2, BLOCKED),
     ]
 
@@ -349,7 +349,7 @@ def test_moments_that_came_during_a_pause_are_not_reported_if_the_process_is_slo
     case.see(state)
     case.now = 11.5
     case.see(state)
-    assert (case.reported(), state.owed()) == ([(10, 10, TABLE[Came.HELD_UP].why)], {0})
+    assert (case.reported(), state.owed()) == ([(10, 10, Came.HELD_UP.value.why)], {0})
 
 
 def test_the_former_holder_reports_moments_until_it_lost_the_item_if_records_are_switched_on_after_that() -> None:
@@ -360,7 +360,7 @@ def test_the_former_holder_reports_moments_until_it_lost_the_item_if_records_are
     case.now = 4.5
     case.configure(monitor_execution=True)
     case.see(state)
-    assert case.reported(1) == [(1, 2, TABLE[Came.UNRECORDED].why)]
+    assert case.reported(1) == [(1, 2, Came.UNRECORDED.value.why)]
 
 
 @pytest.mark.parametrize("failover", [True, False])
@@ -423,7 +423,7 @@ def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before
     case.configure(failover=came is Came.REPLACED, **settings)
     case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
-    assert ((2, 4, TABLE[came].why) in case.reported(1)) is is_switched_on
+    assert ((2, 4, came.value.why) in case.reported(1)) is is_switched_on
 
 
 @pytest.mark.parametrize("is_switched_on", [True, False])
@@ -781,7 +781,7 @@ def test_what_was_reported_before_the_time_went_back_a_little_is_run_only_with_m
     case.see(state)
     case.now = 2.1
     case.see(state)
-    assert case.reported() == [(1, 1, TABLE[Came.HELD_UP].why)]
+    assert case.reported() == [(1, 1, Came.HELD_UP.value.why)]
     assert state.owed() == {0}
     case.now = 1.3
     case.see(state)

@@ -29,7 +29,7 @@ from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.runs import EndedRun, Runs
-from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
+from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, UNKNOWN, Came
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
@@ -70,7 +70,7 @@ def _unreported(*reasons: str) -> AbstractContextManager[object]:
 
 def elsewhere_unreported() -> AbstractContextManager[object]:
     """Report no misfire of an item that another instance still runs."""
-    return _unreported(TABLE[Came.FOUND_RUNNING].why, STILL_RAN)
+    return _unreported(Came.FOUND_RUNNING.value.why, STILL_RAN)
 
 
 def changed_schedule_unreported() -> AbstractContextManager[object]:
@@ -85,12 +85,12 @@ def new_schedule_unreported() -> AbstractContextManager[object]:
 
 def held_up_unreported() -> AbstractContextManager[object]:
     """Report no misfire of a process that was held up."""
-    return _unreported(TABLE[Came.HELD_UP].why)
+    return _unreported(Came.HELD_UP.value.why)
 
 
 def unsettled_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that came while an assignment was due."""
-    return _unreported(TABLE[Came.UNSETTLED].why)
+    return _unreported(Came.UNSETTLED.value.why)
 
 
 def nobody_up_unreported() -> AbstractContextManager[object]:
