@@ -52,13 +52,13 @@ class UserCode:
 
     async def failure(self, error: BaseException) -> Exception:
         """Remove what the call has left behind; return its error as an Exception, or raise what may pass."""
-        end_if_forked(self._pid, self._what, error)
-        await self.tidy()
+        await self.tidy(error)
         return self.as_exception(error)
 
-    async def tidy(self) -> None:
-        """Remove what the call has left behind in our task."""
-        end_if_forked(self._pid, self._what)
+    async def tidy(self, error: BaseException | None = None) -> None:
+        """Remove what the call, which may have ended with an error, has left behind in our task."""
+        if self._pid != os.getpid():
+            end_if_forked(self._pid, self._what, error)
         if self.is_touched and self._is_tidied():
             try:
                 await asyncio.sleep(0)  # before CPython 3.13 a request that was taken back still arrives
@@ -84,8 +84,7 @@ class UserCode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        end_if_forked(self._pid, self._what, error)
-        await self.tidy()
+        await self.tidy(error)
         if error is not None and (judged := self.as_exception(error)) is not error:
             raise judged from error
 
