@@ -64,9 +64,17 @@ def logger(name: str) -> logging.Logger:
     Otherwise a handler that fails, say because it sends records to a service that is down, would end the application.
     """
     log = logging.getLogger(name)
-    if getattr(log.handle, "func", None) is not _handled:
-        log.handle = partial(_handled, log.handle)  # type: ignore[method-assign]
+    if getattr(log.handle, "func", None) is not handled:
+        log.handle = partial(handled, log.handle)  # type: ignore[method-assign]
     return log
+
+
+def handled(handle: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
+    """Have a logger's ``handle`` take a record; what handlers and filters raise is shown on stderr."""
+    try:
+        handle(record)
+    except Exception:
+        _failing.handleError(record)
 
 
 def enable(level: int | str = logging.INFO, form: Form = "text") -> None:
@@ -96,13 +104,6 @@ class _Handler(logging.StreamHandler):  # type: ignore[type-arg]  # the class is
 
 
 _failing = logging.Handler()
-
-
-def _handled(handle: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
-    try:
-        handle(record)
-    except Exception:
-        _failing.handleError(record)
 
 
 def _shown(value: object) -> str:

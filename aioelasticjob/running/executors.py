@@ -24,7 +24,7 @@ from aioelasticjob.forks import ending_forks
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
-from aioelasticjob.logging import logger
+from aioelasticjob.logging import handled
 from aioelasticjob.observers.tracing import Spans
 from aioelasticjob.running.process_worker import FromProcess, Raised, Returned, Snapshot, serve
 
@@ -161,9 +161,9 @@ class _Child:
         try:
             self._connection.send_bytes(request)
             while isinstance(message := self._connection.recv(), logging.LogRecord):
-                log = logger(message.name)
+                log = logging.getLogger(message.name)  # maybe the program's own, which stays as it is
                 if log.isEnabledFor(message.levelno):
-                    log.handle(message)
+                    handled(log.handle, message)
         except (EOFError, OSError):
             self._connection.close()  # here and not in kill(): a thread may not close what another thread reads
             raise

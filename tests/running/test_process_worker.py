@@ -61,6 +61,25 @@ def test_what_a_function_logs_is_logged_here_as_the_loggers_are_set(caplog: pyte
     said, chatted = (one for one in caplog.records if one.name.startswith("tests."))
     assert (said.getMessage(), said.__dict__["files"], chatted.getMessage()) == ("said 2 times", 3, "wanted")
     assert "ValueError: bad record" in said.getMessage() + str(said.exc_text)
+    assert "handle" not in vars(logging.getLogger("tests.plain"))  # it is the program's, so its own handle stays
+
+
+def test_what_a_handler_raises_for_a_record_of_a_process_ends_neither_the_call_nor_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    log, shown = logging.getLogger("tests.plain"), list[str]()
+
+    def fail(record: logging.LogRecord) -> bool:
+        shown.append(record.getMessage())
+        raise ConnectionError("not delivered")
+
+    log.addFilter(fail)
+    try:
+        with_processes(lambda executors: executors.processes.call(process_functions.speak))
+    finally:
+        log.removeFilter(fail)
+    assert any("said 2 times" in text for text in shown)
 
 
 def test_a_context_goes_along_with_what_can_be_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
