@@ -17,6 +17,7 @@ from aioelasticjob.running.account import SOON, Account
 from aioelasticjob.running.clock_skew import ASTRAY, Reading
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
+from aioelasticjob.running.missed import NEWS
 from aioelasticjob.running.state import ENDED, GONE, Came, Past, Timetable
 from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
 
@@ -107,9 +108,10 @@ class JobState(Account):
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
             self.timetable = Timetable(self.view.config.schedule, since)
-            self.missed.lower_all(
-                self.clock.now + MAX_FUTURE, since, self._since if self._since > self.clock.now else 0
-            )
+            now, changed = self.clock.now, self._since
+            # of a schedule that came since then, only moments up to NEWS after its date were reported (report_hidden)
+            beyond = max(now, changed + NEWS) if since < changed <= now else now + MAX_FUTURE
+            self.missed.lower_all(beyond, since, changed if changed > now else 0)
             self._since = self.clock.in_time(self._since)
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(item.floor, max(since, item.reported))  # never report twice

@@ -276,3 +276,28 @@ def test_a_schedule_dated_by_a_clock_ahead_loses_no_moment_shortly_before_that_d
     case.now = 10.2
     case.see(state)
     assert (state.owed(), state.timetable.newest) == ({0}, slot(10))
+
+
+def test_a_schedule_that_comes_before_a_clock_far_ahead_counts_as_right_loses_no_moment_without_misfire() -> None:
+    case, ran = Case.of(cron="1/10 * * * * ?", misfire=False), set[int]()
+    case.give(0, OTHER)
+    case.ahead = 80.0
+    state = case.state()
+    case.see(state)
+    case.now = 3.5
+    case.give(0, ME)
+    case.see(state)
+    assert max(known(case)) == 71
+    case.now, case.ahead = 4.5, 0.0
+    case.see(state)
+    case.now = 5.0
+    case.configure(cron="0/2 * * * * ?")
+    while case.now < 80:
+        case.see(state)
+        if owed := state.owed():
+            ran.add(state.timetable.newest // 1000 - BEGIN)
+            case.claim(state, owed, state.timetable.newest)
+            case.settle(state, owed)
+        case.now += 0.5
+    assert ran | known(case) >= set(range(6, 79, 2))
+    assert not ran & known(case)
