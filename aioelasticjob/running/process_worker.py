@@ -67,14 +67,20 @@ class Snapshot:
 
 
 class _Sender(logging.Handler):
-    """Sends answers and the log records of all threads to the parent, one at a time: a handler has a lock."""
+    """Sends answers and the log records of all threads to the parent, one at a time: a handler has a lock.
+
+    Forks of this process share the connection, but not the lock: their records are shown on stderr instead.
+    """
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
-        self._connection = connection
+        self._connection, self._pid, self._of_forks = connection, os.getpid(), logging.StreamHandler()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record with its message and traceback as text: objects and frames cannot be sent."""
+        if self._pid != os.getpid():
+            self._of_forks.handle(record)
+            return
         try:
             record.msg, record.args = record.getMessage(), None
             if record.exc_info:

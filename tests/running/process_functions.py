@@ -49,6 +49,14 @@ def fork(*_: object) -> int | str:
     return "I am the fork"
 
 
+def fork_that_logs(text: str) -> int:
+    """Have a fork log, and return its exit code."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    log.warning(text)
+    os._exit(0)
+
+
 def meet(directory: Path, number: int) -> int:
     """Come to the meeting and wait until so many are there."""
     (directory / str(os.getpid())).touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from pathlib import Path
 
@@ -62,6 +63,17 @@ def test_what_a_function_logs_is_logged_here_as_the_loggers_are_set(caplog: pyte
     assert (said.getMessage(), said.__dict__["files"], chatted.getMessage()) == ("said 2 times", 3, "wanted")
     assert "ValueError: bad record" in said.getMessage() + str(said.exc_text)
     assert "handle" not in vars(logging.getLogger("tests.plain"))  # it is the program's, so its own handle stays
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_what_a_fork_of_a_process_logs_is_shown_on_stderr_and_comes_into_no_answer(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.WARNING, "tests.plain")
+    call = process_functions.fork_that_logs
+    assert with_processes(lambda executors: executors.processes.call(call, "from the fork")) == 0
+    assert "from the fork" in capfd.readouterr().err
+    assert not [one for one in caplog.records if one.name == "tests.plain"]
 
 
 def test_what_a_handler_raises_for_a_record_of_a_process_ends_neither_the_call_nor_the_process(
