@@ -132,11 +132,12 @@ def handler_scope(
 
 def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
     """Name a handler in the log that goes on although it was cancelled."""
-    items, at = ", ".join(map(str, context.claimed)), stack(task, getattr(handler, "__code__", None))
-    name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
-    goes_on = f"the handler {name} of item {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
-    kind, text = "handlers go on after they were cancelled", f"{goes_on}: let CancelledError pass.  It is at:\n{at}"
-    limited_log.warning(log, context.job_name, kind, text, each=MOST, items=items, handler=name)
+    job, items = context.job_name, ", ".join(map(str, context.claimed))
+    if limited_log.admits(log, job, "handlers go on after they were cancelled", each=MOST):
+        name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
+        goes_on = f"the handler {name} of item {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
+        at, about = stack(task, getattr(handler, "__code__", None)), {"job": job, "items": items, "handler": name}
+        log.warning("%s: %s: let CancelledError pass.  It is at:\n%s", job, goes_on, at, extra=about)
 
 
 def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:
