@@ -328,6 +328,23 @@ def test_nothing_lost_notices_a_moment_without_a_word() -> None:
     assert not broken(nothing_lost, calm(*LOST, begun(3, 33, slot=30)))
 
 
+def test_nothing_lost_excuses_who_was_killed_between_the_mark_of_a_report_and_the_report() -> None:
+    mark, killed = (
+        written(35, 1, made("execution/0/misfire", f"{int(T + 30) * 1000}")),
+        Stopped(T + 35.2, "", "10.0.1.1", "crashed"),
+    )
+
+    def judged(*entries: Entry) -> list[str]:
+        return broken(nothing_lost, sorted(calm(*LOST, *entries), key=lambda entry: entry.at))
+
+    assert not judged(mark, killed)
+    assert judged(mark)
+    assert judged(killed)
+    assert judged(mark, replace(killed, at=T + 37))
+    assert judged(mark, replace(killed, host="10.0.1.2"))
+    assert judged(written(35, 1, made("execution/0/misfire", f"{int(T + 20) * 1000}")), killed)
+
+
 @pytest.mark.parametrize(
     "excuse",
     [

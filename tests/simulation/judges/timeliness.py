@@ -11,6 +11,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.running.missed_reports import EXPIRED
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
+from tests.simulation.history import Stopped
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
 from tests.simulation.judges.requests import request_of
@@ -28,6 +29,8 @@ ASTRAY = 2.0
 """Seconds by which the time that an instance goes by may differ from the true one, or from another instance's."""
 RECENT = 10.0
 """Seconds of peace before a moment after which nothing that is reported of it is owed to what was before."""
+ANSWERED = 1.0
+"""Seconds within which an instance has the answer to what it has written, and has acted on it."""
 LAST = 8.0
 """Seconds at the end of a history whose moments may still be on their way."""
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -167,7 +170,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot, era, end):
         return
-    if excuses.is_former(job, item, slot, era) or _is_stopped(job, item, slot):
+    if excuses.is_former(job, item, slot, era) or _is_stopped(job, item, slot) or _died_over_it(job, item, slot):
         return
     if era.end < facts.end and not _is_noted(job, era):
         return  # nobody led while that schedule was in force: when the next one leads, nothing says that it ever was
@@ -175,6 +178,19 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
+
+
+def _died_over_it(job: JobFacts, item: int, slot: int) -> bool:
+    """Whether the item's holder marked a moment as reported, and was killed before it could know and report it."""
+    facts = job.facts
+    for at, data in facts.nodes.changes(f"/{job.name}/execution/{item}/misfire"):
+        holder = facts.nodes.at(f"/{job.name}/sharding/{item}/instance", at)
+        if data and holder and slot <= int(data.split()[0]):
+            host = holder.decode().partition("@-@")[0]
+            ends = [one for one in facts.of_kind(Stopped) if one.host == host and one.how == "crashed"]
+            if any(at <= one.at <= at + ANSWERED for one in ends):
+                return True
+    return False
 
 
 def _is_stopped(job: JobFacts, item: int, slot: int) -> bool:
