@@ -119,7 +119,8 @@ def read(path: Path) -> list[Entry]:
     cannot know it: a run was cut off before its handler noted anything, or together with the process of its handler; or
     a generator was closed, because its run was cut off or because the stream gave way.
     """
-    lines = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+    *texts, _ = path.read_text().split("\n") if path.exists() else [""]  # the last line may be under way
+    lines = list(map(json.loads, texts))
     history = _History({_claim(line): Outcome(line["outcome"]) for line in lines if line["what"] == "outcome"})
     for line in lines:
         history.take(line)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
+from traceback import format_exception
 from typing import TypeAlias
 
 from aioelasticjob.errors import ElasticJobError, error_line, error_text, stack_text
@@ -127,17 +127,26 @@ def _log_with_stack(failure: Failure, then: str, **fields: object) -> None:
     if isinstance(error, ElasticJobError) and error.explains_itself:
         page = f" ({error.reference})"  # otherwise the stack names it
     text, extra = f"{_line(failure)}{page}{then}", {**_about(failure), **fields}
+    if failure.explains_itself:
+        log.error("%s", text, extra=extra)
+    elif _is_printable(error):
+        log.error("%s", text, exc_info=error, extra=extra)
+    else:
+        log.error("%s\n%s", text, failure.stack.rstrip(), extra=extra)
+
+
+def _is_printable(error: BaseException) -> bool:
+    """Whether the log can print an error with its stack: its class may keep it from that."""
     try:
-        log.error("%s", text, exc_info=None if failure.explains_itself else error, extra=extra)
-    except Exception:  # handlers of logging are users' code, and fail if the error's class keeps it from being printed
-        with suppress(Exception):
-            log.error("%s\n%s", text, failure.stack.rstrip(), extra=extra)
+        format_exception(error)
+    except Exception:
+        return False
+    return True
 
 
 def announce_failure(failure: Failure, handler: str) -> None:
     """Log a failure in one line before its delivery, which takes time: the process may be killed before it is done."""
-    with suppress(Exception):  # of users' own handlers of logging
-        log.warning("%s; the error handler %s is called", _line(failure), handler, extra=_about(failure))
+    log.warning("%s; the error handler %s is called", _line(failure), handler, extra=_about(failure))
 
 
 def _line(failure: Failure) -> str:

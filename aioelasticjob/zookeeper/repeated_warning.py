@@ -1,13 +1,12 @@
 """A warning about something that happens again and again: logged when it begins, and when it has been over a while."""
 
 import asyncio
-
-from aioelasticjob.logging import logger
+import logging
 
 QUIET_PERIOD = 10.0
 """Seconds without another occurrence after which the problem counts as over."""
 
-log = logger("aioelasticjob.zookeeper")
+log = logging.getLogger("aioelasticjob.zookeeper")
 
 
 class RepeatedWarning:

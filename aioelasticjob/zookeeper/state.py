@@ -1,9 +1,9 @@
 """The state of the server, and the changes that no request makes: sessions expire, containers are removed."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aioelasticjob.logging import logger
 from aioelasticjob.zookeeper import acl, replies
 from aioelasticjob.zookeeper.codes import Perms
 from aioelasticjob.zookeeper.connection import Connection
@@ -27,7 +27,7 @@ class State:
     dirty_sessions: dict[int, int | None] | None = None  # timeout, or none when ended; kept for a disk only
     issued_zxid: int = 0  # the last one given to a write; the tree's is the last one that took effect
     saved_zxid: int = 0
-    login_failed: Callable[[str], None] = logger("aioelasticjob.zookeeper").warning  # the server limits it
+    login_failed: Callable[[str], None] = logging.getLogger("aioelasticjob.zookeeper").warning  # the server limits it
 
     def __post_init__(self) -> None:
         self.issued_zxid = self.tree.zxid

@@ -14,7 +14,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete
-from aioelasticjob.running.state import TABLE, Came
+from aioelasticjob.running.state import Came
 from tests.support.local_applications import EVERY_SECOND, NEVER, TIMEOUT, HandlerRuns, applications, registry_observer
 from tests.support.loops import LoopKind, run_async
 
@@ -127,7 +127,7 @@ def test_a_slow_item_holds_up_nobody_and_goes_on_at_its_new_holder_when_it_has_e
                     assert not slow.ended  # the assignment has not waited for the slow run
                     with anyio.fail_after(TIMEOUT):
                         async for event in events:
-                            if isinstance(event, Misfired) and event.why == TABLE[Came.FOUND_RUNNING].why:
+                            if isinstance(event, Misfired) and event.why == Came.FOUND_RUNNING.value.why:
                                 break
                     assert not quick.begun
                     may_end.set()
