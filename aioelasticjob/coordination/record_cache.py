@@ -78,6 +78,8 @@ class Entry:
     """Whether this instance's own session held the item's lock when the record was read."""
     given_back: int = 0
     """The moment that another instance has claimed and given back without a run; 0 if there is none."""
+    open_claim: int = 0
+    """The moment that the record claimed when the item was given away, if that run had not ended; 0 otherwise."""
     executing: bool = False
     """Whether this instance has claimed the item and not settled it yet, so that its lock is needed."""
     rescuing: bool = False
@@ -105,6 +107,17 @@ class Entry:
         return 0 if self.seen is None else self.seen.zxid
 
     @property
+    def _claimed(self) -> int:
+        return self.record.slot if records.is_cut_off(self.record) else 0
+
+    def learn(self, seen: VersionedRecord) -> None:
+        """Note the record as it was read; if a claim has been given back since then, note its moment."""
+        claimed, self.open_claim = self.open_claim if self.seen is None else self._claimed, 0
+        self.seen = seen
+        if seen.version is not None and seen.record.slot < claimed and not records.open_moment(seen.record):
+            self.given_back = claimed
+
+    @property
     def moment(self) -> int:
         """The moment of the item's newest run, in ms since the epoch, also if its record was lowered."""
         return self.moment_of(self.record)
@@ -117,6 +130,8 @@ class Entry:
 
     def forget(self) -> None:
         """Forget the nodes, because another instance writes the record now."""
+        if self.seen is not None:
+            self.open_claim = self._claimed
         self.seen = self.stat = self.lowered = self.mark_version = None
         self.mark, self.given_back, self.marked, self.locked = NO_MARK, 0, False, False
 
@@ -182,11 +197,7 @@ class RecordCache:
         running = set[int]()
         for item, path, record, mark, runner in zip(chosen, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True):
             entry = self.items[item]
-            before = Record() if entry.seen is None else entry.record
-            entry.seen = VersionedRecord(Record(), None) if record is None else self._understood(item, record)
-            is_lower = records.is_cut_off(before) and entry.record.slot < before.slot
-            if record is not None and is_lower and not records.open_moment(entry.record):
-                entry.given_back = before.slot
+            entry.learn(VersionedRecord(Record(), None) if record is None else self._understood(item, record))
             entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
             if mark is not None:
                 entry.mark, entry.mark_version = _decoded(mark.data), mark.stat.version

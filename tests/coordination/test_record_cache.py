@@ -99,3 +99,19 @@ def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
     job.write(Create(LAYOUT.item(0).misfire, data))
     job.learn()
     assert (job.cache.items[0].mark, job.cache.items[0].mark_version) == (MissedMark(), 0)
+
+
+@pytest.mark.parametrize(("now", "given_back"), [(SLOT, NEXT), (NEXT, 0), (NEXT + 1000, 0)])
+@pytest.mark.parametrize("goes_away", [True, False])
+def test_a_claim_that_was_given_back_is_known_also_if_the_item_was_elsewhere_meanwhile(
+    goes_away: bool, now: int, given_back: int
+) -> None:
+    job = ClaimedJob()
+    job.elsewhere(0, Record(NEXT, "CRON", "other", 1, 0, 0, False), running=True)
+    job.learn()
+    entry = job.cache.items[0]
+    if goes_away:
+        entry.forget()
+    job.elsewhere(0, Record(now, "CRON", "other", 1, 2, NEXT), running=False)
+    job.learn()
+    assert (entry.given_back, entry.open_claim) == (given_back, 0)
