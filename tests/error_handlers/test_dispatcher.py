@@ -454,7 +454,7 @@ def test_a_handler_of_logging_that_raises_does_not_end_what_logs_a_failure() -> 
 
 class Unprintable(Exception):
     @property
-    def __notes__(self) -> list[str]:
+    def __cause__(self) -> BaseException | None:  # type: ignore[override]
         raise RuntimeError("this error cannot be asked")
 
 
