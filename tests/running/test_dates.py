@@ -10,6 +10,7 @@ import pytest
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.model import FireSource, Record, VersionedRecord
 from aioelasticjob.running.state import SET_BACK
+from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat
 
@@ -24,6 +25,20 @@ def known(case: Case, item: int = 0) -> set[int]:
     steps = [(one.last - one.first) // max(1, one.count - 1) or 1 for one in found]
     moments = zip(found, steps, strict=True)
     return {moment // 1000 - BEGIN for one, step in moments for moment in range(one.first, one.last + 1, step)}
+
+
+def run_on_time(case: Case, state: JobState, end: float) -> set[int]:
+    """Run what is due until a time, none of it late; return the moments that were run."""
+    ran = set[int]()
+    while case.now < end:
+        case.see(state)
+        if owed := state.owed():
+            assert state.source(owed) is FireSource.CRON
+            ran.add(state.timetable.newest // 1000 - BEGIN)
+            case.claim(state, owed, state.timetable.newest)
+            case.settle(state, owed)
+        case.now += 0.5
+    return ran
 
 
 def test_a_schedule_dated_by_a_clock_ahead_was_in_force_when_an_item_was_made_after_it() -> None:
@@ -220,7 +235,7 @@ def test_a_schedule_that_a_clock_behind_dated_does_not_hide_what_its_predecessor
 def test_moments_that_a_clock_ahead_has_reported_are_run_by_no_later_schedule_and_all_of_its_moments_are_known() -> (
     None
 ):
-    case, ran = Case.of(cron="1/10 * * * * ?", misfire=False), set[int]()
+    case = Case.of(cron="1/10 * * * * ?", misfire=False)
     case.give(0, OTHER)
     case.ahead = 20.0
     state = case.state()
@@ -234,14 +249,7 @@ def test_moments_that_a_clock_ahead_has_reported_are_run_by_no_later_schedule_an
         case.configure(cron=cron)
         case.see(state)
         case.now += 0.5
-    while case.now < 25:
-        case.see(state)
-        if owed := state.owed():
-            assert state.source(owed) is FireSource.CRON
-            ran.add(state.timetable.newest // 1000 - BEGIN)
-            case.claim(state, owed, state.timetable.newest)
-            case.settle(state, owed)
-        case.now += 0.5
+    ran = run_on_time(case, state, 25)
     assert not ran & known(case)
     assert ran | known(case) >= set(range(14, 25))
 
@@ -279,7 +287,7 @@ def test_a_schedule_dated_by_a_clock_ahead_loses_no_moment_shortly_before_that_d
 
 
 def test_a_schedule_that_comes_before_a_clock_far_ahead_counts_as_right_loses_no_moment_without_misfire() -> None:
-    case, ran = Case.of(cron="1/10 * * * * ?", misfire=False), set[int]()
+    case = Case.of(cron="1/10 * * * * ?", misfire=False)
     case.give(0, OTHER)
     case.ahead = 80.0
     state = case.state()
@@ -292,12 +300,6 @@ def test_a_schedule_that_comes_before_a_clock_far_ahead_counts_as_right_loses_no
     case.see(state)
     case.now = 5.0
     case.configure(cron="0/2 * * * * ?")
-    while case.now < 80:
-        case.see(state)
-        if owed := state.owed():
-            ran.add(state.timetable.newest // 1000 - BEGIN)
-            case.claim(state, owed, state.timetable.newest)
-            case.settle(state, owed)
-        case.now += 0.5
+    ran = run_on_time(case, state, 80)
     assert ran | known(case) >= set(range(6, 79, 2))
     assert not ran & known(case)
