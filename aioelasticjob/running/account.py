@@ -86,7 +86,8 @@ class Account:
         An item whose moment was run or reported while a clock was ahead runs it late, and late runs are not claimed
         ahead.
         """
-        return frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
+        ahead = frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
+        return self.held if ahead == self.held else ahead  # the same object again, which the collector knows already
 
     def _unclaimed(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
         """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""

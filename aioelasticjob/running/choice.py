@@ -1,12 +1,13 @@
 """Chooses what an instance runs next: an orphan first, then what an operator asked for, then what is due.
 
-Nothing here waits.  ``Choice.run_next`` yields commands.  A run is decided on one view, and the claim checks that
-this view still holds.  The time and the state of the items are looked at anew after each command.
+Nothing here waits.  ``Choice.next_run`` returns a generator of commands.  A run is decided on one view, and the claim
+checks that this view still holds.  The time and the state of the items are looked at anew after each command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from zlib import crc32
 
 from aioelasticjob.coordination.claims import ClaimResult
@@ -42,7 +43,7 @@ RESCUE = "to take an orphan"
 class Choice:
     """Chooses the next run of one instance.  ``lead`` is how many milliseconds before a moment its claim is prepared.
 
-    ``run_next`` leads one run from its claim to its end, and accounts for the moments that came meanwhile.
+    A run is led from its claim to its end, and the moments that came meanwhile are accounted for.
     """
 
     def __init__(self, layout: Layout, me: str, state: JobState, lead: int) -> None:
@@ -51,12 +52,22 @@ class Choice:
         self._declined: frozenset[int] = NONE
         """The orphans that this instance does not rescue because of the clock skew, as it has reported already."""
 
-    def run_next(self, view: JobView) -> Steps[ClaimResult | None]:
-        """Run what comes first; return the result of its claim, or None if there is nothing to run now."""
+    def next_run(self, view: JobView) -> Steps[ClaimResult | None] | None:
+        """Return the run that comes first, whose result is that of its claim; None if there is nothing to run now."""
+        if view.orphans or self.triggers.deferred or view.requested or self._me in view.triggered:
+            return self._run_unscheduled(view)
+        return self._run_scheduled(view)
+
+    def _run_scheduled(self, view: JobView) -> Steps[ClaimResult] | None:
+        """Return the run of what is due, or due soon."""
+        return self._due(view) or self._due_soon(view)
+
+    def _run_unscheduled(self, view: JobView) -> Steps[ClaimResult | None]:
+        """Run an orphan, or what an operator asked for; otherwise what is due."""
         taken = (yield from self._rescue(view)) if view.orphans else None
-        if taken is None and (self.triggers.deferred or view.requested or self._me in view.triggered):
+        if taken is None:
             taken = yield from self.triggers.answer(view, self._run)
-        if taken is None and (run := self._due(view) or self._due_soon(view)):
+        if taken is None and (run := self._run_scheduled(view)):
             taken = yield from run
         return taken
 
@@ -84,8 +95,10 @@ class Choice:
         state.accept()
         if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
             return None
-        items = state.owed_ahead(upcoming) - view.disabled_items
-        return self._run(view, Fire(upcoming, FireSource.CRON), items) if items else None
+        items = state.owed_ahead(upcoming)
+        if view.disabled_items:
+            items -= view.disabled_items
+        return self._run(view, _fire_of(upcoming), items) if items else None
 
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Claim items, and run and settle those that the claim has got; return the result of the claim."""
@@ -185,3 +198,9 @@ class Choice:
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
     """Whether the newest runs of these items are the ones that a fire rescues, and have not ended."""
     return all(item.cut_off and item.moment == fire.slot for item in items)
+
+
+@lru_cache(maxsize=64)
+def _fire_of(moment: int) -> Fire:
+    """Return the fire of a scheduled moment: one object for all jobs that wait for this moment."""
+    return Fire(moment, FireSource.CRON)

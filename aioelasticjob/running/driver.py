@@ -141,14 +141,20 @@ Pass: TypeAlias = Steps[float | None]
 class Awaited:
     """The answer to a command is not there yet, or is looked at in the next turn; no task waits for it."""
 
-    conclude: Callable[[], object]
+    conclude: Callable[..., object]
     """Returns the answer, or what is to be awaited next, when the answer is there."""
+    about: tuple[Any, ...] = ()
+    """The arguments of ``conclude``.  A ``partial`` would be three more objects for the garbage collector."""
     future: Future[Any] | None = None
     """When it is done, it calls this object.  If it is None, the part that has the answer calls ``come``."""
     is_there: bool = False
     """Whether the answer is there.  If it is at once, the other jobs that can go on have their turns first."""
     activity: Activity | None = None
     """Gets a turn when the answer is there."""
+
+    def result(self) -> object:
+        """Return the answer, or what is to be awaited next."""
+        return self.conclude(*self.about)
 
     def come(self) -> None:
         """Note that the answer is there."""
@@ -209,7 +215,7 @@ class CommandLoop(ABC):
             self._again = True
             return inf
         self._awaited = None
-        found = self._go_on(None if awaited is None else awaited.conclude)
+        found = self._go_on(None if awaited is None else awaited.result)
         return found if isinstance(found, float) else partial(self._work, found)
 
     def close(self) -> None:

@@ -170,7 +170,8 @@ class JobScheduler(CommandLoop):
             view = yield NewestView()
         if begun := (yield from self._state.look(view)):
             self.releases.follow(begun)
-        taken = yield from self._choice.run_next(view)
+        run = self._choice.next_run(view)
+        taken = None if run is None else (yield from run)
         self._failures = 0
         if self._member.refusals.open:
             self._member.refusals.accepted(READ_DUE)
@@ -238,7 +239,7 @@ class JobScheduler(CommandLoop):
             sent = self._ahead.send(self._claims, view, fire, items, now, state.timetable.following())
         else:
             return ClaimResult()
-        return Awaited(partial(_claimed, self._claims, sent), sent.transaction.answer)
+        return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
 
     async def _await_rescue_end(self, item: int) -> None:
         with move_on_after(VISIBLE_WITHIN):

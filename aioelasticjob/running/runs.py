@@ -138,7 +138,7 @@ class Runs:
             return None
         if settlement.transaction is None:
             return InTask(partial(self._finish_settlement, ended.trace, settlement))
-        return Awaited(partial(self._settled, ended.trace, settlement), settlement.transaction.answer)
+        return Awaited(self._settled, (ended.trace, settlement), settlement.transaction.answer)
 
     def _settled(self, trace: Trace | None, settlement: Settlement) -> InTask | None:
         """Note that a settlement was answered; return what is left to do if it was not accepted whole."""

@@ -61,7 +61,9 @@ class Chosen:
         """Let the instance see the nodes, and run what comes first."""
         self.case.see(self.state)
         self.commands.clear()
-        steps = self.choice.run_next(self.state.view)
+        if (steps := self.choice.next_run(self.state.view)) is None:
+            self.case.take_reports(self.state)
+            return None
         answer, error = None, None
         while True:
             try:

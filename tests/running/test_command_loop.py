@@ -108,7 +108,7 @@ def test_a_pass_that_may_leave_more_to_do_is_followed_by_another_at_once() -> No
 def test_an_awaited_answer_asks_for_a_turn_and_turns_before_it_do_nothing() -> None:
     async def scene() -> None:
         did, future = list[object](), asyncio.get_running_loop().create_future()
-        answered = Awaited(lambda: f"{future.result()} answered", future)
+        answered = Awaited(lambda: f"{future.result()} answered", future=future)
         passes = [noting(did, answered, "after"), noting(did, rest=inf)]
         here = Looped(lambda: passes.pop(0)(), did)
         assert here.loop.turn() == here.loop.turn() == inf
@@ -137,7 +137,7 @@ def test_an_answer_without_a_future_is_there_when_somebody_says_so() -> None:
 def test_an_error_of_the_registry_is_looked_at_also_if_nobody_waits_for_the_answer_any_more() -> None:
     def begin_and_close() -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
-        here = Looped(noting([], Awaited(lambda: "never", future)), [])
+        here = Looped(noting([], Awaited(lambda: "never", future=future)), [])
         here.loop.turn()
         here.loop.close()
         return future
@@ -168,7 +168,7 @@ def test_work_for_a_task_is_followed_there_by_the_next_steps_and_by_further_work
             return "worked"
 
         async def begin() -> object:
-            return Awaited(lambda: InTask(work), future)  # as a run does whose settlement was refused
+            return Awaited(lambda: InTask(work), future=future)  # as a run does whose settlement was refused
 
         here = Looped(noting(did, InTask(work), InTask(work), InTask(begin)), did)
         assert await here.work()() == inf
@@ -243,7 +243,7 @@ def test_a_pass_whose_work_is_cancelled_is_over() -> None:
 def test_a_closed_pass_is_not_gone_on_with() -> None:
     async def scene() -> None:
         did, future = list[object](), asyncio.get_running_loop().create_future()
-        passes = [noting(did, Awaited(lambda: "never", future)), noting(did, "again")]
+        passes = [noting(did, Awaited(lambda: "never", future=future)), noting(did, "again")]
         here = Looped(lambda: passes.pop(0)(), did)
         assert here.loop.turn() == inf
         here.loop.close()
