@@ -87,6 +87,11 @@ class HandlerScope:
         return self._asking.__exit__(kind, error, trace)
 
     @property
+    def has_caught(self) -> bool:
+        """Whether the code was ended by the cancellation."""
+        return self._asking.cancelled_caught
+
+    @property
     def _is_delivering(self) -> bool:
         """Whether the scope cancels the code at every turn; not while the code shields itself or waits for a thread.
 

@@ -63,6 +63,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
         execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
         execution.failed(context, error)
     else:
+        await execution.stop_unless_proven()
         await execute(execution)
     for listener in reversed(begun):
         if listener.after is not None:

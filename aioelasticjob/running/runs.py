@@ -79,7 +79,8 @@ class Runs:
         self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
         self._fitted = (job.config, job.config)
         """The newest configuration in force, and what the handlers make of it."""
-        self._scope: HandlerScope | None = None
+        self._scope: Execution | HandlerScope | None = None
+        """Cuts off the execution under way when it is cancelled."""
         self._cancelled = False
         """Whether no handler may begin any more."""
         self._unsettled: EndedRun | None = None
@@ -196,7 +197,7 @@ class Runs:
         catch_up = fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
-        with execution.scope_of_all() as scope:
+        with execution.cancellable() as scope:
             self._scope = scope
             session.bind(scope, self._member.incarnation)
             try:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from aioelasticjob import Retry
+from aioelasticjob import InstanceContext, JobListener, Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.requests import encode_cancellation
 from aioelasticjob.coordination.view import JobView
@@ -27,6 +27,7 @@ from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS
 from aioelasticjob.running.execution import BEGUN_AT_ONCE, Execution, execute
 from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
 from tests.support.retry_waits import PlainWaits
@@ -325,16 +326,17 @@ def test_a_run_that_was_cancelled_is_stopped_also_if_its_instance_leaves_meanwhi
 
     async def main() -> dict[int, Outcome]:
         execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=3, per=per), handler, 0, 1)
-        leaves = execution.scope_of_all()
+
+        acts = {"the run": partial(execution.stop, {0, 1, 2})}
 
         async def run_it() -> None:
-            with leaves:
+            with execution.cancellable() as scope:
+                acts["the execution"] = partial(scope.cancel, "it leaves")
                 await execute(execution)
 
-        acts = {"the run": partial(execution.stop, {0, 1, 2}), "the execution": partial(leaves.cancel, "it leaves")}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_it)
-            for what in sorted(acts, key=first.__ne__):
+            for what in sorted(["the run", "the execution"], key=first.__ne__):
                 await anyio.sleep(0.5)
                 acts[what]()
         return execution.outcomes
@@ -383,16 +385,74 @@ def test_no_handler_begins_after_the_lease_though_a_listener_has_swallowed_its_e
         begun.append(context.item)
 
     async def main() -> dict[int, Outcome]:
-        execution = execution_of(JobConfig.build(job_name="job", sharding_total_count=1), handler, 0)
-        with execution.scope_of_all() as lease:
+        config = JobConfig.build(job_name="job", sharding_total_count=1)
+        execution = execution_of(config, handler, 0)
+
+        async def swallow(_context: InstanceContext) -> None:
             lease.cancel()
             await swallow_cancellations()
             execution.is_proven = lambda: False
-            await execute(execution)
+
+        execution.job = Job.declare(config, handler, [JobListener(before=swallow)])
+        with execution.cancellable() as lease:
+            await with_listeners(execution, cast(Any, None), cast(Any, None))
         return execution.outcomes
 
     assert run(main) == {}
     assert begun == []
+
+
+async def end_by_it() -> None:
+    await anyio.sleep(100)
+
+
+async def go_on() -> None:
+    with suppress(asyncio.CancelledError):
+        await anyio.sleep(100)
+
+
+async def make_an_error_of_it() -> None:
+    try:
+        await anyio.sleep(100)
+    except asyncio.CancelledError as cancellation:
+        raise OSError("the connection is closed") from cancellation
+
+
+async def fail_in_cleanup() -> None:
+    with suppress(asyncio.CancelledError):
+        await anyio.sleep(100)
+    raise OSError("the disk is full")
+
+
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize(
+    ("work", "outcome"),
+    [
+        (end_by_it, None),
+        (make_an_error_of_it, None),
+        (go_on, Outcome.COMPLETED),
+        (fail_in_cleanup, Outcome.FAILED),
+    ],
+)
+def test_an_execution_that_is_cut_off_ends_alike_whether_it_is_one_call_or_several(
+    work: Callable[[], Awaitable[None]], outcome: Outcome | None, items: int
+) -> None:
+    async def handler(_context: ItemContext) -> None:
+        await work()
+
+    async def main() -> dict[int, Outcome]:
+        config = JobConfig.build(job_name="job", sharding_total_count=items, timeout=10)
+        execution = execution_of(config, handler, *range(items))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with execution.cancellable() as scope:
+            loop.call_later(5, scope.cancel)
+            await execute(execution)
+        await checkpoint_if_cancelled()
+        assert loop.time() - began == pytest.approx(5)
+        return execution.outcomes
+
+    assert run(main) == ({} if outcome is None else dict.fromkeys(range(items), outcome))
 
 
 def test_no_further_attempt_begins_after_the_lease_though_the_handler_has_swallowed_its_end() -> None:
