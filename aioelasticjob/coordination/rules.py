@@ -1,7 +1,8 @@
 """The rules: pure functions that compute, from a view, the effects that one instance writes.
 
 They elect a leader, note the schedule, mark orphans and end runs, assign items, remove nodes that nothing needs, and
-end requests.  The effects of earlier rules in ``RULES`` are written first.
+end requests.  Every instance follows ``RULES``, and the leader follows ``LEADER_RULES`` as well; the effects of earlier
+rules are written first.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     """
     view = now.view
     config = view.tree.get(view.layout.config)
-    if now.leading and config is not None and view.fault is None and not view.schedule_is_noted:
+    if config is not None and view.fault is None and not view.schedule_is_noted:
         former = view.noted_schedules[-MAX_FORMER_SCHEDULES:]
         noted = {**scheduling(view.config), "since": round(config.stat.mtime * 1000), "former": former}
         yield NoteSchedule(json.dumps(noted).encode(), config.stat.version)
@@ -123,7 +124,7 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
     A run was cut off if it was begun, is not completed and runs nowhere.
     """
     view = now.view
-    if not (now.leading and view.config.failover):
+    if not view.config.failover:
         return
     for item, run in sorted(now.cut_off.items()):
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
@@ -141,7 +142,7 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
     not want another instance to begin the run again.
     """
     view = now.view
-    if not (now.leading and view.config.failover):
+    if not view.config.failover:
         return
     for item, run in sorted(now.cut_off.items()):
         is_rescued = view.layout.item(item).failover in view.tree
@@ -152,8 +153,6 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
     """The leader removes marks of orphans that nobody may rescue, because failover is off or the item is gone."""
     view = now.view
-    if not now.leading:
-        return
     count = view.config.sharding_total_count if view.config.failover else 0
     stale = [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count]
     if removable := tuple(path for path in stale if not view.obstructed(path)):
@@ -168,7 +167,7 @@ def wanted_assignment(view: JobView) -> Mapping[int, str]:
 def require_assignment(now: RuleInput) -> Iterator[RequireAssignment | SayStrategyFailed]:
     """The leader requires an assignment if the present one differs from the strategy's."""
     view = now.view
-    if now.leading and view.necessary is None and view.eligible:
+    if view.necessary is None and view.eligible:
         wanted, failure = _computed(view)
         if failure:
             yield SayStrategyFailed(failure)
@@ -179,7 +178,7 @@ def require_assignment(now: RuleInput) -> Iterator[RequireAssignment | SayStrate
 def assign_items(now: RuleInput) -> Iterator[Assign | SayStrategyFailed]:
     """The leader writes the assignment that is required, once the instances have not changed for ``sharding_quiet``."""
     view = now.view
-    if now.leading and now.quiet and view.eligible and (view.necessary is not None or view.processing):
+    if now.quiet and view.eligible and (view.necessary is not None or view.processing):
         wanted, failure = _computed(view)
         if failure:
             yield SayStrategyFailed(failure)
@@ -207,7 +206,7 @@ def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
 def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     """The leader removes items beyond the count, once no instance holds them.  Disabled items are kept."""
     view = now.view
-    if not now.leading or not view.assignment_stands:
+    if not view.assignment_stands:
         return
     count, special = view.config.sharding_total_count, view.item_nodes.special
     surplus = [item for item in view.items.difference(view.assignment) if item >= count]
@@ -222,7 +221,7 @@ def _is_removable(view: JobView, item: int) -> bool:
 
 def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
     """On a tick the leader removes requests to instances that no longer exist."""
-    if not (now.tick and now.leading):
+    if not now.tick:
         return
     view, layout, alive = now.view, now.view.layout, now.view.instances
     stale = [layout.shutdown(name) for name in view.tree.children(layout.shutdowns) if name not in alive]
@@ -243,7 +242,7 @@ def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
 
 def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
     """On a tick the leader removes servers that had no instance for ``server_retention`` and are not switched off."""
-    if not (now.tick and now.leading):
+    if not now.tick:
         return
     view, layout = now.view, now.view.layout
     used = {one.ip for one in view.instances.values()}
@@ -256,7 +255,7 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
 
 def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
     """The leader removes the records of a job that is not monitored any more, once no item runs."""
-    if now.leading and now.records and not now.view.config.monitor_execution:
+    if now.records and not now.view.config.monitor_execution:
         yield ClearRecords(now.records)
 
 
@@ -268,8 +267,6 @@ def _has_only(view: JobView, path: str, nodes: set[str]) -> bool:
 
 def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
     """The leader stops requests that have expired, and closes those of which nothing runs or will run any more."""
-    if not now.leading:
-        return
     view, time = now.view, round(now.time * 1000)
     for request in _not_just_waiting(view, time):
         if request.closed:  # there are nodes below it
@@ -282,7 +279,7 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
 
 def forget_requests(now: RuleInput) -> Iterator[ForgetRequest]:
     """On a tick the leader removes requests that ended long ago."""
-    if not (now.tick and now.leading):
+    if not now.tick:
         return
     view = now.view
     for request in view.requests:
@@ -350,10 +347,9 @@ def _update(view: JobView, request: Request, unrun: tuple[int, ...] = (), **keys
 
 Rule = Callable[[RuleInput], Iterable[Effect]]
 
-RULES: tuple[Rule, ...] = (
-    restore_nodes,
-    elect,
-    step_down,
+RULES: tuple[Rule, ...] = (restore_nodes, elect, step_down, refresh_server)
+"""The rules that every instance follows."""
+LEADER_RULES: tuple[Rule, ...] = (
     note_schedule,
     mark_orphans,
     end_runs,
@@ -365,11 +361,12 @@ RULES: tuple[Rule, ...] = (
     end_requests,
     forget_requests,
     clear_records,
-    refresh_server,
     remove_servers,
 )
+"""The rules that only the leader follows."""
 
 
 def decide(rule_input: RuleInput) -> list[Effect]:
     """Return the effects that the rules want; none if nothing has to change."""
-    return [effect for rule in RULES for effect in rule(rule_input)]
+    rules = (*RULES, *LEADER_RULES) if rule_input.leading else RULES
+    return [effect for rule in rules for effect in rule(rule_input)]

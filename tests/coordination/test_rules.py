@@ -17,7 +17,7 @@ from aioelasticjob.coordination.effects import (
     StepDown,
     to_transactions,
 )
-from aioelasticjob.coordination.rules import RULES, decide
+from aioelasticjob.coordination.rules import LEADER_RULES, RULES, decide
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.transaction import Set
@@ -119,11 +119,12 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
             happen(here, what, number, here.view())
             for name in here.view().instances:
                 now = here.rule_input(name)
-                fired.update(rule.__name__ for rule in RULES if list(rule(now)))
+                followed = (*RULES, *LEADER_RULES) if now.leading else RULES
+                fired.update(rule.__name__ for rule in followed if list(rule(now)))
                 here.round(name)
 
     def rare() -> list[str]:
-        return [rule.__name__ for rule in RULES if fired[rule.__name__] < 3]
+        return [rule.__name__ for rule in (*RULES, *LEADER_RULES) if fired[rule.__name__] < 3]
 
     live()
     assert rare() == [], fired

@@ -168,9 +168,8 @@ def require_on_ticks_only() -> AbstractContextManager[object]:
     def lazy(now: RuleInput) -> Iterable[Effect]:
         return require_assignment(now) if now.tick else ()
 
-    return mock.patch.object(
-        rules, "RULES", tuple(lazy if rule is require_assignment else rule for rule in rules.RULES)
-    )
+    changed = tuple(lazy if rule is require_assignment else rule for rule in rules.LEADER_RULES)
+    return mock.patch.object(rules, "LEADER_RULES", changed)
 
 
 def hear_no_orphans() -> AbstractContextManager[object]:

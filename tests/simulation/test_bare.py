@@ -241,7 +241,8 @@ def single_item_failover() -> Iterator[None]:
                 heard.add(seen)
                 yield effect
 
-    with mock.patch.object(rules, "RULES", tuple(one if rule is mark_orphans else rule for rule in rules.RULES)):
+    changed = tuple(one if rule is mark_orphans else rule for rule in rules.LEADER_RULES)
+    with mock.patch.object(rules, "LEADER_RULES", changed):
         yield
 
 
