@@ -27,7 +27,7 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.missed_marks import note_accounted
+from aioelasticjob.coordination.missed_marks import AccountedMoment, note_accounted
 from aioelasticjob.coordination.operator_log import log_operator_actions, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
@@ -103,6 +103,8 @@ class Coordinator:
         """The mistakes in the job's nodes that were logged last."""
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
+        self._accounted: AccountedMoment | None = None
+        """The newest moment that is noted in the registry, if the job is not monitored."""
         self._leaves = False
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
@@ -171,7 +173,7 @@ class Coordinator:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
-            pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
+            self._accounted = await note_accounted(member, view, time, self._accounted)
         unwanted = await _unwanted_records(member) if due.unwanted else {}
         cut_off = dict[int, VersionedRecord]()
         if due.orphans:

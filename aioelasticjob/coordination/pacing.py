@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from aioelasticjob.coordination.missed_marks import AccountedMoment
 from aioelasticjob.coordination.view import JobView
 
 PAUSE_AFTER_REMOVAL = 0.3
@@ -53,7 +52,6 @@ class Pacing:
     orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
     lingering: bool = False
     unmonitored: bool = False
-    accounted: AccountedMoment | None = None
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views, and note whether somebody has removed a node that no rule removes."""
