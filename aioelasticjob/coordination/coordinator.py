@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -31,19 +31,19 @@ from aioelasticjob.coordination.missed_marks import AccountedMoment, note_accoun
 from aioelasticjob.coordination.operator_log import log_operator_actions, who_acted
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
-from aioelasticjob.coordination.record_cache import items_below
+from aioelasticjob.coordination.record_cache import cut_off_runs, items_below, read_items
 from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import SWITCHES, ItemPaths
+from aioelasticjob.layout import SWITCHES
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete, Set
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Tree
 
 REMOVED_AT_ONCE = 200
 """How many surplus items are removed in one transaction, with up to five nodes each."""
@@ -59,8 +59,6 @@ log = logger(__name__)
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
-Execution: TypeAlias = tuple[int, ItemPaths, Node | None, Node | None, Node | None]
-"""An item, its paths, and the nodes of its record, its lock and its mark."""
 
 
 class CoordinatedJob(Protocol):
@@ -177,7 +175,8 @@ class Coordinator:
         unwanted = await _unwanted_records(member) if due.unwanted else {}
         cut_off = dict[int, VersionedRecord]()
         if due.orphans:
-            cut_off, pacing.lingering = await _cut_off(member, view)
+            cut_off, runners = await cut_off_runs(member, sorted(view.items))
+            pacing.lingering = not runners <= view.instances.keys()  # no mirrored node will show the end of such a run
             if cut_off or pacing.lingering:  # look again until they have been rescued
                 pacing.orphans_looked_up = None
         member.refusals.accepted(READ_PURPOSE)
@@ -287,31 +286,13 @@ async def _is_removed(member: Member) -> bool:
     return mine is None or mine.ephemeral_owner != member.incarnation
 
 
-async def _cut_off(member: Member, view: JobView) -> tuple[dict[int, VersionedRecord], bool]:
-    """Return the runs that were cut off, by item, and whether other runs linger.
-
-    A run lingers if an instance that is not registered any more still runs it: no mirrored node will show its end.
-    """
-    items = sorted(view.items)
-    paths = [path for item in map(member.layout.item, items) for path in (item.execution, item.running)]
-    nodes = await member.session.get_many(paths)
-    found, lingering = dict[int, VersionedRecord](), False
-    for item, node, running in zip(items, nodes[::2], nodes[1::2], strict=True):
-        record = None if node is None else records.decode(node.data)
-        if node is not None and running is None and record is not None and records.is_cut_off(record):
-            found[item] = VersionedRecord(record, node.stat.version, node.stat.mzxid)
-        if running is not None and running.text not in view.instances:
-            lingering = True
-    return found, lingering
-
-
 async def _unwanted_records(member: Member) -> dict[str, int]:
     """Return the records and marks of a job that is not monitored any more, with their versions.
 
     Each mark precedes its record.  The result is empty as long as any item runs.
     """
     items, found = await items_below(member.session, member.layout.execution), dict[str, int]()
-    for _, paths, record, running, mark in await _executions(member, items):
+    for _, paths, record, mark, running in await read_items(member, items):
         if running is not None:
             return {}
         if mark is not None and not mark.stat.num_children:
@@ -319,13 +300,6 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
         if record is not None and record.stat.num_children == (paths.misfire in found):
             found[paths.execution] = record.stat.version
     return found
-
-
-async def _executions(member: Member, items: Sequence[int]) -> Iterator[Execution]:
-    """Read the record, the lock and the mark of items."""
-    paths = [member.layout.item(item) for item in items]
-    nodes = await member.session.get_many([path for one in paths for path in (one.execution, one.running, one.misfire)])
-    return zip(items, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True)
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
@@ -386,7 +360,7 @@ async def _transactions(
     if not isinstance(effect, RemoveItems):
         return to_transactions(effect, view), {}
     idle, removal, lost = set[int](), Transaction(), dict[int, Record]()
-    for item, paths, record, running, mark in await _executions(member, sorted(effect.items)[:REMOVED_AT_ONCE]):
+    for item, paths, record, mark, running in await read_items(member, sorted(effect.items)[:REMOVED_AT_ONCE]):
         marks = mark is not None and not mark.stat.num_children
         if running is not None or (record is not None and record.stat.num_children > marks):
             continue

@@ -7,14 +7,16 @@ it is read again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.layout import ItemPaths
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import Session
@@ -24,6 +26,9 @@ MAX_FUTURE = 60_000
 """How far in the future a record's moment may lie, in milliseconds.  A later one would keep its item from running."""
 ITEMS_PER_READ = 2_000
 """How many items are looked up together.  The event loop goes on between two reads of a job with more items."""
+
+ItemRead: TypeAlias = tuple[int, ItemPaths, Node | None, Node | None, Node | None]
+"""An item, its paths, and the nodes of its record, its mark and its lock."""
 
 log = logger(__name__)
 
@@ -191,11 +196,8 @@ class RecordCache:
         return frozenset(running)
 
     async def _learn_some(self, chosen: Sequence[int]) -> set[int]:
-        paths = [self._member.layout.item(item) for item in chosen]
-        wanted = [path for one in paths for path in (one.execution, one.misfire, one.running)]
-        nodes = await self._member.session.get_many(wanted)
         running = set[int]()
-        for item, path, record, mark, runner in zip(chosen, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True):
+        for item, paths, record, mark, runner in await read_items(self._member, chosen):
             entry = self.items[item]
             entry.learn(VersionedRecord(Record(), None) if record is None else self._understood(item, record))
             entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
@@ -207,7 +209,7 @@ class RecordCache:
                 running.add(item)
                 if not runner.stat.ephemeral_owner:
                     why = "is not ephemeral, so the item does not run until this node is removed"
-                    self.warn(path.running, runner.stat.mzxid, why)
+                    self.warn(paths.running, runner.stat.mzxid, why)
         return running
 
     def warn(self, path: str, mzxid: int, why: str) -> None:
@@ -244,6 +246,27 @@ async def items_below(session: Session, parent: str) -> list[int]:
     """Return the items that have a node below ``parent``; none if that is missing."""
     (names,) = await session.children_many([parent])
     return sorted(items_named(names or ()))
+
+
+async def read_items(member: Member, items: Sequence[int]) -> Iterator[ItemRead]:
+    """Read the record, the mark and the lock of items."""
+    paths = [member.layout.item(item) for item in items]
+    nodes = await member.session.get_many([path for one in paths for path in (one.execution, one.misfire, one.running)])
+    return zip(items, paths, nodes[::3], nodes[1::3], nodes[2::3], strict=True)
+
+
+async def cut_off_runs(member: Member, items: Sequence[int]) -> tuple[dict[int, VersionedRecord], set[str]]:
+    """Read which runs of items were cut off; return them by item, and the instances that run other items."""
+    paths = [path for item in map(member.layout.item, items) for path in (item.execution, item.running)]
+    nodes = await member.session.get_many(paths)
+    found, runners = dict[int, VersionedRecord](), set[str]()
+    for item, node, lock in zip(items, nodes[::2], nodes[1::2], strict=True):
+        record = None if node is None else records.decode(node.data)
+        if lock is not None:
+            runners.add(lock.text)
+        elif node is not None and record is not None and records.is_cut_off(record):
+            found[item] = VersionedRecord(record, node.stat.version, node.stat.mzxid)
+    return found, runners
 
 
 def _follows(stat: Stat, before: VersionedRecord) -> bool:

@@ -19,8 +19,7 @@ from anyio import move_on_after
 from aioelasticjob.coordination.commit import connected, until_answered, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS, parts
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import items_below
-from aioelasticjob.coordination.records import decode, is_cut_off
+from aioelasticjob.coordination.record_cache import cut_off_runs, items_below
 from aioelasticjob.coordination.request_runs import following, open_requests, waiting_items
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
@@ -193,8 +192,10 @@ class RunBarrier:
         over = [run for run in open_runs if (moment_of(run) or 0) <= reached]
         if not over or not view.config.failover:
             return over
-        cut_off = await self._cut_off(wanted)
-        return [run for run in over if moment_of(run) not in cut_off]
+        cut_off, _ = await self._ask(lambda: cut_off_runs(self._member, wanted))
+        # they will be rescued; None stands for runs that somebody has asked for
+        rescued = {None if run.record.asked else run.record.slot for run in cut_off.values()}
+        return [run for run in over if moment_of(run) not in rescued]
 
     async def tidy(self, view: JobView) -> None:
         """Remove the nodes that no run needs any more."""
@@ -238,15 +239,6 @@ class RunBarrier:
             for run in runs
             if is_awaited(run, request, following(now, request, item))
         )
-
-    async def _cut_off(self, items: Sequence[int]) -> frozenset[int | None]:
-        """Return the moments of runs that were cut off and will be rescued; None stands for triggered runs."""
-        paths = [path for item in map(self._layout.item, items) for path in (item.execution, item.running)]
-        nodes = await self._read(paths)
-        found = [
-            decode(node.data) for node, running in zip(nodes[::2], nodes[1::2], strict=True) if node and not running
-        ]
-        return frozenset(None if one.asked else one.slot for one in found if one is not None and is_cut_off(one))
 
     async def _marks(self, view: JobView) -> _Marks:
         begun, ended = await self._below(self._layout.started), await self._below(self._layout.completed)

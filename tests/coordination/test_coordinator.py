@@ -16,6 +16,7 @@ from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import PAUSE_AFTER_REMOVAL
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.record_cache import cut_off_runs
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.requests import Request, changed, encode, encode_progress
 from aioelasticjob.coordination.view import read
@@ -298,10 +299,10 @@ def test_surplus_items_are_removed_with_the_runs_they_lose_once_nobody_runs_them
     claim, removal = job.taken(items=[1]), effects.RemoveItems(frozenset({1}))
     view = job.view()
     assert done(coordinator._transactions(job.member, view, removal)) == ([], {})
-    assert done(coordinator._cut_off(job.member, view)) == ({}, False)
+    assert done(cut_off_runs(job.member, [1])) == ({}, {job.member.id})
     job.write(Delete(ASKED.item(1).running))
     (transaction,), lost = done(coordinator._transactions(job.member, view, removal))
     assert lost == {1: claim.items[1].record}
     assert Delete(ASKED.item(1).execution, claim.items[1].version or 0) in transaction
-    cut_off, _ = done(coordinator._cut_off(job.member, view))
-    assert cut_off == claim.items  # with the transaction of the claim, which a wish to stop the run names
+    # with the transaction of the claim, which a wish to stop the run names
+    assert done(cut_off_runs(job.member, [1])) == (claim.items, set())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -11,7 +11,7 @@ from unittest import mock
 from anyio import CancelScope
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination import coordinator, effects, records
+from aioelasticjob.coordination import coordinator, effects, record_cache, records
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
@@ -185,17 +185,20 @@ def rescue_twice() -> AbstractContextManager[object]:
 @contextmanager
 def mark_what_runs() -> Any:
     """Put up for rescue whatever has no end, without looking whether it runs."""
-    original: Any = coordinator._cut_off
+    original: Any = record_cache.cut_off_runs
 
-    async def cut_off(member: Member, view: JobView) -> Any:
+    async def cut_off(member: Member, items: Sequence[int]) -> Any:
         with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
-            return await original(member, view)
+            return await original(member, items)
 
     def mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
         return [op for op in _mark_orphan(view, lost) if op.path != running]
 
-    with mock.patch.object(effects, "_mark_orphan", mark_orphan), mock.patch.object(coordinator, "_cut_off", cut_off):
+    with (
+        mock.patch.object(effects, "_mark_orphan", mark_orphan),
+        mock.patch.object(coordinator, "cut_off_runs", cut_off),
+    ):
         yield
 
 
@@ -292,15 +295,15 @@ def never_read_again() -> AbstractContextManager[object]:
 
 def look_with_old_eyes() -> AbstractContextManager[object]:
     """Put up for rescue what was cut off at the last look but one, too."""
-    original: Any = coordinator._cut_off
+    original: Any = record_cache.cut_off_runs
     seen = dict[str, dict[int, VersionedRecord]]()
 
-    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, VersionedRecord], bool]:
-        found, lingering = await original(member, view)
+    async def cut_off(member: Member, items: Sequence[int]) -> tuple[dict[int, VersionedRecord], set[str]]:
+        found, runners = await original(member, items)
         before, seen[member.id] = seen.get(member.id, {}), found
-        return before | found, lingering
+        return before | found, runners
 
-    return mock.patch.object(coordinator, "_cut_off", cut_off)
+    return mock.patch.object(coordinator, "cut_off_runs", cut_off)
 
 
 def marks_made_by_hand() -> AbstractContextManager[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
 from typing import Any
@@ -298,19 +298,21 @@ def mark_the_living() -> Iterator[None]:
     record is removed and made again in between, so both have to go.
     """
 
-    async def cut_off(member: Member, view: JobView) -> tuple[dict[int, VersionedRecord], bool]:
-        items = sorted(view.items)
+    async def cut_off(member: Member, items: Sequence[int]) -> tuple[dict[int, VersionedRecord], set[str]]:
         nodes = await member.session.get_many([member.layout.item(item).execution for item in items])
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
         runs = ((item, record, node.stat) for item, (node, record) in found.items() if record)
         running = ((item, record, stat) for item, record, stat in runs if not record.completed)
-        return {item: VersionedRecord(record, stat.version, stat.mzxid) for item, record, stat in running}, False
+        return {item: VersionedRecord(record, stat.version, stat.mzxid) for item, record, stat in running}, set()
 
     def mark_orphan(view: JobView, lost: effects.MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
         return [op for op in _mark_orphan(view, lost) if op.path != running]
 
-    with mock.patch.object(effects, "_mark_orphan", mark_orphan), mock.patch.object(coordinator, "_cut_off", cut_off):
+    with (
+        mock.patch.object(effects, "_mark_orphan", mark_orphan),
+        mock.patch.object(coordinator, "cut_off_runs", cut_off),
+    ):
         yield
 
 
