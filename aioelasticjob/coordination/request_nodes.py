@@ -37,8 +37,8 @@ NOTHING_BEGUN = BegunItems()
 class RequestNodes:
     """The requests and the wishes to stop runs of one job."""
 
-    held: Mapping[str, Request | Cancellation | None] = field(default_factory=dict)
-    """What each node holds, by name; None if it is neither a request nor a wish to stop runs."""
+    held: Mapping[str, Request | Cancellation] = field(default_factory=dict)
+    """What each node holds, by name."""
     begun: Mapping[str, BegunItems] = field(default_factory=dict)
     """The nodes that have nodes below them, by name: items have begun these requests."""
     wrong: frozenset[str] = frozenset()
@@ -72,10 +72,10 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable
         return before
     held, read = dict(before.held), dict[str, Request | Cancellation | None]()
     for name in names:
-        if (node := tree.get(child(path, name))) is None:
-            held.pop(name, None)
-        else:
+        held.pop(name, None)
+        if (node := tree.get(child(path, name))) is not None:
             read[name] = _held(name, node, before.held.get(name))
+    held |= {name: one for name, one in read.items() if one is not None}
     begun = {name: items for name, items in before.begun.items() if name not in names}
     for name, one in read.items():
         if tree.children(child(path, name)):
@@ -84,7 +84,7 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable
     asked = [one for one in read.values() if isinstance(one, Request)]
     stops = [one for one in read.values() if isinstance(one, Cancellation)]
     return RequestNodes(
-        held | read,
+        held,
         begun,
         (before.wrong - names).union(name for name, one in read.items() if one is None),
         _sorted(before.unfinished, names, (one for one in asked if not one.closed or one.id in begun)),
