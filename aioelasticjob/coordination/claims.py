@@ -201,7 +201,7 @@ class Claims:
                     taken.stale = True
                     return None
                 taken.elsewhere |= await self._reconsider(sent)
-            sent.before |= self._records(wanted)
+            sent.before = self._records(wanted)
             taken.renewed |= wanted.keys()
             if wanted:
                 self._send(sent)
@@ -221,7 +221,7 @@ class Claims:
                 taken.cut_off[item] = last
         if fire.request is not None:  # the trigger is removed now
             sent.fire = replace(fire, request=None)
-        found = {item: sent.before[item] for item in written}
+        found = sent.before
         if former is not None:
             written, found = {**former.items, **written}, {**former.before, **found}
         taken.claim = Claim(sent.fire, member.id, member.incarnation, written, found)
@@ -254,8 +254,7 @@ class Claims:
             if item in running or (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
                 del wanted[item]
             else:
-                last = wanted[item]
-                wanted[item] = records.begun(record, fire, self._member.id, last.begun, last.next_fire)
+                wanted[item] = records.begun(record, fire, self._member.id, sent.now, sent.next_fire)
         return running
 
 
@@ -276,7 +275,7 @@ def _entitled(member: Member, sent: SentClaim) -> list[Op]:
             entitled += claiming(layout, fire, wanted)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
-            entitled += losing(view, {item: sent.before[item] for item in wanted}, claimed)
+            entitled += losing(view, sent.before, claimed)
         return entitled
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
