@@ -74,10 +74,7 @@ class SentClaim:
 
 
 class Claims:
-    """Claims items.  Nothing but this and ``Settlements`` writes their records in this process.
-
-    It has more than twelve methods: each step of a claim is a method.
-    """
+    """Claims items.  Nothing but this and ``Settlements`` writes their records in this process."""
 
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache
@@ -146,29 +143,11 @@ class Claims:
             assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, assumed, {}, is_recorded=False)
 
-    async def remove_orphan_mark(self, item: int) -> None:
-        """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
-        paths, version = self._member.layout.item(item), self._cache.items[item].version
-        removal: list[Op] = [*([] if version is None else [Check(paths.execution, version)]), Delete(paths.orphan)]
-        with suppress(RegistryError):
-            await write(self._member, removal, "to remove the mark of an item that has ended")
-
-    async def mark_misfired(self, view: JobView, item: int, slot: int) -> None:
-        """Mark for operators that an item has missed a moment.  The next claim of the item removes the mark.
-
-        The mark is written only under the assignment on which it was decided.  Otherwise the next holder may have read
-        the item before, and would not know the mark.
-        """
-        entitled = Check(self._member.layout.sharding, view.sharding_version)
-        mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
-        with suppress(RegistryError):  # or it exists
-            await write(self._member, [entitled, mark], "to mark an item whose run was missed")
-        self._cache.items[item].marked = True
-
     def _send_next(self, sent: SentClaim, until: float | None = None) -> None:
         """Send the transaction that claims the first of the items that are left."""
         fire, me, now, next_fire = sent.fire, self._member.id, sent.now, sent.next_fire
-        sent.before, sent.rest = self._records(sent.rest[: sent.at_once]), sent.rest[sent.at_once :]
+        items, sent.rest = sent.rest[: sent.at_once], sent.rest[sent.at_once :]
+        sent.before = {item: self._cache.items[item].record for item in items}
         sent.wanted = {n: records.begun(record, fire, me, now, next_fire) for n, record in sent.before.items()}
         self._send(sent, until)
 
@@ -201,13 +180,10 @@ class Claims:
                     taken.stale = True
                     return None
                 taken.elsewhere |= await self._reconsider(sent)
-            sent.before = self._records(wanted)
+            sent.before = {item: self._cache.items[item].record for item in wanted}
             taken.renewed |= wanted.keys()
             if wanted:
                 self._send(sent)
-
-    def _records(self, items: Iterable[int]) -> dict[int, Record]:
-        return {item: self._cache.items[item].record for item in items}
 
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
@@ -256,6 +232,14 @@ class Claims:
             else:
                 wanted[item] = records.begun(record, fire, self._member.id, sent.now, sent.next_fire)
         return running
+
+
+async def remove_orphan_mark(member: Member, cache: RecordCache, item: int) -> None:
+    """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
+    paths, version = member.layout.item(item), cache.items[item].version
+    removal: list[Op] = [*([] if version is None else [Check(paths.execution, version)]), Delete(paths.orphan)]
+    with suppress(RegistryError):
+        await write(member, removal, "to remove the mark of an item that has ended")
 
 
 def items_per_transaction(texts: Collection[str | None]) -> int:

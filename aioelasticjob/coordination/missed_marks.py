@@ -10,6 +10,7 @@ up for a while, the next leader knows from it which moments were missed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from aioelasticjob.clock import moment
@@ -72,6 +73,19 @@ async def mark_missed_moments(
                     entry.seen = VersionedRecord(Record(), 0, committed.zxid)
             break
     return frozenset(left)
+
+
+async def mark_misfired(member: Member, cache: RecordCache, view: JobView, item: int, slot: int) -> None:
+    """Mark for operators that an item has missed a moment.  The next claim of the item removes the mark.
+
+    The mark is written only under the assignment on which it was decided.  Otherwise the next holder may have read the
+    item before, and would not know the mark.
+    """
+    entitled = Check(member.layout.sharding, view.sharding_version)
+    mark = Create(member.layout.item(item).misfire, str(slot).encode())
+    with suppress(RegistryError):  # or it exists
+        await write(member, [entitled, mark], "to mark an item whose run was missed")
+    cache.items[item].marked = True
 
 
 async def note_accounted(

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from anyio import sleep
 
-from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import until_answered
+from aioelasticjob.coordination.missed_marks import mark_misfired
 from aioelasticjob.coordination.request_runs import ended_as
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
@@ -26,9 +26,9 @@ class ItemReleases:
     """Waits until items run nowhere.  For each such item it tells the state, and then calls ``after``."""
 
     def __init__(
-        self, driver: StateDriver, claims: Claims, settlements: Settlements, tasks: TaskScope, after: Callable[[], None]
+        self, driver: StateDriver, settlements: Settlements, tasks: TaskScope, after: Callable[[], None]
     ) -> None:
-        self._member, self._driver, self._claims, self._settlements = driver.member, driver, claims, settlements
+        self._member, self._driver, self._settlements = driver.member, driver, settlements
         self._tasks, self._after_release = tasks, after
 
     def follow(self, items: Iterable[int], missed: tuple[JobView, int] | None = None) -> None:
@@ -46,7 +46,7 @@ class ItemReleases:
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None) -> None:
         if missed is not None:
             view, slot = missed
-            await self._claims.mark_misfired(view, item, slot)
+            await mark_misfired(self._member, self._driver.cache, view, item, slot)
         with suppress(SessionEnded):
             await self._until_answered(lambda: self._ended(item))
             self._driver.released(item)

@@ -8,7 +8,7 @@ from math import inf
 
 from anyio import CancelScope, move_on_after
 
-from aioelasticjob.coordination.claims import ClaimResult, Claims, SentClaim
+from aioelasticjob.coordination.claims import ClaimResult, Claims, SentClaim, remove_orphan_mark
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, CoordinatedJob
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
@@ -96,7 +96,7 @@ class JobScheduler(CommandLoop):
     @property
     def releases(self) -> ItemReleases:
         """Waits for items that other instances still run.  It keeps nothing, so it is made when it is needed."""
-        return ItemReleases(self._driver, self._claims, self._settlements, self._tasks, self._look_at_once)
+        return ItemReleases(self._driver, self._settlements, self._tasks, self._look_at_once)
 
     @property
     def vitals(self) -> JobVitals:
@@ -220,7 +220,7 @@ class JobScheduler(CommandLoop):
             case AwaitRescueEnd(item):
                 return InTask(partial(self._await_rescue_end, item))
             case RemoveOrphanMark(item):
-                return InTask(partial(self._claims.remove_orphan_mark, item))
+                return InTask(partial(remove_orphan_mark, self._member, self._driver.cache, item))
             case _:
                 return InTask(partial(self._driver.perform, command))
 

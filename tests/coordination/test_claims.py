@@ -12,7 +12,7 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.claims import ITEMS_AT_ONCE, ClaimResult, Claims
+from aioelasticjob.coordination.claims import ITEMS_AT_ONCE, ClaimResult, Claims, remove_orphan_mark
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.records import MAX_PARAMETER_BYTES
@@ -407,35 +407,12 @@ def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
 def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
     job = ClaimedJob()
     job.orphaned(1)
-    done(job.claims.remove_orphan_mark(1))
+    done(remove_orphan_mark(job.member, job.cache, 1))
     assert LAYOUT.item(1).orphan not in job.registry.nodes
-    done(job.claims.remove_orphan_mark(1))  # somebody else has seen to it
+    done(remove_orphan_mark(job.member, job.cache, 1))  # somebody else has seen to it
     job.write(Create(LAYOUT.item(0).orphan))
-    done(job.claims.remove_orphan_mark(0))  # it has no record at all
+    done(remove_orphan_mark(job.member, job.cache, 0))  # it has no record at all
     assert LAYOUT.item(0).orphan not in job.registry.nodes
-
-
-def test_a_mark_of_a_misfire_stands_until_the_next_claim() -> None:
-    job = ClaimedJob()
-    job.elsewhere(0)
-    job.elsewhere(1)
-    for item in job.items:  # one without a record has no place for a mark
-        done(job.claims.mark_misfired(job.view(), item, SLOT))
-    done(job.claims.mark_misfired(job.view(), 1, SLOT + 1))  # it is there already
-    marks = [job.registry.nodes[LAYOUT.item(item).misfire].data for item in (0, 1)]
-    assert marks == [str(SLOT).encode()] * 2
-    job.registry.expire(THEIRS)
-    assert set(job.taken().items) == {0, 1, 2}
-    assert not [item for item in job.items if LAYOUT.item(item).misfire in job.registry.nodes]
-
-
-def test_a_misfire_is_not_marked_under_an_assignment_that_is_over() -> None:
-    job = ClaimedJob()
-    job.elsewhere(0)
-    view = job.view()
-    job.write(Set(LAYOUT.sharding, b"", -1))
-    done(job.claims.mark_misfired(view, 0, SLOT))
-    assert LAYOUT.item(0).misfire not in job.registry.nodes
 
 
 def test_a_mark_that_cannot_go_keeps_nobody_from_claiming() -> None:

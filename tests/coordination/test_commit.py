@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioelasticjob.coordination import coordinator
-from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.claims import Claims, remove_orphan_mark
 from aioelasticjob.coordination.commit import committed_by_nodes, write, write_if_unchanged
 from aioelasticjob.coordination.effects import (
     Assign,
@@ -30,7 +30,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import _joining, announce_leaving, leave, restore_parent
-from aioelasticjob.coordination.missed_marks import mark_missed_moments
+from aioelasticjob.coordination.missed_marks import mark_misfired, mark_missed_moments
 from aioelasticjob.coordination.progress import Offsets, RunCounts
 from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.coordination.records import read_mark
@@ -290,8 +290,8 @@ async def mark_missed(job: RefusedJob) -> None:
 
 
 ACTIONS: dict[str, Action] = {
-    "dismiss": lambda job: job.claims.remove_orphan_mark(0),
-    "mark misfired": lambda job: job.claims.mark_misfired(job.view(), 0, SLOT),
+    "dismiss": lambda job: remove_orphan_mark(job.member, job.cache, 0),
+    "mark misfired": lambda job: mark_misfired(job.member, job.cache, job.view(), 0, SLOT),
     "mark missed": mark_missed,
     "save": save,
     "drop": drop,

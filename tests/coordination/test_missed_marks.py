@@ -10,6 +10,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.missed_marks import (
     AccountedMoment,
     advance_accounted,
+    mark_misfired,
     mark_missed_moments,
     note_accounted,
     read_accounted,
@@ -18,7 +19,7 @@ from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.errors import SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.coordination.test_claims import LAYOUT, ME, SLOT, ClaimedJob, done
+from tests.coordination.test_claims import LAYOUT, ME, SLOT, THEIRS, ClaimedJob, done
 
 MINUTE = 60_000
 MISSED = {0: SLOT + 5000, 2: SLOT + 6000}
@@ -251,3 +252,26 @@ def test_a_session_that_ends_meanwhile_answers_for_nothing() -> None:
     here.session.commits.append("over")
     with pytest.raises(SessionEnded):
         done(advance_accounted(here.member, here.view(), MINUTE, 0))
+
+
+def test_a_mark_of_a_misfire_stands_until_the_next_claim() -> None:
+    job = ClaimedJob()
+    job.elsewhere(0)
+    job.elsewhere(1)
+    for item in job.items:  # one without a record has no place for a mark
+        done(mark_misfired(job.member, job.cache, job.view(), item, SLOT))
+    done(mark_misfired(job.member, job.cache, job.view(), 1, SLOT + 1))  # it is there already
+    marks = [job.registry.nodes[LAYOUT.item(item).misfire].data for item in (0, 1)]
+    assert marks == [str(SLOT).encode()] * 2
+    job.registry.expire(THEIRS)
+    assert set(job.taken().items) == {0, 1, 2}
+    assert not [item for item in job.items if LAYOUT.item(item).misfire in job.registry.nodes]
+
+
+def test_a_misfire_is_not_marked_under_an_assignment_that_is_over() -> None:
+    job = ClaimedJob()
+    job.elsewhere(0)
+    view = job.view()
+    job.write(Set(LAYOUT.sharding, b"", -1))
+    done(mark_misfired(job.member, job.cache, view, 0, SLOT))
+    assert LAYOUT.item(0).misfire not in job.registry.nodes
