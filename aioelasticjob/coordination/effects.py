@@ -293,7 +293,7 @@ def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Mapping[
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
     paths, run = view.layout.item(lost.item), lost.run
     assert run.version is not None  # it was read
-    unchanged, mark = Check(paths.execution, run.version), Create(paths.orphan, records.mark(run.record))
+    unchanged, mark = Check(paths.execution, run.version), Create(paths.orphan, records.encode_mark(run.record))
     return [*_leading(view), unchanged, *_absent(paths.running), mark]
 
 

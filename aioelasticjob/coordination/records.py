@@ -1,10 +1,11 @@
-"""Encodes and decodes the record of an item: JSON with times in milliseconds since the epoch."""
+"""Encodes and decodes records of items and marks of orphans: JSON with times in milliseconds since the epoch."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from json.encoder import encode_basestring_ascii as quoted
+from typing import NamedTuple
 
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
@@ -74,7 +75,16 @@ def too_large(parameter: bytes) -> InvalidSetting | None:
     return InvalidSetting("parameter", begins, f"must be at most {MAX_PARAMETER_BYTES} bytes, is {len(parameter)}")
 
 
-def mark(record: Record, fence: int = 0) -> bytes:
+class OrphanMark(NamedTuple):
+    """What the mark of an orphan says of the run that was cut off."""
+
+    moment: int
+    instance: str
+    fence: int
+    """The fence of a run that was handed over; 0 otherwise."""
+
+
+def encode_mark(record: Record, fence: int = 0) -> bytes:
     """Return the data of an orphan's mark: the moment of the run that was cut off, and its instance.
 
     An instance that hands a run over writes the run's record, so the record's transaction is the fence no more.
@@ -84,11 +94,8 @@ def mark(record: Record, fence: int = 0) -> bytes:
     return json.dumps(fields | {"fence": fence} if fence else fields).encode()
 
 
-def read_mark(data: bytes) -> tuple[int, str, int] | None:
-    """Return the moment, the instance and the fence that an orphan's mark names; None if it names no run.
-
-    The fence is 0 unless an instance has handed the run over.
-    """
+def decode_mark(data: bytes) -> OrphanMark | None:
+    """Return what an orphan's mark says; None if it names no run."""
     try:
         fields = json.loads(data)
         slot, instance, fence = whole_number(fields["slot"]), fields["instance"], fields.get("fence", 0)
@@ -96,7 +103,7 @@ def read_mark(data: bytes) -> tuple[int, str, int] | None:
         return None
     if not isinstance(instance, str) or unencodable_text(instance) is not None:
         return None
-    return slot, instance, fence if type(fence) is int else 0
+    return OrphanMark(slot, instance, fence if type(fence) is int else 0)
 
 
 def _unknown(fields: dict[str, object]) -> str:

@@ -46,8 +46,8 @@ def ended_as(view: JobView, item: int, record: Record, fence: int) -> str:
     an instance that leaves may hand a run over before it hears that the run was cancelled.  It gives the run up after
     ``max_rescues`` rescues in a row were cut off.
     """
-    _, _, handed_over = view.orphaned.get(item, (0, "", 0))
-    fences = {fence, handed_over} - {0}
+    mark = view.orphan_marks.get(item)
+    fences = {fence, mark.fence if mark else 0} - {0}
     if any(one.fences.get(item) in fences for one in view.request_nodes.cancellations):
         return Outcome.STOPPED.value
     return GIVEN_UP if record.rescues >= view.config.max_rescues else ""

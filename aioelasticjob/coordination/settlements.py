@@ -191,7 +191,8 @@ class Settlements:
             operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
         operations += [Delete(layout.item(item).failover) for item in ended if self._cache.items[item].rescuing]
         for item in settlement.cut_off:
-            operations.append(Create(layout.item(item).orphan, records.mark(ended[item].record, ended[item].zxid)))
+            seen = ended[item]
+            operations.append(Create(layout.item(item).orphan, records.encode_mark(seen.record, seen.zxid)))
         if settlement.fire is not None and settlement.fire.requested is not None:
             noted = settling(layout, settlement.fire, ended)
             operations += [one for one in noted if one.path not in settlement.gone]

@@ -201,10 +201,10 @@ class JobView:
         return items_named(self.tree.children(self.layout.orphans))
 
     @cached_property
-    def orphaned(self) -> Mapping[int, tuple[int, str, int]]:
-        """For each orphan, the moment and the instance of the run, and its fence if it was handed over."""
+    def orphan_marks(self) -> Mapping[int, records.OrphanMark]:
+        """What the mark of each orphan says, without those in which somebody has written something else."""
         nodes = ((item, self.tree.get(self.layout.item(item).orphan)) for item in self.orphans)
-        marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
+        marks = {item: records.decode_mark(node.data) for item, node in nodes if node is not None}
         return {item: mark for item, mark in marks.items() if mark is not None}
 
     @cached_property

@@ -140,7 +140,7 @@ class MissedMoments:
 
     def report_removed_orphans(self, before: JobView, view: JobView) -> None:
         """Report runs that nobody will rescue, because the leader has removed their items."""
-        for item, (slot, cut_off, _) in before.orphaned.items():
-            if item >= view.config.sharding_total_count and item not in view.orphaned:
+        for item, mark in before.orphan_marks.items():
+            if item >= view.config.sharding_total_count and item not in view.orphan_marks:
                 why = "the run was cut off, and the item was removed because the item count was lowered"
-                self.put([item], Passed(slot, slot), why, cut_off)
+                self.put([item], Passed(mark.moment, mark.moment), why, mark.instance)

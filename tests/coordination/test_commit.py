@@ -33,7 +33,7 @@ from aioelasticjob.coordination.membership import _joining, announce_leaving, le
 from aioelasticjob.coordination.missed_marks import mark_misfired, mark_missed_moments
 from aioelasticjob.coordination.progress import Offsets, RunCounts
 from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
-from aioelasticjob.coordination.records import read_mark
+from aioelasticjob.coordination.records import decode_mark
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.coordination.settlements import Settlements
@@ -457,7 +457,7 @@ def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
         done(job.settlements.release(item, hand_over=True))
     assert (job.locked(), job.waiting()) == (set(), {0, 1, 2})
     # by its fence a cancelled run is known
-    assert {item: read_mark(job.registry.nodes[LAYOUT.item(item).orphan].data)[2] for item in job.items} == claimed
+    assert {item: decode_mark(job.registry.nodes[LAYOUT.item(item).orphan].data)[2] for item in job.items} == claimed
 
 
 def test_an_item_that_is_locked_by_an_execution_of_ours_is_not_released() -> None:

@@ -76,7 +76,7 @@ def test_a_run_that_was_handed_over_by_who_had_not_heard_that_it_was_cancelled_e
     before = here.registry.nodes[LAYOUT.item(1).execution]
     run, fence = record_of(here), before.stat.mzxid
     here.registry.commit(  # the record is written anew, so its transaction is the fence no more
-        [Set(LAYOUT.item(1).execution, before.data, -1), Create(LAYOUT.item(1).orphan, records.mark(run, fence))]
+        [Set(LAYOUT.item(1).execution, before.data, -1), Create(LAYOUT.item(1).orphan, records.encode_mark(run, fence))]
     )
     wish = encode_cancellation({1: fence}, 1, "anna")
     here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish)])

@@ -313,7 +313,7 @@ def _fence(running: Node | None, orphan: Node | None, record: Node | None) -> in
     """Return the fence of an item's run: its lock has it, or the mark of who handed it over, or else its record."""
     if running is not None:
         return running.stat.czxid
-    handed_over = 0 if orphan is None else (records.read_mark(orphan.data) or (0, "", 0))[2]
+    handed_over = 0 if orphan is None else (records.decode_mark(orphan.data) or (0, "", 0))[2]
     return handed_over or (0 if record is None else record.stat.mzxid)
 
 
