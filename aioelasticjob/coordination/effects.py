@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.request_runs import rescued_request, settling
+from aioelasticjob.coordination.request_runs import request_of_run, settling
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Fire, FireSource, VersionedRecord
@@ -304,7 +304,7 @@ def _end_run(view: JobView, given: EndRun) -> Transaction:
     settle = Set(paths.execution, records.encode(record), run.version)
     was_handed_over = paths.orphan in view.tree and not view.obstructed(paths.orphan)
     unmark = [Delete(paths.orphan)] if was_handed_over else []  # rescuers ignore the mark of such a run
-    fire = Fire(0, FireSource.FAILOVER, requested=rescued_request(view, given.item, run.record))
+    fire = Fire(0, FireSource.FAILOVER, requested=request_of_run(view, given.item, run.record))
     noted = settling(view.layout, fire, {given.item: replace(run, record=record)})
     return [*_leading(view), settle, *_absent(paths.running), *unmark, *noted]
 

@@ -13,7 +13,7 @@ from itertools import filterfalse, islice
 from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN, BegunItems
-from aioelasticjob.coordination.requests import Cancellation, Request, decode, decode_progress, encode_progress
+from aioelasticjob.coordination.requests import Cancellation, Request, decode_progress, encode_progress
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import (
@@ -90,8 +90,8 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
     """
     if not free:
         return None
-    for request in [one for one in open_requests(view) if one.at <= now and one.source is source and not one.paused]:
-        if request.expires and request.expires <= now:
+    for request in open_requests(view):
+        if request.at > now or 0 < request.expires <= now or request.source is not source or request.paused:
             continue
         if moments := _moments(view, request, free):
             oldest = min(moments.values())
@@ -118,22 +118,18 @@ def next_due(view: JobView, held: Collection[int], now: int) -> int | None:
     return next((one.at for one in planned if any(map(one.asks_for, held))), None)
 
 
-def rescued_request(view: JobView, item: int, record: Record) -> Requested | None:
+def request_of_run(view: JobView, item: int, record: Record) -> Requested | None:
     """Return the request for which an item's run was made, as a view shows it; None if it was made for none."""
     if not record.request:
         return None
     progress = view.tree.get(view.layout.request_item(record.request, item))
-    return _requested_run(item, record, view.request_nodes.held.get(record.request), progress)
+    return matching_request(item, record, view.request_nodes.held.get(record.request), progress)
 
 
-def requested_run(item: int, record: Record, node: Node | None, progress: Node | None) -> Requested | None:
-    """Return the request for which an item's run was made, from the nodes of the request and of its item."""
-    return _requested_run(item, record, None if node is None else decode(record.request, node), progress)
-
-
-def _requested_run(
+def matching_request(
     item: int, record: Record, request: Request | Cancellation | None, progress: Node | None
 ) -> Requested | None:
+    """Return the request for which an item's run was made, if the item's progress shows that it was made for this."""
     if not isinstance(request, Request) or progress is None:
         return None
     if (came := decode_progress(progress.data)).moment != record.asked:
@@ -161,7 +157,7 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
     """
     operations = list[Set]()
     for item, record in before.items():
-        lost = rescued_request(view, item, record) if is_cut_off(record) else None
+        lost = request_of_run(view, item, record) if is_cut_off(record) else None
         if lost is None or lost.id == claimed:
             continue
         progress, version = lost.progress[item]

@@ -21,7 +21,8 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import advance_accounted, mark_missed_moments, read_accounted
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.record_cache import RecordCache
-from aioelasticjob.coordination.request_runs import requested_run
+from aioelasticjob.coordination.request_runs import matching_request
+from aioelasticjob.coordination.requests import decode
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.transaction import Check, Delete
@@ -96,7 +97,9 @@ class StateDriver:
                     return None
             case ReadRequested(item, record):
                 paths = [member.layout.request(record.request), member.layout.request_item(record.request, item)]
-                return requested_run(item, record, *await member.session.get_many(paths))
+                node, progress = await member.session.get_many(paths)
+                request = None if node is None else decode(record.request, node)
+                return matching_request(item, record, request, progress)
             case RemoveTrigger(path, version):
                 # a newer view may show more items
                 assigned = Check(member.layout.sharding, self.state.view.sharding_version)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.coordination.request_runs import next_due, next_run, rescued_request
+from aioelasticjob.coordination.request_runs import next_due, next_run, request_of_run
 from aioelasticjob.coordination.requests import Request, Span, changed, decode_progress, encode, encode_progress
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Progress, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
@@ -109,7 +109,7 @@ def test_a_run_that_was_cut_off_is_rescued_for_the_same_request() -> None:
     assert "outcome" not in progress(job, 0)
     job.learn()
     record = job.record()
-    requested = rescued_request(job.view(), 0, record)
+    requested = request_of_run(job.view(), 0, record)
     rescue = job.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter, requested=requested), [0])
     assert rescue.items[0].record.request == "r"
     assert progress(job, 0) == {"moment": NOW, "runs": 1}
@@ -156,7 +156,7 @@ def test_a_claim_that_notes_a_loss_is_refused_if_it_was_decided_on_an_older_view
 def test_a_rescue_of_another_run_notes_nothing(record: Record) -> None:
     job = asked(ONCE)
     run_all(job)
-    assert rescued_request(job.view(), 0, record) is None
+    assert request_of_run(job.view(), 0, record) is None
 
 
 def test_a_backfill_runs_the_moments_of_an_item_one_after_another() -> None:
