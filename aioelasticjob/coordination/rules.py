@@ -154,9 +154,7 @@ def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
     """The leader removes marks of orphans that nobody may rescue, because failover is off or the item is gone."""
     view = now.view
     count = view.config.sharding_total_count if view.config.failover else 0
-    stale = [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count]
-    if removable := tuple(path for path in stale if not view.obstructed(path)):
-        yield RemoveMarks(removable)
+    yield from _removal(view, [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count])
 
 
 def wanted_assignment(view: JobView) -> Mapping[int, str]:
@@ -226,6 +224,10 @@ def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
     view, layout, alive = now.view, now.view.layout, now.view.instances
     stale = [layout.shutdown(name) for name in view.tree.children(layout.shutdowns) if name not in alive]
     stale += [layout.trigger(name) for name in view.tree.children(layout.triggers) if name not in alive]
+    yield from _removal(view, stale)
+
+
+def _removal(view: JobView, stale: Iterable[str]) -> Iterator[RemoveMarks]:
     if removable := tuple(path for path in stale if not view.obstructed(path)):
         yield RemoveMarks(removable)
 
