@@ -68,7 +68,7 @@ class RuleInput:
     """Whether this is a tick, on which some rules tidy up."""
     time: float = 0.0
     """The time of the registry's clock, in seconds since the epoch."""
-    records: Mapping[str, int] = field(default_factory=dict)
+    unwanted: Mapping[str, int] = field(default_factory=dict)
     """Records and marks to be removed because the job is not monitored any more: versions by path."""
     cut_off: Mapping[int, VersionedRecord] = field(default_factory=dict)
     """The runs that were cut off, by item, as far as they were looked up.
@@ -257,8 +257,8 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
 
 def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
     """The leader removes the records of a job that is not monitored any more, once no item runs."""
-    if now.records and not now.view.config.monitor_execution:
-        yield ClearRecords(now.records)
+    if now.unwanted and not now.view.config.monitor_execution:
+        yield ClearRecords(now.unwanted)
 
 
 def _has_only(view: JobView, path: str, nodes: set[str]) -> bool:
