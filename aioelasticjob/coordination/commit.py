@@ -178,13 +178,11 @@ def committed_by_nodes(
     zxid, versions = 0, list[int]()
     for op, is_shown in zip(ops, shown, strict=True):
         node = nodes.get(op.path)
-        stat = None if node is None else node.stat
-        if is_shown and stat is not None and isinstance(op, Create):
-            zxid = stat.czxid
-        elif is_shown and stat is not None and isinstance(op, Set):
-            zxid = zxid or stat.mzxid
-        new = op.version + 1 if isinstance(op, Set) and op.version >= 0 else stat.version if stat is not None else -1
-        versions.append(0 if isinstance(op, Create) else new if isinstance(op, Set) else -1)
+        if is_shown and node is not None and isinstance(op, Create):
+            zxid = node.stat.czxid
+        elif is_shown and node is not None and isinstance(op, Set):
+            zxid = zxid or node.stat.mzxid
+        versions.append(_version_after(op, node))
     return Committed(zxid or since, tuple(versions))
 
 
@@ -208,6 +206,19 @@ def _shows_applied(op: Op, node: Node | None, incarnation: int, since: int) -> b
             return node is None or node.stat.czxid > since
         case Check():
             return None
+
+
+def _version_after(op: Op, node: Node | None) -> int:
+    """Return the version that the reply has for an operation that was applied."""
+    match op:
+        case Create():
+            return 0
+        case Set(version=version) if version >= 0:
+            return version + 1
+        case Set() if node is not None:
+            return node.stat.version
+        case _:
+            return -1
 
 
 async def _look(member: Member, sent: SentTransaction) -> Committed | None:
