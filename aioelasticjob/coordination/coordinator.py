@@ -27,8 +27,9 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import dismissed
 from aioelasticjob.coordination.missed_marks import AccountedMoment, note_accounted
-from aioelasticjob.coordination.operator_log import log_operator_actions, who_acted
+from aioelasticjob.coordination.operator_log import log_operator_actions
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.record_cache import cut_off_runs, items_below, read_items
@@ -38,7 +39,6 @@ from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import SWITCHES
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
@@ -234,56 +234,6 @@ async def _renew_own_node(member: Member, view: JobView) -> None:
         raise
     except RegistryError:
         return
-
-
-async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:
-    """Return why this instance has to leave: an operator asks for it, or has removed the job or the instance's node.
-
-    The result is empty if the instance stays.  ``seen`` is the zxid up to which it has seen the job: the result, and
-    the log, name who has removed the job since then.
-    """
-    if member.id not in view.instances:
-        if not await _is_removed(member):
-            return ""
-        what = "the instance's node was removed by hand"
-        if member.layout.config not in view.tree:
-            who = await _who_removed(member, seen)
-            what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
-        if member.admits(log, "instances leave, because their nodes were removed"):
-            job = member.layout.job
-            log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
-        return what
-    asked = member.layout.shutdown(member.id)
-    if asked not in view.tree:
-        return ""
-    with suppress(RegistryError):  # or the leader removes it on a tick
-        await write(member, [Delete(asked)], "to take a request")
-    return "an operator has asked this instance to leave"
-
-
-async def _who_removed(member: Member, seen: int | None) -> str:
-    """Return who has removed the job after a transaction; empty if that is not known."""
-    if seen is None:
-        return ""
-    try:
-        note = await member.session.get(SWITCHES)
-    except RegistryError:
-        return ""
-    return who_acted(member.layout.config, note, seen)
-
-
-async def _is_removed(member: Member) -> bool:
-    """Whether somebody has removed this instance's node.
-
-    The view alone does not show that: it may be older than the node, or this instance's session may be over.
-    """
-    try:
-        mine = await member.session.exists(member.layout.instance(member.id))
-    except RegistryError:
-        return False
-    if member.session.incarnation != member.incarnation:  # the session is over: the job joins again under the next
-        return False
-    return mine is None or mine.ephemeral_owner != member.incarnation
 
 
 async def _unwanted_records(member: Member) -> dict[str, int]:

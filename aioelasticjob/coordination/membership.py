@@ -1,4 +1,4 @@
-"""Joining and leaving a job: each is one transaction, which also requires an assignment.
+"""Joining and leaving a job: each is one transaction, which also requires an assignment; and why to leave.
 
 Who joins a job without a leader becomes its leader in the same transaction; who makes the job also notes its schedule.
 """
@@ -17,12 +17,13 @@ from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member, instance
-from aioelasticjob.coordination.operator_log import log_overwritten
+from aioelasticjob.coordination.operator_log import log_overwritten, who_acted
 from aioelasticjob.coordination.view import JobView, parse, read, scheduling
-from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
+from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, RegistryError, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout
+from aioelasticjob.logging import logger
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Tree
 
@@ -30,6 +31,8 @@ MAX_CONFLICTS = 50
 """How often joining is tried: instances that join at the same time cause conflicts, and one succeeds each time."""
 LEAVE = "to leave"
 """The purpose of the requests with which an instance leaves, for the log line if the registry refuses one."""
+
+log = logger(__name__)
 
 
 async def restore_parent(member: Member, parent: str) -> bool:
@@ -150,6 +153,56 @@ async def leave(member: Member) -> None:
             if attempt == MAX_CONFLICTS:
                 raise
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # somebody removed its parent
+
+
+async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:
+    """Return why this instance has to leave: an operator asks for it, or has removed the job or the instance's node.
+
+    The result is empty if the instance stays.  ``seen`` is the zxid up to which it has seen the job: the result, and
+    the log, name who has removed the job since then.
+    """
+    if member.id not in view.instances:
+        if not await _is_removed(member):
+            return ""
+        what = "the instance's node was removed by hand"
+        if member.layout.config not in view.tree:
+            who = await _who_removed(member, seen)
+            what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
+        if member.admits(log, "instances leave, because their nodes were removed"):
+            job = member.layout.job
+            log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
+        return what
+    asked = member.layout.shutdown(member.id)
+    if asked not in view.tree:
+        return ""
+    with suppress(RegistryError):  # or the leader removes it on a tick
+        await write(member, [Delete(asked)], "to take a request")
+    return "an operator has asked this instance to leave"
+
+
+async def _who_removed(member: Member, seen: int | None) -> str:
+    """Return who has removed the job after a transaction; empty if that is not known."""
+    if seen is None:
+        return ""
+    try:
+        note = await member.session.get(SWITCHES)
+    except RegistryError:
+        return ""
+    return who_acted(member.layout.config, note, seen)
+
+
+async def _is_removed(member: Member) -> bool:
+    """Whether somebody has removed this instance's node.
+
+    The view alone does not show that: it may be older than the node, or this instance's session may be over.
+    """
+    try:
+        mine = await member.session.exists(member.layout.instance(member.id))
+    except RegistryError:
+        return False
+    if member.session.incarnation != member.incarnation:  # the session is over: the job joins again under the next
+        return False
+    return mine is None or mine.ephemeral_owner != member.incarnation
 
 
 async def _announcement(member: Member) -> list[Op]:

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from anyio import create_task_group, move_on_after
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.coordinator import dismissed
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import join, leave
+from aioelasticjob.coordination.membership import dismissed, join, leave
 from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.latest import Latest

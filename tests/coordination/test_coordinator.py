@@ -1,4 +1,4 @@
-"""When an instance writes what the rules want, when it waits, and when it has been dismissed."""
+"""When an instance writes what the rules want, and when it waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anyio import current_time
 
 from aioelasticjob.coordination import coordinator, effects
 from aioelasticjob.coordination.commit import write
-from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, RETRY_PAUSE, Coordinator, dismissed
+from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, RETRY_PAUSE, Coordinator
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import PAUSE_AFTER_REMOVAL
@@ -19,57 +19,16 @@ from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.record_cache import cut_off_runs
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.requests import Request, changed, encode, encode_progress
-from aioelasticjob.coordination.view import read
 from aioelasticjob.encoding import json_object
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import SWITCHES
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
 from tests.coordination.test_claims import ClaimedJob, Word, done
-from tests.coordination.test_membership import CONFIG, LAYOUT, ME, arrival, nothing
-
-
-@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
-def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> None:
-    async def main() -> None:
-        async with arrival(nothing) as arriving:
-            arriving.trees.set(await arriving.seen())
-            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
-            stale = read(arriving.trees.value.replace({LAYOUT.instance(ME): None}, 0), LAYOUT, CONFIG)
-            assert ME not in stale.instances
-            if removed:
-                await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
-            assert bool(await dismissed(member, stale)) is removed
-
-    run(main)
-
-
-def test_who_has_removed_a_job_is_looked_up_only_since_the_job_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = list[str]()
-
-    async def main() -> None:
-        async with arrival(nothing) as arriving:
-            arriving.trees.set(await arriving.seen())
-            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
-            gone = arriving.trees.value.replace({LAYOUT.instance(ME): None, LAYOUT.config: None}, 0)
-            await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
-            read_node = arriving.session.get
-
-            async def get(path: str) -> Node | None:
-                looked.append(path)
-                return await read_node(path)
-
-            monkeypatch.setattr(arriving.session, "get", get)
-            for seen in (None, 0):
-                why = await dismissed(member, read(gone, LAYOUT, CONFIG), seen)
-                assert why == "the job was removed from the registry"
-                assert looked == ([] if seen is None else [SWITCHES])
-
-    run(main)
+from tests.coordination.test_membership import ME
 
 
 class CoordinatedInstance:

@@ -1,5 +1,5 @@
 """Joining when the answer is lost: who has joined waits until he sees himself, or would take himself for removed.
-Giving notice: an instance that leaves says so, and resigns if it is the leader."""
+Giving notice: an instance that leaves says so, and resigns if it is the leader.  Why it has to leave."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.member import Member, instance
-from aioelasticjob.coordination.membership import announce_leaving, join
+from aioelasticjob.coordination.membership import announce_leaving, dismissed, join
 from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.support.simulated_registry import simulated
 
@@ -273,5 +273,44 @@ def test_a_notice_whose_answer_was_lost_is_given_again(error: type[Exception], a
             member.session.commit = lossy  # type: ignore[method-assign]
             await announce_leaving(member)
             assert await said(other) == (True, None)
+
+    run(main)
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
+def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> None:
+    async def main() -> None:
+        async with arrival(nothing) as arriving:
+            arriving.trees.set(await arriving.seen())
+            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
+            stale = read(arriving.trees.value.replace({LAYOUT.instance(ME): None}, 0), LAYOUT, CONFIG)
+            assert ME not in stale.instances
+            if removed:
+                await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
+            assert bool(await dismissed(member, stale)) is removed
+
+    run(main)
+
+
+def test_who_has_removed_a_job_is_looked_up_only_since_the_job_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[str]()
+
+    async def main() -> None:
+        async with arrival(nothing) as arriving:
+            arriving.trees.set(await arriving.seen())
+            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
+            gone = arriving.trees.value.replace({LAYOUT.instance(ME): None, LAYOUT.config: None}, 0)
+            await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
+            read_node = arriving.session.get
+
+            async def get(path: str) -> Node | None:
+                looked.append(path)
+                return await read_node(path)
+
+            monkeypatch.setattr(arriving.session, "get", get)
+            for seen in (None, 0):
+                why = await dismissed(member, read(gone, LAYOUT, CONFIG), seen)
+                assert why == "the job was removed from the registry"
+                assert looked == ([] if seen is None else [SWITCHES])
 
     run(main)
