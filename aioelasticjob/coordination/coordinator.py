@@ -272,15 +272,21 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
             if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
                 written = committed.zxid
         else:
-            if isinstance(effect, Assign):
-                _log_assignment(member, effect.assignment)
-            elif isinstance(effect, SayStrategyFailed):
-                log_strategy_failure(member, view.config.sharding_strategy, effect.why)
+            _say_written(member, view, effect, job)
             for item, record in lost.items():
                 _log_lost_run(member, view.config, item, record)
-            if isinstance(effect, EndRun | UpdateRequest):
-                job.conclude(effect)
     return written, in_part
+
+
+def _say_written(member: Member, view: JobView, effect: Effect, job: CoordinatedJob) -> None:
+    """Log an effect that was written, or tell it to the job, if others have to know it."""
+    match effect:
+        case Assign(assignment):
+            _log_assignment(member, assignment)
+        case SayStrategyFailed(why):
+            log_strategy_failure(member, view.config.sharding_strategy, why)
+        case EndRun() | UpdateRequest():
+            job.conclude(effect)
 
 
 def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
