@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job

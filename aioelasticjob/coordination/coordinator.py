@@ -31,10 +31,10 @@ from aioelasticjob.coordination.membership import dismissed
 from aioelasticjob.coordination.missed_marks import AccountedMoment, note_accounted
 from aioelasticjob.coordination.operator_log import log_operator_actions
 from aioelasticjob.coordination.pacing import Due, Pacing
-from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.record_cache import cut_off_runs, items_below, read_items
 from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from anyio.abc import TaskGroup
 
-from aioelasticjob.coordination.progress import encoded
+from aioelasticjob.coordination.offsets import encoded
 from aioelasticjob.errors import Fenced
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.observers.tracing import BatchSpan

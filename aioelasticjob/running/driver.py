@@ -19,7 +19,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.commit import write_if_unchanged
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import advance_accounted, mark_missed_moments, read_accounted
-from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.request_runs import matching_request
 from aioelasticjob.coordination.requests import decode

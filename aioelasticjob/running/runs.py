@@ -10,7 +10,7 @@ from typing import Any
 
 from anyio import get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.coordination.progress import RunOffsets
+from aioelasticjob.coordination.offsets import RunOffsets
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded

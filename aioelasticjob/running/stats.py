@@ -10,7 +10,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import EndRun
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_line

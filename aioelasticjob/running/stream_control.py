@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from anyio import Event
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.request_runs import requested_of
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest

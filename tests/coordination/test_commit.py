@@ -31,11 +31,12 @@ from aioelasticjob.coordination.effects import (
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import _joining, announce_leaving, leave, restore_parent
 from aioelasticjob.coordination.missed_marks import mark_misfired, mark_missed_moments
-from aioelasticjob.coordination.progress import Offsets, RunCounts
+from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.coordination.records import decode_mark
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord

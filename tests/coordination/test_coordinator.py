@@ -15,10 +15,10 @@ from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, RETRY_PAUSE, 
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import PAUSE_AFTER_REMOVAL
-from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.record_cache import cut_off_runs
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.requests import Request, changed, encode, encode_progress
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.encoding import json_object
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource, Progress

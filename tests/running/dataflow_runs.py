@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob import ItemContext
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job

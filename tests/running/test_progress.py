@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, operations
-from aioelasticjob.coordination.progress import MAX_OFFSET_BYTES
+from aioelasticjob.coordination.offsets import MAX_OFFSET_BYTES
 from aioelasticjob.coordination.records import MAX_PARAMETER_BYTES
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
 from aioelasticjob.events import Began, Ended, Refused

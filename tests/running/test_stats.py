@@ -11,7 +11,7 @@ import pytest
 from aioelasticjob import Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import EndRun
-from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import ClockSkew, GivenUp

@@ -15,8 +15,8 @@ from aioelasticjob.coordination import claims, effects, records, request_runs, r
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.rules import RuleInput, require_assignment
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView

@@ -15,7 +15,7 @@ from aioelasticjob.coordination import coordinator, effects, record_cache, recor
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView

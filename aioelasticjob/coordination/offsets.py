@@ -1,4 +1,4 @@
-"""Offsets of items and counts of servers: the data that outlives a run."""
+"""Offsets of items: the texts that a run saves for the next one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from aioelasticjob.coordination.commit import until_answered, write
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
-from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, SessionEnded
 from aioelasticjob.model import Claim
-from aioelasticjob.registry.transaction import Check, Create, Op, Set, put
+from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
 
 MAX_OFFSET_BYTES = 512 * 1024
@@ -128,38 +127,3 @@ class RunOffsets:
         """Save an offset, as ``Offsets.save`` does."""
         await self.offsets.save(self.claim, item, value)
         self.known[item] = value
-
-
-@dataclass(slots=True)
-class RunCounts:
-    """Counts of the runs that have ended in this process since the counts were last published."""
-
-    succeeded: int = 0
-    failed: int = 0
-    _published: bool = False
-
-    async def publish(self, member: Member, view: JobView, now: float) -> None:
-        """Write the counts to the server's node, and reset them.  ``now`` is in seconds since the epoch.
-
-        Counts of several instances on one server in the same interval are added up.
-        """
-        if not (self.succeeded or self.failed or self._published):
-            return
-        counts = self.succeeded, self.failed
-        paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
-        nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
-        interval = view.config.statistics_interval
-        operations = list[Op]()
-        for node, path, count in zip(nodes, paths, counts, strict=True):
-            is_fresh = node is not None and node.stat.mtime // interval == now // interval
-            present = int(node.data) if node and is_fresh and node.data.isdigit() and len(node.data) < 20 else 0
-            operations.append(put(path, str(present + count).encode(), node))
-        try:
-            await write(member, operations, "to publish counts")
-        except (Suspended, SessionEnded):
-            raise
-        except RegistryError:  # another instance of this server has written: publish with the next interval's
-            return
-        self._published = any(counts)
-        self.succeeded -= counts[0]  # keep runs that have ended meanwhile
-        self.failed -= counts[1]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob.coordination import progress
+from aioelasticjob.coordination import offsets as offsets_module
 from aioelasticjob.coordination.commit import write
-from aioelasticjob.coordination.progress import Offsets, encoded
+from aioelasticjob.coordination.offsets import Offsets, encoded
 from aioelasticjob.errors import Conflict, InvalidSetting, SessionEnded, Suspended
 from aioelasticjob.registry.transaction import Committed, Create, Delete
 from tests.coordination.test_claims import CRON, LAYOUT, MINE, ClaimedJob, done
@@ -34,7 +34,7 @@ def test_an_offset_saved_while_another_read_was_under_way_is_read_before_the_nex
         await offsets.read([0])
         return await write(*given, **options)
 
-    monkeypatch.setattr(progress, "write", write_after_a_read)
+    monkeypatch.setattr(offsets_module, "write", write_after_a_read)
     done(offsets.save(claim, 0, "42"))
     assert job.cache.items[0].may_have_offset
 
