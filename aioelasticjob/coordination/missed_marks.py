@@ -152,18 +152,19 @@ async def _left(
 
     ``refused`` are the items that have caused a conflict before.
     """
-    entries = {item: cache.items[item] for item in wanted}
-    before = {item: (entry.record.slot, entry.version) for item, entry in entries.items()}
+    before = {item: (cache.items[item].record.slot, cache.items[item].version) for item in wanted}
     await cache.learn(wanted)
-    # an instance that has claimed a later moment reports the earlier ones; a rescue does not
-    taken = {item for item, entry in entries.items() if entry.record.slot > before[item][0]}
-    known = {item for item, said in wanted.items() if entries[item].mark.covers(said)}
-    unmoved = {item for item, entry in entries.items() if entry.version == before[item][1]}
-    paths = {item: member.layout.item(item) for item in unmoved}
-    again = {item for item, at in paths.items() if conflict.path in (at.execution, at.misfire)}
-    over = taken | known | (again & refused)
-    refused |= again
-    return {item: said for item, said in wanted.items() if item not in over}
+    left = dict[int, MissedMark]()
+    for item, said in wanted.items():
+        entry, paths, (slot, version) = cache.items[item], member.layout.item(item), before[item]
+        # an instance that has claimed a later moment reports the earlier ones; a rescue does not
+        is_taken = entry.record.slot > slot
+        is_refused = entry.version == version and conflict.path in (paths.execution, paths.misfire)
+        if not (is_taken or entry.mark.covers(said) or (is_refused and item in refused)):
+            left[item] = said
+        if is_refused:
+            refused.add(item)
+    return left
 
 
 def _marking(paths: ItemPaths, entry: Entry, said: MissedMark) -> Iterable[Op]:
