@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.member import Member, is_host
-from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child
@@ -103,7 +102,7 @@ def _requests(view: JobView) -> Iterator[tuple[str, str]]:
         path = child(view.layout.requests, name)
         if name in nodes.wrong:
             yield path, "is not a request, so it is not answered: correct it, or remove it"
-        for item in sorted(nodes.begun.get(name, NOTHING_BEGUN).wrong):
+        for item in sorted(nodes.begun_by(name).wrong):
             yield child(path, item), "is not the number of an item, and has no effect"
 
 

@@ -55,6 +55,10 @@ class RequestNodes:
         """All requests, in no order."""
         return (one for one in self.held.values() if isinstance(one, Request))
 
+    def begun_by(self, name: str) -> BegunItems:
+        """Return how far the items have come that have begun a request."""
+        return self.begun.get(name, NOTHING_BEGUN)
+
 
 NO_REQUESTS = RequestNodes()
 """What the nodes of requests hold if there are none.  Jobs without requests share it."""

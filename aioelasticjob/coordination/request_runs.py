@@ -12,7 +12,6 @@ from itertools import filterfalse, islice
 
 from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.records import is_cut_off
-from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN, BegunItems
 from aioelasticjob.coordination.requests import Cancellation, Request, decode_progress, encode_progress
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
@@ -80,7 +79,8 @@ def waiting_items(view: JobView, request: Request) -> Iterator[int]:
     """Yield the items that have moments of a request to run, in their order."""
     if request.following(None) is None:  # it has no moments at all
         return iter(())
-    return filterfalse(_begun_of(view, request).done.__contains__, request.within(view.config.sharding_total_count))
+    done = view.request_nodes.begun_by(request.id).done
+    return filterfalse(done.__contains__, request.within(view.config.sharding_total_count))
 
 
 def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) -> RequestedRun | None:
@@ -184,7 +184,7 @@ def settling(layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord]) -
 
 def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[int, int]:
     """Return the next moment of each free item that may run for a request now."""
-    count, span, done = view.config.sharding_total_count, request.span, _begun_of(view, request).done
+    count, span, done = view.config.sharding_total_count, request.span, view.request_nodes.begun_by(request.id).done
     if span is not None and span.items_at_once:  # everybody computes the same few items, the first that are not done
         chosen = frozenset(islice(_unfinished(view, request), span.items_at_once)) & free
     else:
@@ -198,15 +198,11 @@ def _unfinished(view: JobView, request: Request) -> Iterator[int]:
     An item that is switched off and has no run under way is left out, or no other item would run until it is switched
     on.  Without failover a run that was cut off has no end, so then only moments to run count.
     """
-    waiting, under_way = frozenset(waiting_items(view, request)), _begun_of(view, request).under_way
+    waiting, under_way = frozenset(waiting_items(view, request)), view.request_nodes.begun_by(request.id).under_way
     for item in request.within(view.config.sharding_total_count):
         goes_on, rests = view.config.failover and item in under_way, item in view.resting_items
         if (goes_on and not (rests and item in view.orphans)) or (item in waiting and not rests):
             yield item
-
-
-def _begun_of(view: JobView, request: Request) -> BegunItems:
-    return view.request_nodes.begun.get(request.id, NOTHING_BEGUN)
 
 
 def _begun(fire: Fire, before: tuple[Progress, int] | None) -> Progress:

@@ -32,7 +32,6 @@ from aioelasticjob.coordination.effects import (
     StepDown,
     UpdateRequest,
 )
-from aioelasticjob.coordination.request_nodes import NOTHING_BEGUN
 from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
@@ -316,8 +315,7 @@ def _is_over(view: JobView, request: Request, time: float) -> bool:
     """Whether nothing of a request will begin any more, and all its runs have ended or are lost."""
     if request.is_open and next(waiting_items(view, request), None) is not None:
         return False
-    under_way = view.request_nodes.begun.get(request.id, NOTHING_BEGUN).under_way
-    if all(_is_removed(view, item) for item in under_way):
+    if all(_is_removed(view, item) for item in view.request_nodes.begun_by(request.id).under_way):
         return True
     nodes = view.tree.walk(view.layout.request(request.id))
     return all(node.stat.mtime + LOST_AFTER < time for _, node in nodes)
