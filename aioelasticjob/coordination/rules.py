@@ -123,13 +123,10 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
     A run was cut off if it was begun, is not completed and runs nowhere.
     """
     view = now.view
-    if not view.config.failover:
-        return
-    for item, run in sorted(now.cut_off.items()):
-        marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
+    for item, run, outcome in _cut_off(now):
         # otherwise ``unmark_orphans`` would undo it for ever
         wanted = item in view.items and item < view.config.sharding_total_count
-        if wanted and not any(mark in view.tree for mark in marks) and not ended_as(view, item, run.record, run.zxid):
+        if wanted and not outcome and view.layout.item(item).orphan not in view.tree:
             yield MarkOrphan(item, run)
 
 
@@ -140,13 +137,18 @@ def end_runs(now: RuleInput) -> Iterator[EndRun]:
     end one instance after the other.  And an operator who cancels a thread that hangs, and then kills its process, does
     not want another instance to begin the run again.
     """
-    view = now.view
-    if not view.config.failover:
-        return
-    for item, run in sorted(now.cut_off.items()):
-        is_rescued = view.layout.item(item).failover in view.tree
-        if not is_rescued and (outcome := ended_as(view, item, run.record, run.zxid)):
+    for item, run, outcome in _cut_off(now):
+        if outcome:
             yield EndRun(item, run, round(now.time * 1000), outcome)
+
+
+def _cut_off(now: RuleInput) -> Iterator[tuple[int, VersionedRecord, str]]:
+    """Yield the runs that were cut off and that nobody rescues, each with its item and what ``ended_as`` returns."""
+    view = now.view
+    if view.config.failover:
+        for item, run in sorted(now.cut_off.items()):
+            if view.layout.item(item).failover not in view.tree:
+                yield item, run, ended_as(view, item, run.record, run.zxid)
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
