@@ -20,6 +20,8 @@ from aioelasticjob.registry.tree import Node
 
 T = TypeVar("T")
 ENDED_STATES = (SessionState.EXPIRED, SessionState.CLOSED)
+MAX_CONFLICTS = 50
+"""Conflicts after which a write fails.  In each one another instance succeeds, so 50 mean that something is wrong."""
 
 
 @dataclass(slots=True)

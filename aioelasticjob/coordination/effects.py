@@ -17,8 +17,7 @@ T = TypeVar("T")
 MAX_OPERATIONS = 1000
 """How many operations a transaction is made for: far below jute.maxbuffer, and too few to block the event loop.
 
-Some have more: the checks of a part come on top, and a claim or a settlement of a third as many items has three to five
-operations for each.
+Some have more: the checks of a part come on top, and for a claim or a settlement see ``ITEMS_AT_ONCE``.
 """
 
 

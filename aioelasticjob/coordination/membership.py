@@ -13,7 +13,7 @@ from math import inf
 from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.commit import connected, write
+from aioelasticjob.coordination.commit import MAX_CONFLICTS, connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member, instance
@@ -27,8 +27,6 @@ from aioelasticjob.logging import logger
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Tree
 
-MAX_CONFLICTS = 50
-"""How often joining is tried: instances that join at the same time cause conflicts, and one succeeds each time."""
 LEAVE = "to leave"
 """The purpose of the requests with which an instance leaves, for the log line if the registry refuses one."""
 

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from anyio import move_on_after
 
-from aioelasticjob.coordination.commit import connected, until_answered, write
+from aioelasticjob.coordination.commit import MAX_CONFLICTS, connected, until_answered, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS, parts
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import cut_off_runs, items_below
@@ -45,8 +45,6 @@ T = TypeVar("T")
 Decide: TypeAlias = Callable[[], Awaitable[list[Op]]]
 """Reads nodes, and returns the operations that are to be written, conditional on these nodes; none if all is well."""
 
-MAX_CONFLICTS = 50
-"""Conflicts after which a write fails.  In each one another instance succeeds, so 50 mean that something is wrong."""
 MAX_MOMENT_DIGITS = 15
 """The most digits that a moment in milliseconds has."""
 
