@@ -102,7 +102,7 @@ class Coordinator:
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
         self._accounted: AccountedMoment | None = None
-        """The newest moment that is noted in the registry, if the job is not monitored."""
+        """The newest moment that is noted of a job that is not monitored; None if it has to be read."""
         self._leaves = False
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""

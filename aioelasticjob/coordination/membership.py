@@ -164,7 +164,10 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> s
             return ""
         what = "the instance's node was removed by hand"
         if member.layout.config not in view.tree:
-            who = await _who_removed(member, seen)
+            note = None
+            with suppress(RegistryError):  # then it is not known who has acted
+                note = None if seen is None else await member.session.get(SWITCHES)
+            who = who_acted(member.layout.config, note, seen or 0)
             what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
         if member.admits(log, "instances leave, because their nodes were removed"):
             job = member.layout.job
@@ -176,17 +179,6 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> s
     with suppress(RegistryError):  # or the leader removes it on a tick
         await write(member, [Delete(asked)], "to take a request")
     return "an operator has asked this instance to leave"
-
-
-async def _who_removed(member: Member, seen: int | None) -> str:
-    """Return who has removed the job after a transaction; empty if that is not known."""
-    if seen is None:
-        return ""
-    try:
-        note = await member.session.get(SWITCHES)
-    except RegistryError:
-        return ""
-    return who_acted(member.layout.config, note, seen)
 
 
 async def _is_removed(member: Member) -> bool:
