@@ -81,7 +81,8 @@ class MissedMoments:
 
         For each item, they are the moments after ``since`` and up to the newest one that was claimed, reported or
         passed over.  A moment that was reported counts although it has yet to be run late, because nobody else reports
-        the moments before it.  A moment that a clock ahead has passed over hides none that have yet to come.
+        the moments before it.  A moment that a clock ahead has passed over hides none that have yet to come; one that
+        it has reported hides those as well, so they are not run when they come.
 
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
         longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.
@@ -89,6 +90,9 @@ class MissedMoments:
         held, come = {number: self._items[number] for number in items}, self._clock.now + AHEAD
         ends = {n: max(item.record.slot, item.reported, min(item.floor, come)) for n, item in held.items()}
         spans = {n: (max(since, item.followed), int(min(until, ends[n]))) for n, item in held.items()}
+        for number, (after, end) in spans.items():
+            if max(after, self._clock.now) < end <= after + NEWS:
+                held[number].floor = max(held[number].floor, end)  # what is reported before it comes is not run then
         for after, end in sorted(set(spans.values())):
             alike = [item for item, span in spans.items() if span == (after, end)]
             done = after if end - after <= NEWS else end

@@ -232,10 +232,11 @@ def test_a_schedule_that_a_clock_behind_dated_does_not_hide_what_its_predecessor
     assert {5, 8} <= known(case) <= set(range(3, 11))
 
 
-def test_moments_that_a_clock_ahead_has_reported_are_run_by_no_later_schedule_and_all_of_its_moments_are_known() -> (
-    None
-):
-    case = Case.of(cron="1/10 * * * * ?", misfire=False)
+@pytest.mark.parametrize("misfire", [True, False])
+def test_moments_that_a_clock_ahead_has_reported_are_run_by_no_later_schedule_and_all_of_its_moments_are_known(
+    misfire: bool,
+) -> None:
+    case = Case.of(cron="1/10 * * * * ?", misfire=misfire)
     case.give(0, OTHER)
     case.ahead = 20.0
     state = case.state()
