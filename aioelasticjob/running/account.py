@@ -193,10 +193,6 @@ class Account:
         for item in items:
             self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
 
-    def switches_changed(self, view: JobView) -> None:
-        """Note since when this instance may run nothing: the dates of the nodes below its server are not read."""
-        self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
-
     def collapse(self, view: JobView) -> None:
         """Combine the moments that came during an execution: the newest is run if misfire is on, else it is missed.
 

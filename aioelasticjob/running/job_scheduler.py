@@ -135,8 +135,8 @@ class JobScheduler(CommandLoop):
 
         This is called when the view or the time has changed.
         """
-        self._driver.now()  # the state notices a jump of the time, also during an execution
-        self._state.switches_changed(self.views.value)
+        self._driver.now()
+        self._state.note_change(self.views.value)
         self._ahead.take_back()
         self._runs.stop_cancelled()
         self.activity.wake()

@@ -39,6 +39,8 @@ class JobState(Account):
         """The transaction up to which everything was there when this instance joined the job."""
         self._noticed = 0
         """The transaction up to which everything was there when this instance noticed that the clock was set."""
+        self._noticed_set = self.clock.set_to
+        """To what time the clock had been set then."""
         self._is_inherited = True
         """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
@@ -72,6 +74,7 @@ class JobState(Account):
         counts as applied (``looked_at``), only after their records were read and their missed moments marked; until
         then each call reads and marks them anew.
         """
+        self.note_change(view)
         self._follow_clock()
         self.follow_small_step_back()
         self.missed.report_given_back()
@@ -96,6 +99,16 @@ class JobState(Account):
         yield from self._settle_future(view)
         self.see_what_is_due(view)
 
+    def note_change(self, view: JobView) -> None:
+        """Note that the view or the time has changed, also during an execution: its end does not show when that was.
+
+        If the time was set, dates in this view may have been given before that.  The dates of the nodes below this
+        instance's server are not read, so it is noted since when the instance may run nothing.
+        """
+        self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
+        if self._noticed_set != self.clock.set_to:
+            self._noticed_set, self._noticed = self.clock.set_to, view.tree.zxid
+
     def _follow_clock(self) -> None:
         """Act on a time that was set.
 
@@ -103,7 +116,6 @@ class JobState(Account):
         that is set back by mistake for some seconds costs only the moments in these seconds.
         """
         if self.clock.has_jumped():
-            self._noticed = self.view.tree.zxid
             self._future.find_anew(self.held, self.clock.set_to, self.clock.since)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
@@ -123,8 +135,8 @@ class JobState(Account):
 
         That can be well before now, because this instance does not look at views during an execution.
         """
-        written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
-        succession = self._succession(view)
+        written = self.clock.in_time(int(view.scheduled_since * 1000), noticed=view.scheduled_by <= self._noticed)
+        table, succession = self.timetable, self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
         missed, ended = self._kept_from(view) | self._due_before(view), min(written, succession.ended)
         if ended < self._since:  # the registry's clock was behind when it dated the change, and may still be
