@@ -19,7 +19,7 @@ from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
 from aioelasticjob.running.state import ENDED, GONE, Came, Past, Timetable
-from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_after, made_in_time
+from aioelasticjob.running.unattended import Succession, UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 
 class JobState(Account):
@@ -136,24 +136,37 @@ class JobState(Account):
         That can be well before now, because this instance does not look at views during an execution.
         """
         written = self.clock.in_time(int(view.scheduled_since * 1000), noticed=view.scheduled_by <= self._noticed)
-        table, succession = self.timetable, self._succession(view)
+        succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
-        missed, ended = self._kept_from(view) | self._due_before(view), min(written, succession.ended)
+        self._close_schedule(view, min(written, succession.ended), ours)
+        if self._me in view.active:
+            self._report_between(view, succession, written, ours - view.disabled_items)
+        self._begin_schedule(view, written)
+
+    def _close_schedule(self, view: JobView, ended: int, ours: frozenset[int]) -> None:
+        """Account for the moments of the old schedule up to its end."""
+        missed = self._kept_from(view) | self._due_before(view)
         if ended < self._since:  # the registry's clock was behind when it dated the change, and may still be
             by_host = min(int(self.clock.reading.host * 1000), self.clock.latest)
             ended = self.clock.now if self.clock.now > self._since else by_host
-        table.advance(ended)
-        # up to the old schedule's end
+        self.timetable.advance(ended)
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
-        if self._me in view.active:
-            open_ = ours - view.disabled_items
-            run = open_ - self.view.disabled_items
-            for one in succession.between:
-                between = Timetable(one.cron, one.until)
-                self.missed.report_hidden(run, between, self.timetable, one.since, one.until)
-                last = {item: max(self.items[item].accounted, one.since) for item in open_}
-                self.missed.report(last, between, min(one.until, self.clock.latest), ENDED)
-            self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
+
+    def _report_between(self, view: JobView, succession: Succession, written: int, open_: frozenset[int]) -> None:
+        """Report the moments of schedules that came and went unseen, and those that hide behind moments of the old one.
+
+        ``open_`` are the items that were not handed on and are not switched off.
+        """
+        run, new = open_ - self.view.disabled_items, Timetable(view.config.schedule, self.clock.now)
+        for one in succession.between:
+            table = Timetable(one.cron, one.until)
+            self.missed.report_hidden(run, table, self.timetable, one.since, one.until)
+            last = {item: max(self.items[item].accounted, one.since) for item in open_}
+            self.missed.report(last, table, min(one.until, self.clock.latest), ENDED)
+        self.missed.report_hidden(run, new, self.timetable, written)
+
+    def _begin_schedule(self, view: JobView, written: int) -> None:
+        """Follow the new schedule; its moments before now came unheard."""
         self._since, self._scheduled_since, self._is_inherited = written, view.schedule_dated, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
