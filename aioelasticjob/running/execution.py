@@ -104,8 +104,9 @@ class Execution:
 
         A scope around one call, which has a scope of its own, would take a seventh of the time of a fire's beginning.
         """
-        is_one = self.config.per == "instance" or len(self.claim.items) == 1
-        return nullcontext(self) if is_one and not (self.job.engine or self.job.listeners) else self.scope_of_all()
+        for_all = self.config.per == "instance" or len(self.claim.items) == 1
+        is_one = for_all and self.job.engine is None and not self.job.listeners
+        return nullcontext(self) if is_one else self.scope_of_all()
 
     def cancel(self, reason: str | None = None) -> None:
         """Cut off an execution that is one call of a handler."""
