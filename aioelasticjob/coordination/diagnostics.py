@@ -59,7 +59,7 @@ def _instances(view: JobView) -> Iterator[tuple[str, str]]:
         yield layout.host, f"names {view.leader[:80]!r}, which is not a registered instance of the job"
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=1024)
 def _wrong_data(name: str, data: bytes) -> str | None:
     """Return what is wrong with the data of an instance's node; None if nothing is.  Empty data is allowed."""
     fields = json_object(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import WARNING, Logger
@@ -19,7 +19,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Node, Tree, changed_below
 
 _HOST = re.compile(r"[\w.:%-]{1,255}")
 
@@ -77,9 +77,20 @@ class Member:
         return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
 
 
-def instance(name: str, node: Node) -> Instance:
-    """Return the instance that a node describes."""
-    return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
+def instances(
+    layout: Layout, tree: Tree, before: Mapping[str, Instance], changed: Iterable[str]
+) -> Mapping[str, Instance]:
+    """Return all registered instances by id, given those before and the paths that may have changed."""
+    names = changed_below(layout.instances, changed)
+    if not names:
+        return before
+    found = dict[str, Instance]()
+    for name in tree.children(layout.instances):
+        if name not in names and name in before:
+            found[name] = before[name]
+        elif (node := tree.get(layout.instance(name))) is not None and node.stat.ephemeral_owner:
+            found[name] = instance(name, node)
+    return found
 
 
 def address_of(instance: str) -> str:
@@ -87,9 +98,10 @@ def address_of(instance: str) -> str:
     return instance.partition("@-@")[0]
 
 
-@lru_cache(maxsize=16384)
-def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
-    fields = json_object(data)
+def instance(name: str, node: Node) -> Instance:
+    """Return the instance that a node describes."""
+    joined, incarnation = node.stat.ctime, node.stat.ephemeral_owner
+    fields = json_object(node.data)
     ip, named, _ = name.partition("@-@")
     if not named and is_host(fields.get("ip")):
         ip = str(fields["ip"])  # a node made by hand; our own names contain the address

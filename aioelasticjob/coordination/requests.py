@@ -218,7 +218,7 @@ def encode_progress(progress: Progress) -> bytes:
     return json.dumps({**fields, "outcome": progress.outcome} if progress.outcome else fields).encode()
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=1024)
 def decode_progress(data: bytes) -> Progress:
     """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
     try:

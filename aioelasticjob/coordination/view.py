@@ -12,7 +12,7 @@ from aioelasticjob.config import JobConfig, parsed_cron, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
 from aioelasticjob.coordination.item_nodes import NO_ITEMS, ItemNodes, item_nodes, items_named
-from aioelasticjob.coordination.member import address_of, instance
+from aioelasticjob.coordination.member import address_of, instances
 from aioelasticjob.coordination.request_nodes import NO_REQUESTS, RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.strategies import in_order
@@ -24,8 +24,9 @@ from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.tree import Tree
 
-_Derived: TypeAlias = tuple[ItemNodes, RequestNodes]
+_Derived: TypeAlias = tuple[ItemNodes, RequestNodes, Mapping[str, Instance]]
 """What is read anew of a newer tree only as far as nodes have changed."""
+NOTHING: _Derived = (NO_ITEMS, NO_REQUESTS, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,10 @@ class JobView:
         """The nodes that every instance mirrors and that always have to exist, as far as they do not."""
         return self.tree.missing(self.layout.mirrored_parents)
 
-    @cached_property
+    @property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
-        layout, tree = self.layout, self.tree
-        nodes = {name: tree.get(layout.instance(name)) for name in tree.children(layout.instances)}
-        return {name: instance(name, node) for name, node in nodes.items() if node and node.stat.ephemeral_owner}
+        return self._derived[2]
 
     @cached_property
     def staying(self) -> tuple[str, ...]:
@@ -290,7 +289,7 @@ class JobView:
 
     @cached_property
     def _derived(self) -> _Derived:
-        return self.tree.derive(partial(_derive, self.layout), (NO_ITEMS, NO_REQUESTS))
+        return self.tree.derive(partial(_derive, self.layout), NOTHING)
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
@@ -299,8 +298,12 @@ class JobView:
 
 
 def _derive(layout: Layout, tree: Tree, before: _Derived, changed: Collection[str]) -> _Derived:
-    items, requests = before
-    return item_nodes(layout, tree, items, changed), request_nodes(layout.requests, tree, requests, changed)
+    items, requests, present = before
+    return (
+        item_nodes(layout, tree, items, changed),
+        request_nodes(layout.requests, tree, requests, changed),
+        instances(layout, tree, present, changed),
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import inf
+from random import Random
 
 import pytest
 
-from aioelasticjob.coordination.member import Member, instance, is_host
+from aioelasticjob.coordination.member import Member, instance, instances, is_host
 from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.registry.tree import Node, Tree
 from tests.coordination.test_claims import LAYOUT, ME, ClaimedJob
+from tests.support.stats import stat
 
 
 def member() -> Member:
@@ -25,6 +28,24 @@ def test_what_a_node_says_is_read_as_it_was_meant() -> None:
     assert (seen.ip, seen.host, seen.pid, seen.incarnation) == ("10.0.0.1", "web", 4711, 2)
     assert (seen.started, seen.up_since, seen.leaving) == (2_000.0, 1_500.0, False)
     assert seen.features == {"x", "y"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_instances_are_the_same_whether_all_are_read_or_only_those_that_have_changed(seed: int) -> None:
+    rng, tree, most = Random(seed), Tree(), 0
+    known = instances(LAYOUT, tree, {}, ())
+    for _ in range(60):
+        path = LAYOUT.instance(f"10.0.0.{rng.randrange(4)}@-@1")
+        data = rng.choice([b"", b"garbage", member().describe(rng.randrange(9), leaving=rng.random() < 0.3)])
+        made = Node.of(data, stat(ephemeral_owner=rng.randrange(2), ctime=float(rng.randrange(5))))
+        changes = {path: rng.choice([made, None]), LAYOUT.config: made, f"{path}/below": rng.choice([made, None])}
+        tree = tree.replace(changes, 0)
+        known = instances(LAYOUT, tree, known, changes)
+        assert known == instances(LAYOUT, tree, {}, tuple(tree))
+        assert all(one.incarnation for one in known.values())
+        most = max(most, len(known))
+        assert all(instance(name, tree.get(LAYOUT.instance(name)) or made) == one for name, one in known.items())
+    assert most > 1
 
 
 def test_only_the_session_in_which_an_instance_has_joined_proves_anything_to_it() -> None:
