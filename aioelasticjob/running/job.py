@@ -47,7 +47,7 @@ class LocalJob:
     def __init__(self, job: Job, session: Session, host: Host, shared: ProcessContext, scheduler: Scheduler) -> None:
         self._job, self._session, self._host, self._shared = job, session, host, shared
         self._scheduler, self._leaving = scheduler, Latest(False)
-        self._past = History()
+        self._past = History(job=job.config.job_name, limited_log=shared.limited_log)
         self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
         self._incarnation, self._instance = 0, ""
         self.life: Life | None = None
@@ -89,7 +89,8 @@ class LocalJob:
             status = await self._session.status.until(lambda now: now.state in READABLE)
             if status.state is SessionState.CLOSED:
                 break
-            life = self.life = Life(self._job, self._member(status), self._shared, self._scheduler, self._over)
+            member = self._member(status)
+            life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._over)
             if await self._begin(life, up):
                 return
             if await self._end(life):
@@ -117,13 +118,13 @@ class LocalJob:
         """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
         try:
             with unwrapped():
-                await life.tasks.run(life.begin, self._past, self._leaving, up)
+                await life.tasks.run(life.begin, self._leaving, up)
             if life.error is not None:
                 raise life.error
         except Exception as error:
             cost = Suspended | SessionEnded | OutcomeUnknown  # a slow start may cause these
             if not (self._past.is_up or isinstance(error, cost)):
-                await life.end(self._past)
+                await life.end()
                 raise
             self._report_error(error)
             return False
@@ -156,15 +157,14 @@ class LocalJob:
         """End a life; return whether the job has left.  Errors in ending it are reported for this job only."""
         reported = life.error
         try:
-            await life.end(self._past)
+            await life.end()
             self.life = None
             if life.left:
                 self._past.standing_by = None
             if life.dismissal:  # otherwise the process ends, and its session
                 problem = f"{life.dismissal}; restart the process to run the job here again"
                 self._past.standing_by = JobHealth(self._job.config.job_name, problem=problem, dismissed=True)
-                config = self._past.config
-                await life.remove_what_is_left(hand_over=config is not None and config.failover)
+                await life.remove_what_is_left()
         except Exception as error:
             life.fail(error)
         self.life = None
@@ -175,7 +175,7 @@ class LocalJob:
     def _report_error(self, error: Exception) -> None:
         """Report the error that has ended a life."""
         if isinstance(error, ElasticJobError):
-            self._past.warn_rejoin(error, self._job.config.job_name, self._shared.limited_log)
+            self._past.warn_rejoin(error)
         else:
             report_defect(self._job.config.job_name, error)
 

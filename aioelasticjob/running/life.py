@@ -43,10 +43,12 @@ from aioelasticjob.running.stopping import Stopping
 log = logger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class History(Past):
     """What a job keeps in this process from one session to the next."""
 
+    job: str
+    limited_log: LimitedLog
     is_up: bool = False
     """Whether the job has joined once, or has to wait before it can."""
     config: JobConfig | None = None
@@ -67,29 +69,28 @@ class History(Past):
         recorded = self.config is None or self.config.monitor_execution
         return self.since if recorded else inf
 
-    def wait(
-        self, job: str, problem: str | InvalidSetting, limited_log: LimitedLog, instance: str | None = None
-    ) -> None:
+    def wait(self, problem: str | InvalidSetting, instance: str | None = None) -> None:
         """Log why the job has to wait before it can run, once for each reason, and keep it for the job's health."""
         if str(problem) != self.trouble:
             self.trouble = str(problem)
             why = problem.with_page() if isinstance(problem, InvalidSetting) else problem
             text = f"the job cannot run in this process at present: {why}"
-            limited_log.warning(log, job, "jobs cannot run in this process", text, each=MOST)
-        self.standing_by = JobHealth(job, instance, problem=str(problem))
+            self.limited_log.warning(log, self.job, "jobs cannot run in this process", text, each=MOST)
+        self.standing_by = JobHealth(self.job, instance, problem=str(problem))
 
-    def resume(self, job: str, limited_log: LimitedLog) -> None:
+    def resume(self) -> None:
         """Log that the job has joined, if it had to wait."""
         if self.standing_by is not None:
             self.standing_by, self.trouble = None, ""
-            if limited_log.admits(log, job, "jobs can run in this process again", each=MOST, level=logging.INFO):
-                log.info("%s: the job can run in this process now", job, extra={"job": job})
+            kind = "jobs can run in this process again"
+            if self.limited_log.admits(log, self.job, kind, each=MOST, level=logging.INFO):
+                log.info("%s: the job can run in this process now", self.job, extra={"job": self.job})
 
-    def warn_rejoin(self, error: ElasticJobError, job: str, limited_log: LimitedLog) -> None:
+    def warn_rejoin(self, error: ElasticJobError) -> None:
         """Log why the job has to join again."""
         self.trouble = str(error)
         kind = f"a process joins jobs again: {type(error).__name__}"
-        limited_log.warning(log, job, kind, f"this process joins the job again: {error.with_page()}")
+        self.limited_log.warning(log, self.job, kind, f"this process joins the job again: {error.with_page()}")
 
 
 class Life:
@@ -101,9 +102,15 @@ class Life:
     """
 
     def __init__(
-        self, job: Job, member: Member, shared: ProcessContext, scheduler: Scheduler, over: Callable[[Life], None]
+        self,
+        job: Job,
+        member: Member,
+        shared: ProcessContext,
+        scheduler: Scheduler,
+        past: History,
+        over: Callable[[Life], None],
     ) -> None:
-        self.member, self._job, self._shared = member, job, shared
+        self.member, self._job, self._shared, self._past = member, job, shared, past
         self._over = over
         self.tasks = TaskScope(scheduler, self)
         self.error: Exception | None = None
@@ -124,22 +131,22 @@ class Life:
         self.dismissal = ""
         """Why the job has to leave though the process goes on; empty if it stays, or leaves with the process."""
 
-    async def begin(self, past: History, leaving: Latest[bool], up: Callable[[], None]) -> None:
+    async def begin(self, leaving: Latest[bool], up: Callable[[], None]) -> None:
         """Join the job, or wait until it is worth trying again.  ``up`` is called once it has joined, or has to wait.
 
         Raises:
             InvalidSetting: this process declares the job wrongly, or as another kind of job than the registry holds.
             RegistryError: the registry could not be read, or the session is over.
         """
-        trees, member, name = self._follower.trees, self.member, self._job.config.job_name
+        trees, member, past = self._follower.trees, self.member, self._past
         async with self._shared.registering:
             self._following.wake()
             # ``session_changed`` may have had the nodes read while this job waited until it may join
             seen = trees.value if self._follower.has_read else await trees.changed()
             lacking = member.lacks(seen) if past.config is None else ()
-            problem = missing_features_text(lacking) if lacking else await self._join(past)
+            problem = missing_features_text(lacking) if lacking else await self._join()
         if problem:
-            past.wait(name, problem, self._shared.limited_log, member.id if lacking else None)
+            past.wait(problem, member.id if lacking else None)
         up()
         if lacking:
             try:
@@ -147,32 +154,33 @@ class Life:
                 self.left = bool(self.dismissal)
                 return
             except InvalidSetting as mistake:
-                past.wait(name, mistake, self._shared.limited_log)
+                past.wait(mistake)
         if problem:
             async with unless(leaving):
                 await trees.until(lambda newer: newer is not seen)
 
-    async def _join(self, past: History) -> InvalidSetting | None:
+    async def _join(self) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
+        past = self._past
         try:
             trees, switches = self._follower.trees, self._shared.switches.value
             config = await join(self.member, self._job.config, trees, past.config, past.up_since, switches)
-            past.resume(self._job.config.job_name, self._shared.limited_log)
+            past.resume()
             if past.config is None:
                 _warn_of_differences(self.member, self._job.config, config, trees.value)
             async with self._shared.comparing:  # the registry's time, once for all jobs, before anything is claimed
                 if self.member.session.clock_skew is None:
                     await self.member.session.server_time(self.member.layout.system_time)
-            await self._live(config, past)
+            await self._live(config)
         except InvalidSetting as mistake:
             if not (past.is_up or isinstance(mistake, ForeignData)):
                 raise
             return mistake
         return None
 
-    async def _live(self, config: JobConfig, past: History) -> None:
+    async def _live(self, config: JobConfig) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""
-        member, shared, trees = self.member, self._shared, self._follower.trees
+        member, shared, trees, past = self.member, self._shared, self._follower.trees, self._past
         views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
         if config.monitor_port != OFF:
             own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
@@ -255,7 +263,7 @@ class Life:
             if announces:
                 self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
-    async def end(self, past: History) -> None:
+    async def end(self) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
         try:
             job_scheduler = self.job_scheduler
@@ -269,6 +277,7 @@ class Life:
                 await job_scheduler.end()
                 if self.error is None:
                     await _unregister(job_scheduler, self.member, view, self._shared)
+                past = self._past
                 past.config = view.config
                 past.newest_reported = max([past.newest_reported, *(item.reported for item in past.items.values())])
         finally:
@@ -284,17 +293,17 @@ class Life:
         if self.job_scheduler is not None:
             self.job_scheduler.stopping.end()
 
-    async def remove_what_is_left(self, *, hand_over: bool) -> None:
+    async def remove_what_is_left(self) -> None:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.
 
         The process goes on, and its other jobs keep the session alive.  So without this, the items would stay locked,
         and an instance that has left would stay the leader.
         """
-        member, clock = self.member, self._shared.clock
+        member, clock, config = self.member, self._shared.clock, self._past.config
         settlements = Settlements(member, RecordCache(member, lambda: int(clock.now() * 1000)))
 
         async def attempt() -> None:
-            await settlements.release_all(hand_over=hand_over)
+            await settlements.release_all(hand_over=config is not None and config.failover)
             try:
                 await leave(member)
             except Conflict as conflict:  # many times in a row, say because of nodes made by hand: go on after a pause

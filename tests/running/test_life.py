@@ -112,9 +112,9 @@ def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_th
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        past, limited_log = History(), LimitedLog()
+        past = History(job="job", limited_log=LimitedLog())
         for _ in range(90):
-            past.warn_rejoin(SessionEnded("over"), "job", limited_log)
+            past.warn_rejoin(SessionEnded("over"))
             await anyio.sleep(1)
 
     run(main, seed=0)
@@ -224,12 +224,12 @@ def test_jobs_join_though_the_connection_is_lost_while_they_wait_for_their_turn(
 
 def test_a_job_that_runs_again_has_no_problem_any_more_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        past, limited_log = History(), LimitedLog()
-        past.wait("report", "the registry holds nonsense", limited_log)
+        past = History(job="report", limited_log=LimitedLog())
+        past.wait("the registry holds nonsense")
         assert past.standing_by is not None
         assert past.standing_by.problem == "the registry holds nonsense"
         for _ in range(2):
-            past.resume("report", limited_log)
+            past.resume()
             assert past.standing_by is None
 
     caplog.set_level(logging.INFO)
