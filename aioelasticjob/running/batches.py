@@ -48,6 +48,12 @@ class Batch:
         """The handlers whose failure with this batch has been reported."""
         self.span: BatchSpan | None = None
 
+    def end_span(self) -> None:
+        """End the batch's span, if it has one that has not ended."""
+        if self.span is not None:
+            self.span.end(self.failed)
+            self.span = None
+
     def on_the_way(self) -> tuple[int, int]:
         """Return how many records are being processed, and how many wait."""
         left, waiting = (min(self.size, calls * self.step) for calls in (self.left, length_hint(self.waiting)))
@@ -143,18 +149,10 @@ class BatchQueue:
         """Note that a batch has been processed: the offsets of all batches before the first unfinished one are due."""
         while self.open and not self.open[0].left:
             batch = self.open.popleft()
-            if batch.span is not None:
-                batch.span.end(batch.failed)
+            batch.end_span()
             self._passed = _sum([self._passed, batch.counts()])
             self.due |= batch.offsets
         self.news.set()
-
-    def cut_off(self) -> None:
-        """End the spans of the batches that will not be processed to their end."""
-        for batch in self.open:
-            if batch.span is not None:
-                batch.span.end(batch.failed)
-                batch.span = None
 
     def count(self) -> tuple[int, int]:
         """Return how many records have succeeded and how many have failed since the last call of this method."""

@@ -61,7 +61,8 @@ class Feed:
                     ended(Outcome.STOPPED if self._execution.to_stop else Outcome.TIMED_OUT)
                 raise
             finally:
-                self.queue.cut_off()
+                for batch in self.queue.open:  # those that will not be processed to their end
+                    batch.end_span()
 
     def end(self, outcome: Outcome, failure: Exception | None) -> None:
         """Note the outcome of the queue's items."""
