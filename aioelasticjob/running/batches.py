@@ -125,7 +125,6 @@ class BatchQueue:
         self.failed = 0
         self.exhausted = False
         """Whether ``fetch`` has returned that there are no more records."""
-        self.ended = False
         self.asking = False
         """Whether a call of ``fetch`` is running."""
         self.fetching_cut: HandlerScope

@@ -105,7 +105,7 @@ class _DataflowRun:
             if self._limit.cancel_called:
                 over_time = None if self._execution.to_stop else TimeoutError(f"the run took longer than {timeout:g} s")
                 for feed in self._feeds:
-                    if not feed.queue.ended:
+                    if self._execution.outcomes.keys().isdisjoint(feed.queue.context.claimed):
                         feed.end(Outcome.TIMED_OUT if over_time else Outcome.STOPPED, over_time)
         finally:
             self._publish_counts()

@@ -40,7 +40,7 @@ class Feed:
         self, queue: BatchQueue, calls: HandlerCalls, execution: Execution, stream_control: StreamControl
     ) -> None:
         self.queue, self._calls, self._stream_control = queue, calls, stream_control
-        self._execution, self._config = execution, execution.config
+        self._execution, self._config, self._tracer = execution, execution.config, execution.executors.tracer
         item = queue.context.item if isinstance(queue.context, ItemContext) else None
         self.meter = stream_control.events.rates.meter(self._config.job_name, item)
         self.meter.begin(queue.load)
@@ -50,10 +50,10 @@ class Feed:
 
         ``limit`` is the scope of the whole execution.  It is cancelled after its timeout, or when somebody asks for it.
         """
-        if (tracer := self._execution.executors.tracer) is None:
+        if self._tracer is None:
             await self._to_the_end(workers)
             return
-        with tracer.run(self.queue.context, self._config.job_type) as ended:
+        with self._tracer.run(self.queue.context, self._config.job_type) as ended:
             try:
                 ended(await self._to_the_end(workers))
             except asyncio.CancelledError:
@@ -66,13 +66,14 @@ class Feed:
 
     def end(self, outcome: Outcome, failure: Exception | None) -> None:
         """Note the outcome of the queue's items."""
-        queue, execution = self.queue, self._execution
-        queue.ended = True
-        execution.outcomes.update(dict.fromkeys(queue.context.claimed, outcome))
+        context, execution = self.queue.context, self._execution
+        execution.outcomes.update(dict.fromkeys(context.claimed, outcome))
         if failure is not None:
-            self._report(failure)
+            if self._tracer is not None:
+                self._tracer.failed(failure)
+            execution.failed(context, failure)
         if execution.trace is not None:
-            execution.trace.ended(queue.context.claimed, outcome)
+            execution.trace.ended(context.claimed, outcome)
 
     def count(self) -> None:
         """Count the records processed since the last call."""
@@ -155,8 +156,8 @@ class Feed:
 
     def _take(self, records: Sequence[object]) -> Batch:
         batch = self.queue.take(records, self._calls.step)
-        if (tracer := self._execution.executors.tracer) is not None:
-            batch.span = tracer.batch(self.queue.context, batch.size)
+        if self._tracer is not None:
+            batch.span = self._tracer.batch(self.queue.context, batch.size)
         return batch
 
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
@@ -178,9 +179,12 @@ class Feed:
 
     def _report_once(self, batch: Batch, part: str, error: Exception, of: str = "process") -> None:
         """Report only the first failure of each handler in a batch: a million stacks in the log help nobody."""
-        if of not in batch.reported:
-            batch.reported += (of,)
-            self._report(error, part)
+        if of in batch.reported:
+            return
+        batch.reported += (of,)
+        if self._tracer is not None:
+            self._tracer.failed(error)
+        self._execution.report_error(self.queue.context, error, part=part, run_goes_on=not self._has_failed())
 
     def _is_over(self) -> bool:
         """Whether no further batch is to be fetched."""
@@ -199,14 +203,6 @@ class Feed:
         due, self.queue.due = self.queue.due, {}
         for item, value in due.items():
             await self._execution.checkpoints.save(item, value)
-
-    def _report(self, error: Exception, part: str = "") -> None:
-        if (tracer := self._execution.executors.tracer) is not None:
-            tracer.failed(error)
-        if part:
-            self._execution.report_error(self.queue.context, error, part=part, run_goes_on=not self._has_failed())
-        else:
-            self._execution.failed(self.queue.context, error)
 
 
 class HandlerCalls:
