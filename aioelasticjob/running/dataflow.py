@@ -98,7 +98,7 @@ class _DataflowRun:
                     if self._config.streaming:
                         self._tasks.start_soon(self._watch)
                         self._tasks.start_soon(self._end_fetching)
-                    self._flow_through()
+                    self._start_feeds()
                     with CancelScope(shield=True):  # the group itself must not be cancelled: see execution.py
                         await self._over.wait()
                     self._tasks.cancel_scope.cancel()
@@ -119,14 +119,15 @@ class _DataflowRun:
             return [BatchQueue(instance_context(config, claim, saved))]
         return [BatchQueue(item_context(config, claim, item, saved)) for item in sorted(claim.items)]
 
-    def _flow_through(self) -> None:
+    def _start_feeds(self) -> None:
+        """Start the feeds.  Each has one worker of its own if its records stay in order; otherwise they share all."""
         limit = 1 if self._config.ordered else self._config.concurrency
         for feed in self._feeds:
             if self._config.ordered or not self._worker_groups:
                 self._worker_groups.append(Workers(self._tasks, limit, self._execution.under_way, self._look_if_over))
-            self._tasks.start_soon(self._run_out, feed, self._worker_groups[-1])
+            self._tasks.start_soon(self._run_feed, feed, self._worker_groups[-1])
 
-    async def _run_out(self, feed: Feed, workers: Workers) -> None:
+    async def _run_feed(self, feed: Feed, workers: Workers) -> None:
         try:
             async with self._turns:
                 await feed.run(workers, self._limit)
