@@ -63,7 +63,7 @@ class Triggers:
             state.refuse(refusal)
         elif not items:
             self._say_why_nothing_runs(view)
-        self._put_off(items, fire)
+        self._defer(items, fire)
         return ClaimResult()
 
     def claimed(self, fire: Fire, taken: ClaimResult) -> Steps[None]:
@@ -75,7 +75,7 @@ class Triggers:
             return
         for item in got | taken.obstructed:
             self.deferred.pop(item, None)
-        self._put_off(self._asked - got - taken.obstructed, fire)
+        self._defer(self._asked - got - taken.obstructed, fire)
 
     def give_up(self) -> None:
         """Report the deferred items as missed, because this instance leaves or its session is over."""
@@ -123,7 +123,7 @@ class Triggers:
         self._answered = fire.request_id if removed else self._answered
         return removed
 
-    def _put_off(self, items: Iterable[int], fire: Fire) -> None:
+    def _defer(self, items: Iterable[int], fire: Fire) -> None:
         """Defer items that cannot be run now."""
         self.deferred.update(dict.fromkeys(items, replace(fire, request=None)))
 

@@ -102,7 +102,7 @@ def test_items_that_run_elsewhere_are_run_with_the_parameter_when_they_are_free(
 
 @pytest.mark.parametrize("trouble", ["reset", "moved"])
 @pytest.mark.parametrize("after", SWEEP)
-def test_what_was_put_off_is_not_lost_when_its_claim_fails(after: int, trouble: str) -> None:
+def test_what_was_deferred_is_not_lost_when_its_claim_fails(after: int, trouble: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here)
         here.faults.delay("10.0.0.2", REGISTRY, AWAY)

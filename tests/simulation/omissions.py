@@ -245,7 +245,7 @@ def epoch_not_raised() -> AbstractContextManager[object]:
 
 def lose_deferred_triggers() -> AbstractContextManager[object]:
     """Forget which items could not be had when they were asked for by hand."""
-    return mock.patch.object(Triggers, "_put_off")
+    return mock.patch.object(Triggers, "_defer")
 
 
 def prune_what_runs() -> AbstractContextManager[object]:
