@@ -28,7 +28,7 @@ class MissedReports:
         self, instance: str, clock: Clock, events: Events, limited_log: LimitedLog, dispatcher: ErrorDispatcher
     ) -> None:
         self._me, self._clock, self._events = instance, clock, events
-        self._log, self._dispatcher = limited_log, dispatcher
+        self._limited_log, self._dispatcher = limited_log, dispatcher
 
     def put(self, config: JobConfig, report: Report) -> None:
         """Report missed moments.  The error handler is not called for a run that it was called for already.
@@ -47,7 +47,7 @@ class MissedReports:
         if is_ordinary:
             log.debug("%s: %s", job, line, extra={"job": job, "slot": slot, "items": items, "moments": moments})
         else:
-            self._log.warning(log, job, why, line, each=each, slot=slot, items=items, moments=moments)
+            self._limited_log.warning(log, job, why, line, each=each, slot=slot, items=items, moments=moments)
         self._events.counts[job].misfired += moments * len(items)
         self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
         if not (report.handled or is_ordinary):
@@ -64,7 +64,7 @@ class MissedReports:
             "twice"
         )
         kind = "records claimed moments that had yet to come"
-        self._log.warning(log, job, kind, text, each=MOST, item=lowered.item, slot=lowered.slot)
+        self._limited_log.warning(log, job, kind, text, each=MOST, item=lowered.item, slot=lowered.slot)
 
 
 def _consequence(report: Report) -> str:

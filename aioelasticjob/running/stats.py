@@ -31,10 +31,10 @@ class ExecutionStats:
     """Counts and reports the executions of one job in one session."""
 
     def __init__(
-        self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher, limited: LimitedLog
+        self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher, limited_log: LimitedLog
     ) -> None:
         self._job, self._me = member.layout.job, member.id
-        self._clock, self._events, self._dispatcher, self._limited = clock, events, dispatcher, limited
+        self._clock, self._events, self._dispatcher, self._limited_log = clock, events, dispatcher, limited_log
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""
@@ -44,7 +44,7 @@ class ExecutionStats:
     @property
     def missed_reports(self) -> MissedReports:
         """What reports the moments that the job's items have missed."""
-        return MissedReports(self._me, self._clock, self._events, self._limited, self._dispatcher)
+        return MissedReports(self._me, self._clock, self._events, self._limited_log, self._dispatcher)
 
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
@@ -94,7 +94,7 @@ class ExecutionStats:
         which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
         where, error = context.instance, error_line(failed.error)
         text = f"{listed_items(context.claimed)}: {which} failed on {where} in the run of {when}: {error}"
-        self._limited.warning(
+        self._limited_log.warning(
             log,
             self._job,
             f"attempts fail with {type(failed.error).__name__}",
@@ -134,7 +134,7 @@ class ExecutionStats:
             text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
             about = {"job": self._job, "item": item, "instance": run.instance}
             kind = "runs that were cut off were cancelled, and end as stopped"
-            if self._limited.admits(log, self._job, kind, each=MOST, level=logging.INFO):
+            if self._limited_log.admits(log, self._job, kind, each=MOST, level=logging.INFO):
                 log.info(text, self._job, item, run.instance, extra=about)
             return None
         error = GivenUp(run.rescues, run.instance)
@@ -147,14 +147,15 @@ class ExecutionStats:
     def refused(self, why: ElasticJobError, *, again: bool) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""
         self._events.put(Refused(self._job, self._me, str(why)))
-        if not again and self._limited.admits(log, self._job, f"instances refuse to run items: {type(why).__name__}"):
+        kind = f"instances refuse to run items: {type(why).__name__}"
+        if not again and self._limited_log.admits(log, self._job, kind):
             text = "%s: this instance refuses to run items: %s"
             log.error(text, self._job, why.with_page(), extra={"job": self._job})
 
     def nothing_to_run(self, why: str) -> None:
         """Log why a trigger runs no item here."""
         kind = "triggers run no item on an instance"
-        self._limited.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
+        self._limited_log.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
 
 
 def _when(config: JobConfig, fire: Fire) -> str:

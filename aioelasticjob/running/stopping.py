@@ -42,7 +42,7 @@ class Stopping:
     """
 
     def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
-        self._member, self._log, self._loop = member, limited_log, get_running_loop()
+        self._member, self._limited_log, self._loop = member, limited_log, get_running_loop()
         self.over = Latest(False)
         """Whether nobody waits any more: the job has left, its session is over, or the process has waited enough."""
         self.settling: Claim | None = None
@@ -135,4 +135,4 @@ class Stopping:
             why = "the registry has not accepted it" if connected else "there is no connection to the registry"
         what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
         job, kind = self._member.layout.job, f"an instance {does} to write the last, because {why}"
-        self._log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)
+        self._limited_log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)
