@@ -57,7 +57,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
         for listener in listeners:
             if isinstance(listener, JobListener):
                 if listener.before is not None:
-                    await _call(execution, listener.before, context)
+                    await _call(execution, context, listener.before)
                 begun.append(listener)
     except Exception as error:
         execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
@@ -74,7 +74,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
 
 async def _after(execution: Execution, context: InstanceContext, listener: ListenerFunction) -> None:
     try:
-        await _call(execution, listener, context)
+        await _call(execution, context, listener)
     except Exception as error:
         _report(execution, context, error)
 
@@ -85,7 +85,7 @@ def _report(execution: Execution, context: InstanceContext, error: Exception) ->
     execution.report_error(context, error, part="a listener's `after`", run_goes_on=True)
 
 
-async def _call(execution: Execution, listener: ListenerFunction, context: InstanceContext) -> None:
+async def _call(execution: Execution, context: InstanceContext, listener: ListenerFunction) -> None:
     with execution.handling:
         async with UserCode("the listener"):
             await listener(context)
@@ -100,7 +100,7 @@ class _OncePerCluster:
     member: Member
     views: Latest[JobView]
     context: InstanceContext
-    marks: RunBarrier
+    barrier: RunBarrier
     run: str = ""
 
     async def begin(self) -> None:
@@ -111,12 +111,12 @@ class _OncePerCluster:
             RuntimeError: ``before`` failed on another instance.
             Exception: ``before`` failed on this instance.
         """
-        marks, claim = self.marks, self.execution.claim
+        barrier, claim = self.barrier, self.execution.claim
         self.run = await self._rescued() or run_of(claim.fire)
-        await marks.join(self.run, claim.items)
+        await barrier.join(self.run, claim.items)
         await self._conclude(besides=self.run)
-        while not await marks.acquire(self.run, None):
-            state = await marks.state(self.run)
+        while not await barrier.acquire(self.run, None):
+            state = await barrier.state(self.run)
             if state is not None:
                 if state.startswith(FAILED):
                     raise RuntimeError(f"`before` {state}")
@@ -128,7 +128,7 @@ class _OncePerCluster:
         """Note which items have ended, and call ``after`` if they were the last ones of the run."""
         execution = self.execution
         try:
-            await self.marks.end(self.run, execution.outcomes.keys() - execution.unfinished)
+            await self.barrier.end(self.run, execution.outcomes.keys() - execution.unfinished)
             await self._conclude()
         except Exception as error:
             _report(execution, self.context, error)
@@ -145,7 +145,7 @@ class _OncePerCluster:
         last = claim.before[item]
         if not last.asked:
             return None
-        begun = await self.marks.begun_in(item)
+        begun = await self.barrier.begun_in(item)
         if begun is not None and moment_of(begun) is None:
             return begun
         request = next((one for one in self.views.value.requests if one.id == last.request), None)
@@ -157,8 +157,8 @@ class _OncePerCluster:
         """Wait for the instance that calls ``before``: at most its time limits, plus the session timeout if it dies."""
         longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
         with move_on_after(longest) as limit, self.execution.handling:
-            await self.marks.wait_for_caller(self.run)
-        if limit.cancelled_caught and (caller := await self.marks.caller(self.run)):
+            await self.barrier.wait_for_caller(self.run)
+        if limit.cancelled_caught and (caller := await self.barrier.caller(self.run)):
             raise TimeoutError(
                 f"`before` is still being called by {caller}: waited {longest:g} s, started_timeout and session timeout"
             )
@@ -170,37 +170,37 @@ class _OncePerCluster:
                 if listener.before is not None:
                     await self._in_time(listener.before, listener.started_timeout)
         except Exception as error:
-            await self.marks.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
+            await self.barrier.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
             noted = True
             raise
         else:
-            await self.marks.note(self.run, BEGUN)
+            await self.barrier.note(self.run, BEGUN)
             noted = True
         finally:
             if not noted:
-                await self.marks.release(self.run)
+                await self.barrier.release(self.run)
 
     async def _in_time(self, listener: ListenerFunction, seconds: float) -> None:
         with handler_scope(listener, self.context, self.execution.limited_log, seconds):
-            await _call(self.execution, listener, self.context)
+            await _call(self.execution, self.context, listener)
             return
         raise TimeoutError(f"`before` took longer than started_timeout = {seconds:g} s")
 
     async def _conclude(self, besides: str | None = None) -> None:
         """Call ``after`` of the runs that are over: this one, or earlier ones in which some items took no part."""
-        marks = self.marks
-        for run in await marks.finished_runs(self.views.value, besides):
-            if not await marks.acquire(run, BEGUN):
+        barrier = self.barrier
+        for run in await barrier.finished_runs(self.views.value, besides):
+            if not await barrier.acquire(run, BEGUN):
                 continue  # another instance calls it
             try:
                 for listener in reversed(self.listeners):
                     if listener.after is not None:
                         await _after(self.execution, self._context_of(run), listener.after)
-                await marks.note(run, OVER)
+                await barrier.note(run, OVER)
             except BaseException:
-                await marks.release(run)
+                await barrier.release(run)
                 raise
-            await marks.tidy(self.views.value)
+            await barrier.tidy(self.views.value)
 
     def _context_of(self, run: str) -> InstanceContext:
         if run == self.run:
