@@ -24,7 +24,7 @@ from aioelasticjob.running.batches import BatchQueue, Workers
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.feed import Feed, HandlerCalls
-from aioelasticjob.running.stream_control import StreamControl, is_to_end
+from aioelasticjob.running.stream_control import is_to_end
 
 REPORT_INTERVAL = 1.0
 """Seconds between two counts of the processed records, and between two ``Flowed`` events."""
@@ -65,17 +65,17 @@ class DataflowEngine:
 
     async def __call__(self, execution: Execution) -> None:
         """Fetch and process until there are no more records, or the run is to end; note each item's outcome."""
-        assert execution.stream_control is not None
-        await _DataflowRun(self.flow, execution, execution.stream_control).run()
+        await _DataflowRun(self.flow, execution).run()
 
 
 class _DataflowRun:
     """One execution of a dataflow job."""
 
-    def __init__(self, flow: Dataflow[Any], execution: Execution, stream_control: StreamControl) -> None:
-        self._execution, self._stream_control, self._config = execution, stream_control, execution.config
+    def __init__(self, flow: Dataflow[Any], execution: Execution) -> None:
+        assert execution.stream_control is not None  # as for every job with an engine
+        self._execution, self._stream_control, self._config = execution, execution.stream_control, execution.config
         calls = HandlerCalls(flow, execution)
-        self._feeds = [Feed(queue, calls, execution, stream_control) for queue in self._queues()]
+        self._feeds = [Feed(queue, calls, execution, self._stream_control) for queue in self._queues()]
         most = self._config.items_at_once
         self._turns = nullcontext() if most is None else CapacityLimiter(most)
         """Limits how many items are fetched and processed side by side."""
