@@ -29,7 +29,7 @@ REQUEST_TIMEOUT = 10.0
 """Seconds in which a client must have sent its command, and then in which it must have read the answer."""
 MAX_COMMAND_BYTES = 256
 """The largest command that is read, in bytes."""
-MAX_DUMP_BYTES = 8 * 1024 * 1024
+MAX_DUMP_CHARACTERS = 8 * 1024 * 1024
 """The largest answer, in characters.  ``aioelasticjob dump`` has no such limit."""
 MAX_CONNECTIONS = 8
 """How many clients may be connected at a time."""
@@ -136,4 +136,4 @@ class MonitorPort:
                 return f"error: {error}\n"
         if limit.cancelled_caught:
             return ""
-        return await render(tree, layout, masked=COMMANDS[asked], limit=MAX_DUMP_BYTES) + "\n"
+        return await render(tree, layout, masked=COMMANDS[asked], limit=MAX_DUMP_CHARACTERS) + "\n"
