@@ -144,7 +144,8 @@ class _Child:
 
     def __init__(self) -> None:
         if multiprocessing.current_process().daemon:
-            raise InvalidSetting("executor", "process", "a daemonic process of multiprocessing may not start others")
+            why = "a daemonic process of multiprocessing may not start others: use executor = 'thread'"
+            raise InvalidSetting("executor", "process", why)
         spawn = multiprocessing.get_context("spawn")  # a fork would copy held locks and the event loop
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=serve, args=(theirs, _levels()), name="aioelasticjob")
@@ -208,7 +209,7 @@ class OwnExecutors:
         """
         executor = self._made.get((name, job))
         if executor is None:
-            executor = self._made[name, job] = _made(name, job)
+            executor = self._made[name, job] = _new_executor(name, job)
         try:
             return await _result(executor.submit(partial(function, *arguments, **named)))
         except BrokenExecutor:
@@ -235,7 +236,7 @@ async def _call_in_threads(functions: Iterable[Callable[[], object]]) -> None:
                 tasks.start_soon(partial(to_thread.run_sync, function, limiter=threads))
 
 
-def _made(name: str, job: str) -> Executor:
+def _new_executor(name: str, job: str) -> Executor:
     executor: object = find(name)(job)
     if not isinstance(executor, Executor):
         found = type(executor).__name__

@@ -192,7 +192,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_started() -> None:
 
 def test_a_daemonic_process_says_that_it_may_not_start_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
-    with pytest.raises(InvalidSetting, match="a daemonic process"):
+    with pytest.raises(InvalidSetting, match=r"a daemonic process.*: use executor = 'thread'"):
         with_processes(lambda executors: executors.processes.call(process_functions.pid))
 
 
