@@ -55,11 +55,11 @@ class JobHealth:
         return cls(
             view.config.job_name,
             instance,
-            view.leader == instance,
-            tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
-            () if claim is None else tuple(sorted(claim.items)),
-            None if schedule is None else schedule.next_after(moment(now)),
-            missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
+            leads=view.leader == instance,
+            holds=tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
+            running=() if claim is None else tuple(sorted(claim.items)),
+            next_fire=None if schedule is None else schedule.next_after(moment(now)),
+            problem=missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
             differs=differences(declared, view.config),
         )
 

@@ -81,7 +81,8 @@ class ExecutionStats:
             return
         fire_time = _when(config, context.fire)
         run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
-        self._dispatcher.report(config, Failure(*run, error, 0.0, context.attempt, part=part, run_goes_on=run_goes_on))
+        failure = Failure(*run, error, attempts=context.attempt, part=part, run_goes_on=run_goes_on)
+        self._dispatcher.report(config, failure)
 
     def attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
         """Note an attempt that has failed; a line says so if another one follows, else the error handler does."""
