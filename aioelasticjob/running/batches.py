@@ -9,18 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from operator import length_hint
 from typing import Any, TypeAlias
 
 from anyio.abc import TaskGroup
 
-from aioelasticjob.coordination.offsets import encoded
-from aioelasticjob.errors import Fenced
-from aioelasticjob.jobs.context import Checkpoints, Context
+from aioelasticjob.jobs.context import Context
 from aioelasticjob.observers.tracing import BatchSpan
 from aioelasticjob.rates import IDLE, Load
-from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.user_code import UserCode
 
 MAX_TURN_SECONDS = 0.005
@@ -65,54 +61,11 @@ class Batch:
         return max(0, through - self.failed), self.failed
 
 
-class Position:
-    """The offsets as ``fetch`` sees them.
-
-    An offset that ``fetch`` saves belongs to the batch that it returns next.  It is written to the registry once all
-    records of that batch have been processed.
-    """
-
-    def __init__(self, saved: Checkpoints) -> None:
-        self._saved = saved
-        self._said: dict[int, str] = {}
-        self._new: dict[int, str] = {}
-        self.over = False
-        """Whether the run is over, so that offsets cannot be saved any more."""
-
-    @property
-    def known(self) -> bool:
-        """Whether ``fetch`` saves offsets.  If so, it does not return records again that are still being processed."""
-        return bool(self._said)
-
-    def get(self, item: int) -> str | None:
-        """Return the offset that ``fetch`` has saved last in this run, or else the one in the registry."""
-        return self._said[item] if item in self._said else self._saved.get(item)
-
-    async def save(self, item: int, value: str) -> None:
-        """Note an offset for the next batch.
-
-        Raises:
-            Fenced: the run is over.
-            InvalidSetting: the value is not text, or too large.
-        """
-        encoded(value)
-        if self.over:
-            raise Fenced(item)
-        self._said[item] = self._new[item] = value
-
-    def take(self) -> dict[int, str]:
-        """Return the offsets that ``fetch`` has saved since the last call of this method."""
-        new, self._new = self._new, {}
-        return new
-
-
 class BatchQueue:
     """The records of one context: at most one batch that is being processed, and one fetched ahead."""
 
     def __init__(self, context: Context) -> None:
-        self.context, self.position = context, Position(context.checkpoints)
-        self.fetching = replace(context, checkpoints=self.position)
-        """The context that ``fetch`` is given."""
+        self.context = context
         self.time = asyncio.get_running_loop().time
         self.call: Call
         """Calls ``process`` for this queue."""
@@ -122,13 +75,6 @@ class BatchQueue:
         """The batches that have unprocessed records, oldest first."""
         self.due: dict[int, str] = {}
         """The offsets that can be saved now, because all records before them have been processed."""
-        self.failed = 0
-        self.exhausted = False
-        """Whether ``fetch`` has returned that there are no more records."""
-        self.asking = False
-        """Whether a call of ``fetch`` is running."""
-        self.fetching_cut: HandlerScope
-        """The scope that cancels the call of ``fetch``."""
         self.news = asyncio.Event()
         self._passed = self._counted = (0, 0)
         """How many records of finished batches have succeeded and failed; the same of all batches at the last count."""
@@ -138,9 +84,9 @@ class BatchQueue:
         self.news.clear()
         await self.news.wait()
 
-    def take(self, records: Sequence[object], step: int | None) -> Batch:
-        """Return the next batch, with the offsets that ``fetch`` has saved for it."""
-        batch = Batch(self, records, step, self.position.take())
+    def take(self, records: Sequence[object], step: int | None, offsets: dict[int, str]) -> Batch:
+        """Return the next batch, with the ``offsets`` that ``fetch`` has saved for it."""
+        batch = Batch(self, records, step, offsets)
         self.open.append(batch)
         return batch
 
@@ -175,11 +121,11 @@ class Workers:
     """Tasks that share a queue of batches: as many as there are calls to make, at most ``limit``."""
 
     def __init__(
-        self, tasks: TaskGroup, limit: int, under_way: dict[asyncio.Task[object], Context], home: Callable[[], None]
+        self, tasks: TaskGroup, limit: int, under_way: dict[asyncio.Task[object], Context], ended: Callable[[], None]
     ) -> None:
-        self._tasks, self._limit, self._under_way, self._home = tasks, limit, under_way, home
+        self._tasks, self._limit, self._under_way, self._ended = tasks, limit, under_way, ended
         self.size = 0
-        """The number of workers.  ``home`` is called whenever a worker ends."""
+        """The number of workers.  ``ended`` is called whenever one ends."""
         self._queue: deque[Batch] = deque()
         self._parked: list[asyncio.Future[None]] = []
         self._closed = False
@@ -221,7 +167,7 @@ class Workers:
                     await parked
         finally:
             self.size -= 1
-            self._home()
+            self._ended()
 
     async def _drain(self, batch: Batch) -> None:
         """Process records of a batch until none is left.  Other workers take records from the same iterator."""

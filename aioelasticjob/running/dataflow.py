@@ -172,5 +172,4 @@ class _DataflowRun:
         while True:
             await sleep(FETCH_GRACE)
             for feed in self._feeds:
-                if feed.queue.asking:
-                    feed.queue.fetching_cut.cancel()
+                feed.cancel_fetch()

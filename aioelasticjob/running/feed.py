@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from aioelasticjob.errors import InvalidSetting, RegistryError
+from aioelasticjob.coordination.offsets import encoded
+from aioelasticjob.errors import Fenced, InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import Handler
-from aioelasticjob.jobs.context import Context, ItemContext
+from aioelasticjob.jobs.context import Checkpoints, Context, ItemContext
 from aioelasticjob.jobs.dataflow import Dataflow, RecordFailed, TooManyFailures
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.jobs.inspection import is_async
@@ -30,10 +32,51 @@ Given: TypeAlias = dict[str, Any]
 """The values that providers have made for one handler, by the names of its arguments."""
 
 
+class Position:
+    """The offsets as ``fetch`` sees them.
+
+    An offset that ``fetch`` saves belongs to the batch that it returns next.  It is written to the registry once all
+    records of that batch have been processed.
+    """
+
+    def __init__(self, saved: Checkpoints) -> None:
+        self._saved = saved
+        self._said: dict[int, str] = {}
+        self._new: dict[int, str] = {}
+        self.over = False
+        """Whether the run is over, so that offsets cannot be saved any more."""
+
+    @property
+    def known(self) -> bool:
+        """Whether ``fetch`` saves offsets.  If so, it does not return records again that are still being processed."""
+        return bool(self._said)
+
+    def get(self, item: int) -> str | None:
+        """Return the offset that ``fetch`` has saved last in this run, or else the one in the registry."""
+        return self._said[item] if item in self._said else self._saved.get(item)
+
+    async def save(self, item: int, value: str) -> None:
+        """Note an offset for the next batch.
+
+        Raises:
+            Fenced: the run is over.
+            InvalidSetting: the value is not text, or too large.
+        """
+        encoded(value)
+        if self.over:
+            raise Fenced(item)
+        self._said[item] = self._new[item] = value
+
+    def take(self) -> dict[int, str]:
+        """Return the offsets that ``fetch`` has saved since the last call of this method."""
+        new, self._new = self._new, {}
+        return new
+
+
 class Feed:
     """Supplies the workers with the records of one queue.
 
-    It has more than twelve methods: the steps of a batch share what is in process.
+    It has more than twelve methods, because all steps of a batch share the queue.
     """
 
     def __init__(
@@ -44,6 +87,15 @@ class Feed:
         item = queue.context.item if isinstance(queue.context, ItemContext) else None
         self.meter = stream_control.events.rates.meter(self._config.job_name, item)
         self.meter.begin(queue.load)
+        self._position = Position(queue.context.checkpoints)
+        self._failed = 0
+        """The number of records whose last attempt has failed."""
+        self._is_fetching = False
+        """Whether a call of ``fetch`` is running."""
+        self._fetch_scope: HandlerScope
+        """The scope that cancels the calls of ``fetch``."""
+        self._is_exhausted = False
+        """Whether ``fetch`` has returned that there are no more records."""
 
     async def run(self, workers: Workers, limit: HandlerScope) -> None:
         """Fetch and process all records of the queue, in one span if runs are traced.
@@ -83,9 +135,14 @@ class Feed:
         run_counts.succeeded, run_counts.failed = run_counts.succeeded + succeeded, run_counts.failed + failed
         meter.sample()
 
+    def cancel_fetch(self) -> None:
+        """Cancel the call of ``fetch`` that is running, if there is one."""
+        if self._is_fetching:
+            self._fetch_scope.cancel()
+
     def close(self) -> None:
         """Refuse further offsets, and stop measuring."""
-        self.queue.position.over = True
+        self._position.over = True
         self.meter.end()
 
     async def _to_the_end(self, workers: Workers) -> Outcome:
@@ -106,8 +163,8 @@ class Feed:
         except Exception as error:
             failure = failure or error
         if failure is None and self._has_failed():
-            failure = TooManyFailures(queue.failed, self._config.max_failures or 0)
-        if failure is None and not queue.exhausted:
+            failure = TooManyFailures(self._failed, self._config.max_failures or 0)
+        if failure is None and not self._is_exhausted:
             execution.unfinished = execution.unfinished.union(queue.context.claimed)
         outcome = Outcome.COMPLETED if failure is None else Outcome.FAILED
         self.end(outcome, failure)
@@ -118,10 +175,10 @@ class Feed:
         failure: Exception | None = None
         try:
             async with UserCode("fetch"):
-                with self._calls.cut(self.queue.context) as self.queue.fetching_cut:
+                with self._calls.fetch_scope(self.queue.context) as self._fetch_scope:
                     await self._fetch_all(workers, given)
         except Exception as error:
-            is_cut = self.queue.fetching_cut.cancel_called and cancellation_behind(error) is not None
+            is_cut = self._fetch_scope.cancel_called and cancellation_behind(error) is not None
             failure = None if is_cut else error
         try:
             await self._drain()
@@ -131,31 +188,32 @@ class Feed:
 
     async def _fetch_all(self, workers: Workers, given: Given) -> None:
         queue, prefetch = self.queue, self._config.prefetch
-        async with aclosing(self._calls.batches(queue.fetching, given)) as batches:
+        context = replace(queue.context, checkpoints=self._position)
+        async with aclosing(self._calls.batches(context, given)) as batches:
             while records := await self._next(batches):
                 workers.put(self._take(records))
-                ahead = queue.position.known if prefetch is None else prefetch
+                ahead = self._position.known if prefetch is None else prefetch
                 while len(queue.open) > ahead and not self._is_over():
                     await queue.changed()
                 await self._save()
                 if self._is_over():  # checked after the first batch, so that every run processes at least one
                     break
             await self._drain()  # before the generator is closed: records may need its connection or file
-            queue.due |= queue.position.take()
-            queue.exhausted = not records
+            queue.due |= self._position.take()
+            self._is_exhausted = not records
 
     async def _next(self, batches: Batches) -> Sequence[object]:
         """Return the next batch; it is empty at the end."""
-        self.queue.asking = True
+        self._is_fetching = True
         try:
             return await anext(batches)
         except StopAsyncIteration:  # not anext(batches, ()): in CPython 3.11 that raises SystemError
             return ()
         finally:
-            self.queue.asking = False
+            self._is_fetching = False
 
     def _take(self, records: Sequence[object]) -> Batch:
-        batch = self.queue.take(records, self._calls.step)
+        batch = self.queue.take(records, self._calls.step, self._position.take())
         if self._tracer is not None:
             batch.span = self._tracer.batch(self.queue.context, batch.size)
         return batch
@@ -164,7 +222,7 @@ class Feed:
         """Pass the record (or list) of a failed call of ``process`` to ``dead``; return how many records it was."""
         queue, records = self.queue, 1 if self._calls.step is None else len(record)
         part = "a record" if self._calls.step is None else f"a list of {counted(records, 'record')}"
-        queue.failed += records
+        self._failed += records
         if error is not None:
             self._report_once(batch, part, error)
         if dead is None:
@@ -191,7 +249,7 @@ class Feed:
         return (self._config.streaming and self._stream_control.end.is_set()) or self._has_failed()
 
     def _has_failed(self) -> bool:
-        return self._config.max_failures is not None and self.queue.failed > self._config.max_failures
+        return self._config.max_failures is not None and self._failed > self._config.max_failures
 
     async def _drain(self) -> None:
         """Wait until all batches are processed, and save their offsets."""
@@ -233,7 +291,7 @@ class HandlerCalls:
         while self._config.streaming:
             yield _checked(await fetch(context))
 
-    def cut(self, context: Context) -> HandlerScope:
+    def fetch_scope(self, context: Context) -> HandlerScope:
         """Return a scope that can cancel the call of ``fetch`` in the current task, and that names it if it goes on."""
         fetch, is_awaited = self._flow.fetch, self._flow.generates or is_async(self._flow.fetch)
         return handler_scope(fetch if is_awaited else None, context, self._execution.limited_log)
