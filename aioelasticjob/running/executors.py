@@ -106,8 +106,7 @@ class Processes:
         async with self._places:
             child = await self._child()
             try:
-                ask = partial(child.ask, request)
-                answer = await to_thread.run_sync(ask, abandon_on_cancel=True, limiter=self._threads)
+                answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
             except BaseException as error:
                 with CancelScope(shield=True):
                     code = await to_thread.run_sync(child.kill, limiter=self._threads)
