@@ -50,7 +50,7 @@ class Triggers:
         state = self._state
         refusal = state.intolerable_skew() or too_large((fire.parameter or "").encode())
         closed = refusal is not None or self._me not in view.active
-        items = frozenset[int]() if closed else state.held - view.disabled_items
+        items = NONE if closed else state.held - view.disabled_items
         free = items - state.blocked()
         if not (yield JoinRun(fire, items)):
             return None
@@ -69,8 +69,9 @@ class Triggers:
     def claimed(self, fire: Fire, taken: ClaimResult) -> Steps[None]:
         """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
         if fire.requested is not None:
-            return self._requested.claimed(taken)
-        got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
+            self._requested.claimed(taken)
+            return
+        got = NONE if taken.claim is None else taken.claim.items.keys()
         if not got and (taken.stale or not (yield from self._drop(fire))):
             return
         for item in got | taken.obstructed:
@@ -120,7 +121,8 @@ class Triggers:
     def _drop(self, fire: Fire) -> Steps[bool]:
         """Remove a trigger that no claim removes; False if it has been replaced or removed meanwhile."""
         removed = fire.request is None or (yield RemoveTrigger(*fire.request))
-        self._answered = fire.request_id if removed else self._answered
+        if removed:
+            self._answered = fire.request_id
         return removed
 
     def _defer(self, items: Iterable[int], fire: Fire) -> None:
