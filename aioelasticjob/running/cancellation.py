@@ -11,6 +11,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
@@ -46,6 +47,8 @@ class HandlerScope:
         """Whether ``cancel`` was called, or the time was over."""
         self.notes: Sequence[str] = ()
         """The notes of the cancellation with which the code has ended."""
+        self._deadline = inf
+        """When the time is over, by the loop's clock."""
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
         self._next_turn: asyncio.Handle | None = None
@@ -71,7 +74,9 @@ class HandlerScope:
         self._asking.__enter__()
         self._held.__enter__()
         if self._after is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._after, self.cancel)
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.time() + self._after
+            self._timer = loop.call_at(self._deadline, self.cancel)
         return self
 
     def __exit__(
@@ -90,6 +95,11 @@ class HandlerScope:
     def has_caught(self) -> bool:
         """Whether the code was ended by the cancellation."""
         return self._asking.cancelled_caught
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the time is over, also if the code was cancelled for another reason before."""
+        return asyncio.get_running_loop().time() >= self._deadline
 
     @property
     def _is_delivering(self) -> bool:

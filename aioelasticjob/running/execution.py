@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import ElasticJobError, add_note
+from aioelasticjob.errors import ElasticJobError, NotAnException, add_note, leaf_errors
 from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
@@ -134,6 +134,8 @@ class Execution:
     def enter(self, limit: HandlerScope, items: Iterable[int]) -> None:
         """Note the scope in which the handler of these items runs, and cancel it if their runs were cancelled."""
         self.limits.update(dict.fromkeys(items, limit))
+        if self.cancel_called:
+            limit.cancel()
         if not self.to_stop.isdisjoint(items):
             limit.cancel("somebody has cancelled the run")
 
@@ -238,8 +240,10 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
         failure = error
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
-    if is_cut and execution.cancel_called:
-        return None if limit.has_caught or failure is not None else Outcome.COMPLETED
+    if execution.cancel_called and limit.cancel_called:
+        if limit.has_caught if failure is None else _is_made_of_cancellation(failure):
+            return None
+        is_cut = is_cut and limit.is_overdue
     newest = context if attempts is None else attempts.context
     if is_cut:
         never_began = _never_began(limit) if newest.attempt == 1 else ""
@@ -263,6 +267,13 @@ def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
     """
     is_own = failure is not None and (isinstance(failure, ElasticJobError) or cancellation_behind(failure) is None)
     return limit.cancel_called and not is_own
+
+
+def _is_made_of_cancellation(failure: Exception) -> bool:
+    """Whether a call that was cut off has only made an error of that, so that ``UserCode`` would pass it."""
+    if isinstance(failure, NotAnException) and failure.__cause__ is not None:
+        return all(isinstance(one, asyncio.CancelledError) for one in leaf_errors(failure.__cause__))
+    return cancellation_behind(failure) is not None
 
 
 def _never_began(limit: HandlerScope) -> str:

@@ -19,6 +19,7 @@ from aioelasticjob import InstanceContext, JobListener, Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.requests import encode_cancellation
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import Fenced
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import Layout
@@ -424,14 +425,30 @@ async def fail_in_cleanup() -> None:
     raise OSError("the disk is full")
 
 
+async def make_our_error_of_it() -> None:
+    try:
+        await anyio.sleep(100)
+    except asyncio.CancelledError:
+        raise Fenced("0") from None
+
+
+async def end_with_another_error() -> None:
+    try:
+        await anyio.sleep(100)
+    except asyncio.CancelledError as cancellation:
+        raise BaseExceptionGroup("both", [cancellation, OSError("the disk is full")]) from None
+
+
 @pytest.mark.parametrize("items", [1, 2])
 @pytest.mark.parametrize(
     ("work", "outcome"),
     [
         (end_by_it, None),
         (make_an_error_of_it, None),
+        (make_our_error_of_it, None),
         (go_on, Outcome.COMPLETED),
         (fail_in_cleanup, Outcome.FAILED),
+        (end_with_another_error, Outcome.FAILED),
     ],
 )
 def test_an_execution_that_is_cut_off_ends_alike_whether_it_is_one_call_or_several(
@@ -453,6 +470,36 @@ def test_an_execution_that_is_cut_off_ends_alike_whether_it_is_one_call_or_sever
         return execution.outcomes
 
     assert run(main) == ({} if outcome is None else dict.fromkeys(range(items), outcome))
+
+
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize("cut_off_after", [5, 15])
+def test_a_run_that_goes_on_beyond_its_time_limit_has_timed_out_though_it_was_cut_off(
+    cut_off_after: float, items: int
+) -> None:
+    async def handler(_context: ItemContext) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(20)
+
+    async def main() -> dict[int, Outcome]:
+        config = JobConfig.build(job_name="job", sharding_total_count=items, timeout=10)
+        execution = execution_of(config, handler, *range(items))
+        with execution.cancellable() as scope:
+            asyncio.get_running_loop().call_later(cut_off_after, scope.cancel)
+            await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == dict.fromkeys(range(items), Outcome.TIMED_OUT)
+
+
+def test_a_handler_that_begins_in_an_execution_that_was_cut_off_is_cancelled() -> None:
+    async def main() -> dict[int, Outcome]:
+        execution = execution_of(JobConfig.build(job_name="job"), lambda _context: anyio.sleep_forever(), 0)
+        execution.cancel()
+        await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {}
 
 
 def test_no_further_attempt_begins_after_the_lease_though_the_handler_has_swallowed_its_end() -> None:
