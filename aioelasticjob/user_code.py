@@ -63,7 +63,7 @@ class UserCode:
             try:
                 await asyncio.sleep(0)  # before CPython 3.13 a request that was taken back still arrives
             except CancelledError:
-                if self._is_cancelled():
+                if self.is_cancelled:
                     raise
 
     def __enter__(self) -> UserCode:
@@ -92,7 +92,7 @@ class UserCode:
         """Return the error of the call as an Exception, or raise what may pass.  Nothing is removed."""
         end_if_forked(self._pid, self._what, error)
         if isinstance(error, Exception):
-            if self._is_cancelled() and (cancellation := cancellation_behind(error)) is not None:
+            if self.is_cancelled and (cancellation := cancellation_behind(error)) is not None:
                 raise cancellation
             return error
         for one in leaf_errors(error):
@@ -100,13 +100,14 @@ class UserCode:
                 raise one
         if isinstance(error, GeneratorExit) and present_task() is not self._task:  # somebody closes our coroutine
             raise error
-        if self._is_cancelled() and all(isinstance(one, CancelledError) for one in leaf_errors(error)):
+        if self.is_cancelled and all(isinstance(one, CancelledError) for one in leaf_errors(error)):
             raise next(leaf_errors(error))  # not the group around it: scopes and tasks expect the CancelledError itself
         failure = NotAnException(self._what, error, is_cancelled=isinstance(error, CancelledError))
         failure.__cause__ = error
         return failure
 
-    def _is_cancelled(self) -> bool:
+    @property
+    def is_cancelled(self) -> bool:
         """Whether a scope around us was cancelled; shields are ignored, since ``HandlerScope`` delays with one."""
         scope: Any = self._scope
         while scope is not None and not scope.cancel_called:
@@ -120,7 +121,7 @@ class UserCode:
         for left in self._left_behind(task):
             left.cancel()
             left.__exit__(None, None, None)
-        if self._is_cancelled() or task.cancelling() <= self._requests:
+        if self.is_cancelled or task.cancelling() <= self._requests:
             return False
         while task.cancelling() > self._requests:
             task.uncancel()

@@ -300,7 +300,8 @@ class _Attempts:
             if retry is None or is_last or (isinstance(failure, ElasticJobError) and failure.is_final):
                 self._report(failure, None)
                 raise failure
-            await checkpoint_if_cancelled()  # a thread may have failed after the run was cancelled
+            if UserCode("the handler", self._task).is_cancelled:  # a thread, or a handler that goes on, may fail late
+                await sleep_forever()  # as in ``stop_unless_proven``
             pause = retry.pause_after(number)
             self._report(failure, pause)
             why = await execution.retry_waits.wait(execution.claim, self.context.claimed, pause)

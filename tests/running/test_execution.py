@@ -502,6 +502,30 @@ def test_a_handler_that_begins_in_an_execution_that_was_cut_off_is_cancelled() -
     assert run(main) == {}
 
 
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize("what", ["the run", "the execution"])
+def test_no_further_attempt_begins_after_a_cancellation_that_the_handler_has_swallowed(what: str, items: int) -> None:
+    attempts = list[int]()
+
+    async def handler(context: ItemContext) -> None:
+        attempts.append(context.attempt)
+        await go_on()
+        await swallow_cancellations()
+        raise OSError("the disk is full")
+
+    async def main() -> dict[int, Outcome]:
+        config = JobConfig.build(job_name="job", sharding_total_count=items, retry=Retry(attempts=2, backoff=0.1))
+        execution = execution_of(config, handler, *range(items))
+        with execution.cancellable() as scope:
+            acts = {"the run": partial(execution.stop, set(range(items))), "the execution": scope.cancel}
+            asyncio.get_running_loop().call_later(1, acts[what])
+            await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == (dict.fromkeys(range(items), Outcome.STOPPED) if what == "the run" else {})
+    assert attempts == [1] * items
+
+
 def test_no_further_attempt_begins_after_the_lease_though_the_handler_has_swallowed_its_end() -> None:
     attempts = list[int]()
 
