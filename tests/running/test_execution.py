@@ -492,6 +492,25 @@ def test_a_run_that_goes_on_beyond_its_time_limit_has_timed_out_though_it_was_cu
     assert run(main) == dict.fromkeys(range(items), Outcome.TIMED_OUT)
 
 
+def test_no_item_begins_that_waits_for_its_turn_when_the_execution_is_cut_off() -> None:
+    begun = list[int]()
+
+    async def handler(context: ItemContext) -> None:
+        begun.append(context.item)
+        await anyio.sleep_forever()
+
+    async def main() -> dict[int, Outcome]:
+        config = JobConfig.build(job_name="job", sharding_total_count=2, items_at_once=1)
+        execution = execution_of(config, handler, 0, 1)
+        with execution.cancellable() as scope:
+            asyncio.get_running_loop().call_later(1, scope.cancel)
+            await execute(execution)
+        return execution.outcomes
+
+    assert run(main) == {}
+    assert begun == [0]
+
+
 def test_a_handler_that_begins_in_an_execution_that_was_cut_off_is_cancelled() -> None:
     async def main() -> dict[int, Outcome]:
         execution = execution_of(JobConfig.build(job_name="job"), lambda _context: anyio.sleep_forever(), 0)
