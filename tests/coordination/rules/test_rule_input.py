@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aioelasticjob.coordination.rules import RuleInput
+from aioelasticjob.coordination.effects import StepDown
+from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.registry.transaction import Set
 from tests.coordination.rules.world import LAYOUT, knowing, requiring, world
 
@@ -36,6 +37,8 @@ def test_who_lacks_what_is_required_holds_its_seat_and_does_not_lead() -> None:
     here = world(1)
     leader = here.settle().leader
     assert leader is not None
-    here.registry.commit([Set(LAYOUT.config, here.config.changed(requires=["x"]).to_json(), -1)])
+    changed = here.config.changed(requires=["x"], cron="0 0 3 * * ?")
+    here.registry.commit([Set(LAYOUT.config, changed.to_json(), -1)])
     now = RuleInput(here.view(), leader)
     assert (now.is_named_leader, now.leading) == (True, False)
+    assert decide(now) == [StepDown()]  # a leader would note the schedule, too
