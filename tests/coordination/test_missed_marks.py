@@ -275,3 +275,14 @@ def test_a_misfire_is_not_marked_under_an_assignment_that_is_over() -> None:
     job.write(Set(LAYOUT.sharding, b"", -1))
     done(mark_misfired(job.member, job.cache, view, 0, SLOT))
     assert LAYOUT.item(0).misfire not in job.registry.nodes
+
+
+def test_an_item_that_is_refused_again_though_nothing_has_changed_is_left_out() -> None:
+    job = run_once()
+    path = LAYOUT.item(2).execution
+    data = job.registry.nodes[path].data
+    job.registry.commit([Delete(path)])
+    job.registry.commit([Create(path, data, ephemeral=True)], incarnation=9)  # so no mark can be made below it
+    job.learn()
+    assert marked(job) == {0}
+    assert marks(job) == {0: MISSED[0]}
