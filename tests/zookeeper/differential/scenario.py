@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from difflib import unified_diff
 from itertools import count
 from typing import TypeAlias
 
@@ -36,8 +37,9 @@ def same(play: Play, servers: Servers) -> None:
     with ThreadPoolExecutor(2) as pool:  # at once, for some scenarios wait
         theirs = pool.submit(transcript, play, servers.real, root)
         ours = pool.submit(transcript, play, servers.ours, root)
-    assert theirs.result(), "a scenario without a reply shows nothing"
-    assert ours.result() == theirs.result()
+    real, embedded = theirs.result(), ours.result()
+    assert real, "a scenario without a reply shows nothing"
+    assert embedded == real, "\n".join(unified_diff(real, embedded, "real", "embedded", lineterm=""))
 
 
 def on_both(play: Play) -> Callable[[Servers], None]:
