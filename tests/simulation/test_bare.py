@@ -76,6 +76,10 @@ def test_a_mark_made_again_by_hand_during_an_assignment_in_parts_looks_like_the_
     survives(seed)  # each part raises the version of the assignment, so the judge took it for several
 
 
+def test_the_last_moment_may_come_during_a_long_backfill_and_is_reported_without_misfire() -> None:
+    survives(1411290)  # the judge took it for lost, because no record has it
+
+
 def test_a_slow_read_takes_nothing_back_that_its_session_has_seen() -> None:
     survives(49504)  # a lost reply was then judged by what had been there before it
 

@@ -45,6 +45,8 @@ class Judge:
     """The requests that were made."""
     cancelled: set[tuple[int, int]] = field(default_factory=set)
     """Items and fences of the runs that somebody has cancelled."""
+    reported: dict[int, int] = field(default_factory=dict)
+    """For each item, the newest moment that was reported as missed."""
     runs: int = 0
     rescues: int = 0
     _open: dict[int, dict[Process, int]] = field(default_factory=dict)
@@ -298,7 +300,8 @@ class Judge:
         cut_off = record.begun > 0 and not record.completed
         if cut_off and view.config.failover and view.active:
             self.break_("every orphan is rescued", f"item {item}: {record}")
-        if record.slot != moment and item not in view.resting_items:
+        missed = 0 if view.config.misfire else self.reported.get(item, 0)  # during a long backfill, for example
+        if moment not in (record.slot, missed) and item not in view.resting_items:
             self.break_("nothing is lost", f"item {item} has not run {moment}: {record}")
         return {item: VersionedRecord(record, 0, 0)} if cut_off and view.config.failover else {}
 

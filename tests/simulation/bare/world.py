@@ -11,7 +11,7 @@ from anyio import sleep
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
-from aioelasticjob.events import JobEvent
+from aioelasticjob.events import JobEvent, Misfired
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.registry.transaction import Create, Op
@@ -102,6 +102,8 @@ class World:
     def report(self, process: Process, event: JobEvent) -> None:
         """Note what a job tells about itself."""
         self.say(f"{process.number} {describe(event)}")
+        if isinstance(event, Misfired):
+            self.judge.reported.update(dict.fromkeys(event.items, event.slot))
 
     def left(self, process: Process) -> None:
         """End the session of a process that has ended by itself."""
