@@ -58,7 +58,7 @@ class JobView:
         """The nodes that every instance mirrors and that always have to exist, as far as they do not."""
         return self.tree.missing(self.layout.mirrored_parents)
 
-    @property
+    @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
         return self._derived[2]
