@@ -87,7 +87,7 @@ class Account:
         ahead.
         """
         ahead = frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
-        return self.held if ahead == self.held else ahead  # the same object again, which the collector knows already
+        return self.held if ahead == self.held else ahead  # the collector need not visit a second object
 
     def _unclaimed(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
         """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""

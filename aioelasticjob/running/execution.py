@@ -100,9 +100,10 @@ class Execution:
         return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds)
 
     def cancellable(self) -> AbstractContextManager[Execution | HandlerScope]:
-        """Return what cuts the execution off when it is cancelled: a scope of all its calls, or itself if it is one.
+        """Return what is cancelled to cut the execution off: a scope around all calls, or itself if there is one call.
 
-        A scope around one call, which has a scope of its own, would take a seventh of the time of a fire's beginning.
+        One call has a scope of its own already.  With a second scope around it, each fire would take a seventh longer
+        to begin.
         """
         for_all = self.config.per == "instance" or len(self.claim.items) == 1
         is_one = for_all and self.job.engine is None and not self.job.listeners
@@ -241,7 +242,8 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
     if execution.cancel_called and limit.cancel_called:
-        if limit.has_caught if failure is None else _is_made_of_cancellation(failure):
+        was_ended = limit.has_caught if failure is None else _is_made_of_cancellation(failure)
+        if was_ended:
             return None
         is_cut = is_cut and limit.is_overdue
     newest = context if attempts is None else attempts.context
@@ -270,7 +272,7 @@ def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
 
 
 def _is_made_of_cancellation(failure: Exception) -> bool:
-    """Whether a call that was cut off has only made an error of that, so that ``UserCode`` would pass it."""
+    """Whether the error of a call that was cut off says nothing but that it was cancelled."""
     if isinstance(failure, NotAnException) and failure.__cause__ is not None:
         return all(isinstance(one, asyncio.CancelledError) for one in leaf_errors(failure.__cause__))
     return cancellation_behind(failure) is not None

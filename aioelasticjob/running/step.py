@@ -100,7 +100,7 @@ class JobState(Account):
         self.see_what_is_due(view)
 
     def note_change(self, view: JobView) -> None:
-        """Note that the view or the time has changed, also during an execution: its end does not show when that was.
+        """Note what a changed view or time says about dates, also during an execution: later nobody knows when it came.
 
         If the time was set, dates in this view may have been given before that.  The dates of the nodes below this
         instance's server are not read, so it is noted since when the instance may run nothing.
@@ -153,7 +153,7 @@ class JobState(Account):
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
 
     def _report_between(self, view: JobView, succession: Succession, written: int, open_: frozenset[int]) -> None:
-        """Report the moments of schedules that came and went unseen, and those that hide behind moments of the old one.
+        """Report the moments of schedules in between, and those that claims and reports of the old schedule hide.
 
         ``open_`` are the items that were not handed on and are not switched off.
         """
@@ -166,7 +166,7 @@ class JobState(Account):
         self.missed.report_hidden(run, new, self.timetable, written)
 
     def _begin_schedule(self, view: JobView, written: int) -> None:
-        """Follow the new schedule; its moments before now came unheard."""
+        """Follow the new schedule, and account for its moments that came before this instance looked at it."""
         self._since, self._scheduled_since, self._is_inherited = written, view.schedule_dated, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
@@ -178,24 +179,33 @@ def test_an_item_taken_from_a_paused_instance_by_a_clock_ahead_owes_what_comes_s
     assert (state.owed(), state.timetable.newest) == ({0}, slot(28))
 
 
+def put_right_in_a_run(case: Case, state: JobState, item: int, moment: int, act: Callable[[], None]) -> None:
+    """Let an item run from 3.5 to 15.5; meanwhile the clock is 8 s ahead when somebody acts, and is then put right."""
+    case.now = 3.5
+    case.see(state)
+    case.claim(state, frozenset({item}), slot(moment))
+    case.ahead = 8.0
+    case.tell(state, lambda: state.note_change(case.view()))
+    act()  # dated 11.5
+    case.now, case.ahead = 4.5, 0.0
+    case.tell(state, lambda: state.note_change(case.view()))
+    case.now = 15.5
+    case.settle(state, frozenset({item}))
+    case.tell(state, lambda: state.collapse(case.view()))
+    case.see(state)
+
+
 def test_an_item_given_during_a_run_by_a_clock_ahead_that_is_put_right_in_that_run_owes_what_has_come_since() -> None:
     case = Case.of(2)
     case.give(0, OTHER)
     state = case.state()
     case.see(state)
-    case.now = 3.5
-    case.see(state)
-    case.claim(state, frozenset({1}), slot(3))
-    case.ahead = 8.0
-    case.tell(state, lambda: state.note_change(case.view()))
-    case.put(LAYOUT.item(0).sharding)  # dated 11.5, as the leader does if it takes the item from a paused instance
-    case.give(0, ME)
-    case.now, case.ahead = 4.5, 0.0
-    case.tell(state, lambda: state.note_change(case.view()))
-    case.now = 15.5
-    case.settle(state, frozenset({1}))
-    case.tell(state, lambda: state.collapse(case.view()))
-    case.see(state)
+
+    def take_from_a_paused_instance() -> None:
+        case.put(LAYOUT.item(0).sharding)
+        case.give(0, ME)
+
+    put_right_in_a_run(case, state, 1, 3, take_from_a_paused_instance)
     assert (state.owed(), state.timetable.newest) == ({0, 1}, slot(15))
     assert known(case) == set(range(5, 15))
 
@@ -204,18 +214,7 @@ def test_a_schedule_written_during_a_run_by_a_clock_ahead_that_is_put_right_in_t
     case = Case.of(cron="0/2 * * * * ?")
     state = case.state()
     case.see(state)
-    case.now = 3.5
-    case.see(state)
-    case.claim(state, frozenset({0}), slot(2))
-    case.ahead = 8.0
-    case.tell(state, lambda: state.note_change(case.view()))
-    case.configure(cron="1/2 * * * * ?")  # dated 11.5
-    case.now, case.ahead = 4.5, 0.0
-    case.tell(state, lambda: state.note_change(case.view()))
-    case.now = 15.5
-    case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(case.view()))
-    case.see(state)
+    put_right_in_a_run(case, state, 0, 2, lambda: case.configure(cron="1/2 * * * * ?"))
     assert (state.owed(), state.timetable.newest) == ({0}, slot(15))
     assert {5, 7, 9, 11, 13} <= known(case)
 
