@@ -79,23 +79,22 @@ class Claims:
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache
 
-    def send(
-        self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, until: float | None = None
-    ) -> SentClaim:
-        """Send a claim of items, at once or at the time ``until`` of the loop's clock.
+    def send(self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int) -> SentClaim:
+        """Send a claim of items; ``claimed`` or ``finish`` gives its result.
 
-        ``claimed`` or ``finish`` gives its result.  ``now`` and ``next_fire`` are milliseconds since the epoch.
+        ``now`` is when the run begins, which may be still to come, and ``next_fire`` is the moment after this one, in
+        milliseconds since the epoch.
         """
         rest, texts = tuple(sorted(items)), [fire.parameter]
         for entry in map(self._cache.items.__getitem__, rest):
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)
         sent = SentClaim(view, fire, now, next_fire, rest, max(1, items_per_transaction(texts) // fire.weight))
-        self._send_next(sent, until)
+        self._send_next(sent)
         return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
-        """Return the result of a claim that was accepted whole, withdrawn or outdated; None if ``finish`` is needed."""
+        """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
         committed = None if sent.rest else accepted(self._member, sent.transaction)
         if committed is not None:
             taken = ClaimResult()
@@ -109,8 +108,6 @@ class Claims:
 
     async def finish(self, sent: SentClaim) -> ClaimResult:
         """Wait for the result of a claim; if items were refused, claim the others, and claim the items that follow.
-
-        If the claim was withdrawn before it was sent, the result is stale.
 
         Raises:
             Suspended: there is no connection.
@@ -143,15 +140,15 @@ class Claims:
             assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, assumed, {}, is_recorded=False)
 
-    def _send_next(self, sent: SentClaim, until: float | None = None) -> None:
+    def _send_next(self, sent: SentClaim) -> None:
         """Send the transaction that claims the first of the items that are left."""
         fire, me, now, next_fire = sent.fire, self._member.id, sent.now, sent.next_fire
         items, sent.rest = sent.rest[: sent.at_once], sent.rest[sent.at_once :]
         sent.before = {item: self._cache.items[item].record for item in items}
         sent.wanted = {n: records.begun(record, fire, me, now, next_fire) for n, record in sent.before.items()}
-        self._send(sent, until)
+        self._send(sent)
 
-    def _send(self, sent: SentClaim, until: float | None = None) -> None:
+    def _send(self, sent: SentClaim) -> None:
         member, entries = self._member, self._cache.items
         operations = _entitled(member, sent)
         sent.first = len(operations)
@@ -160,7 +157,7 @@ class Claims:
         for item in sent.wanted:
             if entries[item].marked and not entries[item].stuck:
                 operations.append(Delete(member.layout.item(item).misfire))
-        sent.transaction = send(member, operations, "to claim items", until)
+        sent.transaction = send(member, operations, "to claim items")
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.

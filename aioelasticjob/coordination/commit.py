@@ -36,10 +36,10 @@ class SentTransaction:
     answer: Future[Committed]
 
 
-def send(member: Member, ops: Sequence[Op], what: str, until: float | None = None) -> SentTransaction:
-    """Send a transaction under the member's session, at once or at a time of the loop's clock; do not wait for it."""
+def send(member: Member, ops: Sequence[Op], what: str) -> SentTransaction:
+    """Send a transaction under the member's session, and do not wait for its answer."""
     try:
-        answer = member.session.commit(ops, incarnation=member.incarnation, until=until)
+        answer = member.session.commit(ops, incarnation=member.incarnation)
     except RegistryError as error:
         answer = get_running_loop().create_future()
         answer.set_exception(error)

@@ -80,9 +80,7 @@ class Client:
             await self._retry(retries, overloaded)
             retries += 1
 
-    def write(
-        self, ops: Sequence[Op], incarnation: int, codec: Codec, until: float | None = None
-    ) -> asyncio.Future[Committed]:
+    def write(self, ops: Sequence[Op], incarnation: int, codec: Codec) -> asyncio.Future[Committed]:
         """Commit a transaction.
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
@@ -90,7 +88,7 @@ class Client:
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        return self.group_commit.commit(ops, body, incarnation, until)
+        return self.group_commit.commit(ops, body, incarnation)
 
     async def connected(self) -> None:
         """Wait for a connection.

@@ -10,13 +10,12 @@ nothing is sent again.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import error as Malformed  # noqa: N812  # a class, whatever its name
-from typing import Final, TypeAlias
+from typing import Final
 
-from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.codec import (
     LOST,
     MULTI,
@@ -37,9 +36,6 @@ MAX_GROUP_BYTES: Final = 64 * 1024  # bytes in a group: a transaction beyond tha
 HOW_TO_FIND_OUT: Final = "look whether it was written"
 
 
-Pending: TypeAlias = "asyncio.Future[Committed]"
-
-
 @value
 class _Transaction:
     """One caller's transaction, and the future on which the caller waits for its answer."""
@@ -47,7 +43,7 @@ class _Transaction:
     ops: Sequence[Op]
     body: bytes
     incarnation: int
-    answer: Pending
+    answer: asyncio.Future[Committed]
 
     def fail(self, error: RegistryError) -> None:
         """Raise an error in the caller that awaits the answer, unless that caller was cancelled."""
@@ -64,23 +60,14 @@ class GroupCommit:
         self._group: list[_Transaction] = []
         self._operations = self._bytes = 0
         self._waiting = False
-        self._held: dict[float, dict[Pending, _Transaction]] = {}
 
-    def commit(self, ops: Sequence[Op], body: bytes, incarnation: int, until: float | None = None) -> Pending:
+    def commit(self, ops: Sequence[Op], body: bytes, incarnation: int) -> asyncio.Future[Committed]:
         """Send a transaction, rendered as ``body``, with others of its turn; only under the session given."""
-        transaction = _Transaction(ops, body, incarnation, self._loop.create_future())
-        if until is None:
-            self._gather(transaction)
-        else:
-            self._keep(transaction, math.ceil(until * 1000) / 1000)
-        return transaction.answer
-
-    def _gather(self, transaction: _Transaction) -> None:
-        ops, body, group = transaction.ops, transaction.body, self._group
+        transaction, group = _Transaction(ops, body, incarnation, self._loop.create_future()), self._group
         if group and (
             self._operations + len(ops) > MAX_GROUP_OPERATIONS
             or self._bytes + len(body) > MAX_GROUP_BYTES
-            or group[0].incarnation != transaction.incarnation
+            or group[0].incarnation != incarnation
         ):
             self._send_group()
         if not self._waiting:
@@ -89,26 +76,7 @@ class GroupCommit:
         self._group.append(transaction)
         self._operations += len(ops)
         self._bytes += len(body)
-
-    def _keep(self, transaction: _Transaction, due: float) -> None:
-        """Delay a transaction, together with those that are due in the same millisecond: they share one timer."""
-        if due not in self._held:
-            self._held[due] = {}
-            self._loop.call_at(due, self._release, due)
-        self._held[due][transaction.answer] = transaction
-
-    def withdraw(self, answer: asyncio.Future[Committed]) -> None:
-        """Drop a transaction that is still delayed; its caller gets a Conflict at once."""
-        for held in self._held.values():
-            if (transaction := held.pop(answer, None)) is not None:
-                transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
-
-    def _release(self, due: float) -> None:
-        self._send_group()  # transactions that are not due yet must not share a group with those that are
-        for transaction in self._held.pop(due).values():
-            if not transaction.answer.done():
-                self._gather(transaction)
-        self._send_group()
+        return transaction.answer
 
     def _end_round(self) -> None:
         self._waiting = False

@@ -59,7 +59,6 @@ class Session:
         self.steady_time: Callable[[], float] = client.keeper.lease.now
         """Returns the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
         self.compare_clocks = client.compare_clocks
-        self.withdraw = client.group_commit.withdraw
 
     @property
     def incarnation(self) -> int:
@@ -231,15 +230,12 @@ class Session:
         """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
-    def commit(self, ops: Sequence[Op], *, incarnation: int, until: float | None = None) -> asyncio.Future[Committed]:
+    def commit(self, ops: Sequence[Op], *, incarnation: int) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
-
-        With ``until`` it is sent at that time of the loop's clock.  Until then ``withdraw(answer)`` drops it, and the
-        answer is a Conflict with index -1, which belongs to no operation.
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        return self._client.write(ops, incarnation, self._codec, until)
+        return self._client.write(ops, incarnation, self._codec)
 
     async def server_time(self, path: str) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.

@@ -41,7 +41,7 @@ RESCUE = "to take an orphan"
 
 
 class Choice:
-    """Chooses the next run of one instance.  ``lead`` is how many milliseconds before a moment its claim is prepared.
+    """Chooses the next run of one instance.  ``lead`` is how many milliseconds before a moment its claim is sent.
 
     A run is led from its claim to its end, and the moments that came meanwhile are accounted for.
     """
@@ -85,9 +85,9 @@ class Choice:
         return self._run(view, Fire(state.timetable.newest, state.source(owed)), owed)
 
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
-        """Return the run of the next moment, if its claim is to be prepared now.
+        """Return the run of the next moment, if it is to be claimed now.
 
-        If the view or the time changes before the moment comes, the claim is withdrawn or given back, and decided anew.
+        If the view or the time changes before the moment comes, the claim is given back, and decided anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
         if not 0 < upcoming - state.clock.now <= self._lead or state.intolerable_skew():

@@ -1,28 +1,22 @@
-"""Sends claims shortly before their moment, so that the registry has answered when the moment comes.
+"""Claims that are sent shortly before their moment, so that the registry has answered when the moment comes.
 
-All claims of a process for one moment are sent at the same time, in as few requests as possible.  If the view or the
-time changes before the moment comes, or the job leaves, a claim that has not been sent is withdrawn, and one that has
-been sent is given back without a run.  Then the job's scheduler computes anew which items are due.
+If the view or the time changes before the moment comes, or the job leaves, the claim is given back without a run.  Then
+the job's scheduler computes anew which items are due.
 """
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import get_running_loop
 from zlib import crc32
 
-from aioelasticjob.coordination.claims import Claims, SentClaim
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.settlements import Settlements
-from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
-from aioelasticjob.model import Claim, Fire
-from aioelasticjob.registry.transaction import Committed
+from aioelasticjob.model import Claim
 from aioelasticjob.running.driver import Awaited
 
-LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
-"""Milliseconds before a moment at which its claim is prepared.  Each job has one of them, to spread the work."""
-EARLY = 80
-"""Milliseconds before its moment at which a claim is sent, so that it has been answered when the moment comes."""
+LEADS = (80, 100, 120, 140, 160, 180, 200, 220)
+"""Milliseconds before a moment at which its claim is sent.  Each job has one of them, to spread the work."""
 
 
 class Starts:
@@ -52,40 +46,27 @@ class ClaimAhead:
     def __init__(self, member: Member, starts: Starts, settlements: Settlements) -> None:
         self._member, self._starts, self._settlements = member, starts, settlements
         self.lead = LEADS[crc32(member.layout.job.encode()) % len(LEADS)]
-        """How long before a moment the job's claim is prepared."""
-        self._answer: Future[Committed] | None = None
-        """The answer to the claim that may still be withdrawn."""
+        """How long before a moment the job's claim is sent."""
         self._claim: Claim | None = None
         self._start: Awaited | None = None
         """The wait of the claim for its moment."""
         self._taken_back = False
         """Whether the wait has ended because the decision may be outdated."""
 
-    def send(
-        self, claims: Claims, view: JobView, fire: Fire, items: frozenset[int], now: int, next_fire: int
-    ) -> SentClaim:
-        """Have a claim sent ``EARLY`` milliseconds before its moment, unless it is withdrawn before."""
-        at = self._starts.loop.time() + (fire.slot - now - EARLY) / 1000
-        sent = claims.send(view, fire, items, fire.slot, next_fire, at)
-        self._answer = sent.transaction.answer
-        return sent
-
     def wait(self, claim: Claim, ahead: int, *, is_outdated: bool) -> Awaited | bool:
         """Wait for the moment of a claim, which is ``ahead`` milliseconds away; the answer is False if it is not run.
 
-        The wait is at most 80 ms: otherwise a clock that was set back by an hour would keep items locked for an hour.
+        The wait is never longer than ``lead``: otherwise a clock that was set back by an hour would keep items locked
+        for an hour.
         """
-        self._answer, self._claim, self._taken_back = None, claim, False
+        self._claim, self._taken_back = claim, False
         if is_outdated or not ahead:
             return not is_outdated
-        self._start = self._starts.at(claim.fire.slot, min(ahead, EARLY), Awaited(self._is_to_be_run))
+        self._start = self._starts.at(claim.fire.slot, min(ahead, self.lead), Awaited(self._is_to_be_run))
         return self._start
 
     def take_back(self) -> None:
-        """Withdraw the claim if it was not sent yet, or end its wait for the moment: the decision may be outdated."""
-        if self._answer is not None:
-            self._member.session.withdraw(self._answer)
-            self._answer = None
+        """End the wait of the claim for its moment, because the decision may be outdated."""
         if self._start is not None and not self._start.is_there:
             self._taken_back = True
             self._start.come()

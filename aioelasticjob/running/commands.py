@@ -161,7 +161,7 @@ class JoinRun:
 
 @value
 class ClaimItems:
-    """Claim items, at once or shortly before their moment if this is still to come.
+    """Claim items, whose moment may be still to come.
 
     The answer is a ``ClaimResult``.
     """

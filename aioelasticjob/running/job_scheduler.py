@@ -225,20 +225,19 @@ class JobScheduler(CommandLoop):
                 return InTask(partial(self._driver.perform, command))
 
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
-        """Claim items at once, or send the claim shortly before the moment if this is still to come."""
+        """Claim items, whose moment may be still to come."""
         state = self._state
         if not view.config.monitor_execution:
             # for written claims the registry's client checks this
             if self._member.session.status.value.state is not SessionState.CONNECTED or not self._member.is_proven():
                 raise Suspended("it is not certain that the session lives")
             return ClaimResult(self._claims.unmonitored(fire, items))
-        now, upcoming = state.clock.now, state.timetable.upcoming or 0
-        if fire.slot != upcoming or fire.source is not FireSource.CRON:
-            sent = self._claims.send(view, fire, items, now, upcoming)
-        elif self.views.value is view and not self.left:  # later changes take the claim back
-            sent = self._ahead.send(self._claims, view, fire, items, now, state.timetable.following())
-        else:
-            return ClaimResult()
+        now, next_fire = state.clock.now, state.timetable.upcoming or 0
+        if fire.slot == next_fire and fire.source is FireSource.CRON:
+            if self.views.value is not view or self.left:  # later changes take the claim back
+                return ClaimResult()
+            now, next_fire = fire.slot, state.timetable.following()
+        sent = self._claims.send(view, fire, items, now, next_fire)
         return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
 
     async def _await_rescue_end(self, item: int) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from asyncio import get_running_loop, wait
+from asyncio import wait
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ class FaultySession(BareSession):
         """Go on under another session."""
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
 
-    async def _commit(self, ops: Sequence[Op], incarnation: int, until: float | None) -> Committed:
+    async def _commit(self, ops: Sequence[Op], incarnation: int) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
         self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
         if word == "reply lost":
@@ -71,7 +71,7 @@ class FaultySession(BareSession):
             raise {"suspended": Suspended, "over": SessionEnded}[word](word)
         if not isinstance(word, str):
             word()
-        return await super()._commit(ops, incarnation, until)
+        return await super()._commit(ops, incarnation)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         if self.reads:
@@ -270,28 +270,14 @@ def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
     assert job.running() == []
 
 
-@pytest.mark.parametrize("withdrawn", [False, True])
-def test_a_claim_that_is_to_leave_later_leaves_then_unless_it_is_withdrawn(withdrawn: bool) -> None:
-    job = ClaimedJob()
-
-    async def claim() -> ClaimResult:
-        sent = job.claims.send(job.view(), CRON, job.items, NOW, NEXT, SLOT / 1000)
-        if withdrawn:
-            get_running_loop().call_soon(job.session.withdraw, sent.transaction.answer)
-        return await job.claims.finish(sent)
-
-    taken = done(claim())
-    assert taken.stale is withdrawn
-    assert job.running() == ([] if withdrawn else [0, 1, 2])
-
-
 @pytest.mark.parametrize("at_once", [True, False])
-def test_the_items_of_a_withdrawn_claim_may_be_released_again(at_once: bool) -> None:
+def test_the_items_of_a_claim_that_was_outdated_may_be_released_again(at_once: bool) -> None:
     job = ClaimedJob()
+    view = job.view()
+    job.write(Set(LAYOUT.sharding, b"", -1))
 
     async def claim() -> ClaimResult | None:
-        sent = job.claims.send(job.view(), CRON, job.items, NOW, NEXT, SLOT / 1000)
-        get_running_loop().call_soon(job.session.withdraw, sent.transaction.answer)
+        sent = job.claims.send(view, CRON, job.items, NOW, NEXT)
         await wait([sent.transaction.answer])
         return job.claims.claimed(sent) if at_once else await job.claims.finish(sent)
 
@@ -508,7 +494,7 @@ def test_rescues_in_a_row_are_counted() -> None:
     assert counted == [1, 2, 3, 1, 0, 1]
 
 
-@pytest.mark.parametrize("end", ["settled", "handed over", "withdrawn"])
+@pytest.mark.parametrize("end", ["settled", "handed over", "given back"])
 def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -> None:
     job = ClaimedJob()
     fields = {"slot": SLOT - 1000, "newer": {"a": [1]}, "completed": True}
@@ -516,7 +502,7 @@ def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -
     job.learn()
     claim = job.taken(CRON, {0})
     assert job.record().unknown == ',"newer":{"a": [1]}'
-    if end == "withdrawn":
+    if end == "given back":
         assert done(job.settlements.give_back(claim))
         assert job.record().slot == SLOT - 1000
     else:

@@ -84,7 +84,7 @@ class RefusedSession(FaultySession):
     def arm(self, faults: Collection[object], read_faults: Collection[object], ends_at: int | None) -> None:
         self.faults, self.read_faults, self.ends_at = list(faults), list(read_faults), ends_at
 
-    async def _commit(self, ops: Sequence[Op], incarnation: int, until: float | None) -> Committed:
+    async def _commit(self, ops: Sequence[Op], incarnation: int) -> Committed:
         if self.ends_at is not None:
             self.ends_at -= 1
             if self.ends_at < 0 and self.incarnation == MINE:
@@ -100,7 +100,7 @@ class RefusedSession(FaultySession):
         if word is not None:
             self.commits.append(word)  # type: ignore[arg-type]
         try:
-            committed = await super()._commit(ops, incarnation, until)
+            committed = await super()._commit(ops, incarnation)
         except OutcomeUnknown:
             if word == "reply lost":
                 self.written.append(ops)

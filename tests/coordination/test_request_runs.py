@@ -127,7 +127,7 @@ def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_so_by_the_next_claim
     assert progress(job, 1) == {"moment": NOW, "runs": 1}
 
 
-def test_a_loss_is_noted_once_though_the_first_claim_was_withdrawn() -> None:
+def test_a_loss_is_noted_once_though_the_first_claim_was_given_back() -> None:
     job = asked(ONCE)
     job.taken(fire_of(job), [0])
     job.write(Delete(LAYOUT.item(0).running))

@@ -192,9 +192,9 @@ class Meddled(Session):
         self.__dict__ = session.__dict__
         self._faster = faster
 
-    async def commit(self, ops, *, incarnation, until=None):  # type: ignore[no-untyped-def]
+    async def commit(self, ops, *, incarnation):  # type: ignore[no-untyped-def]
         await super().commit(self._faster, incarnation=incarnation)
-        return await super().commit(ops, incarnation=incarnation, until=until)
+        return await super().commit(ops, incarnation=incarnation)
 
 
 def test_what_somebody_else_did_meanwhile_is_named_and_nothing_is_written() -> None:
@@ -303,8 +303,8 @@ def test_an_answer_that_is_lost_leaves_an_action_that_can_be_asked_for_again() -
             def __init__(self, session: Session) -> None:
                 self.__dict__ = session.__dict__
 
-            async def commit(self, ops, *, incarnation, until=None):  # type: ignore[no-untyped-def]
-                await super().commit(ops, incarnation=incarnation, until=until)
+            async def commit(self, ops, *, incarnation):  # type: ignore[no-untyped-def]
+                await super().commit(ops, incarnation=incarnation)
                 raise OutcomeUnknown("connection lost before the reply")
 
         with pytest.raises(OutcomeUnknown):

@@ -161,8 +161,8 @@ def test_what_is_too_large_for_a_transaction_is_imported_in_parts_and_says_how_f
         class Slow(Meddled):
             """Somebody changes the last job after the first part was written."""
 
-            async def commit(self, ops, *, incarnation, until=None):  # type: ignore[no-untyped-def]
-                done = await here.observer.commit(ops, incarnation=incarnation, until=until)
+            async def commit(self, ops, *, incarnation):  # type: ignore[no-untyped-def]
+                done = await here.observer.commit(ops, incarnation=incarnation)
                 if not self._faster:
                     return done
                 await here.observer.commit(self._faster, incarnation=incarnation)

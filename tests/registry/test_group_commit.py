@@ -128,47 +128,6 @@ def test_a_lost_connection_is_reported_to_each(swallowed: bool, error: type[Exce
     with_session(use)
 
 
-def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withdrawn() -> None:
-    async def use(session: Session, world: SimulatedRegistry) -> None:
-        loop, before = asyncio.get_running_loop(), requests(world)
-        due = loop.time() + 0.25
-        answers = [
-            session.commit([Create(path)], incarnation=session.incarnation, until=due) for path in ("/a", "/gone", "/b")
-        ]
-        outcomes = asyncio.gather(*answers, return_exceptions=True)
-        session.withdraw(answers[1])
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(outcomes), 0.2)
-        assert requests(world) == before
-        first, withdrawn, second = await outcomes
-        assert loop.time() >= due
-        assert requests(world) == before + 1
-        assert isinstance(first, Committed)
-        assert isinstance(second, Committed)
-        assert isinstance(withdrawn, Conflict)
-        assert withdrawn.index == -1
-        assert await session.children("/") == ("a", "b")
-
-    with_session(use)
-
-
-def test_a_delayed_commit_that_is_withdrawn_fails_at_once() -> None:
-    async def use(session: Session, world: SimulatedRegistry) -> None:
-        loop, before = asyncio.get_running_loop(), requests(world)
-        commit = session.commit([Create("/a")], incarnation=session.incarnation, until=loop.time() + 0.25)
-        await asyncio.sleep(0)
-        asked = loop.time()
-        session.withdraw(commit)
-        with pytest.raises(Conflict, match="withdrawn"):
-            await commit
-        session.withdraw(commit)  # there is nothing left to withdraw
-        assert loop.time() == asked
-        await asyncio.sleep(0.3)
-        assert requests(world) == before
-
-    with_session(use)
-
-
 @pytest.mark.parametrize("code", [-1, -2, -3, -7, -122, -125, -127, -102, -999], ids=str)
 def test_an_error_of_the_whole_request_says_that_nothing_was_written_or_that_nobody_knows(code: int) -> None:
     async def use(session: Session, _world: SimulatedRegistry) -> None:

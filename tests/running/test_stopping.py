@@ -447,10 +447,15 @@ def test_items_are_settled_at_a_stop_if_a_slow_registry_accepts_one_write_after_
 ) -> None:
     commit, turn = Session.commit, 0.0
 
-    def slowly(session: Session, ops: Any, *, incarnation: int, until: float | None = None) -> Any:
+    async def in_turn(session: Session, ops: Any, incarnation: int) -> Any:
         nonlocal turn
-        turn = max(turn, asyncio.get_running_loop().time()) + 0.25
-        return commit(session, ops, incarnation=incarnation, until=turn)
+        now = asyncio.get_running_loop().time()
+        turn = max(turn, now) + 0.25
+        await asyncio.sleep(turn - now)
+        return await commit(session, ops, incarnation=incarnation)
+
+    def slowly(session: Session, ops: Any, *, incarnation: int) -> Any:
+        return asyncio.get_running_loop().create_task(in_turn(session, ops, incarnation))
 
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(work=10, cron=EVERY_MINUTE)

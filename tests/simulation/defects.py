@@ -113,12 +113,12 @@ def settle_in_any_session() -> AbstractContextManager[object]:
 def commit_in_any_session() -> Iterator[None]:
     """Write in the present session what was decided in an earlier one, by a job that lives on."""
 
-    async def commit_later(session: Session, ops: list[Op], **options: Any) -> Committed:
+    async def commit_later(session: Session, ops: list[Op]) -> Committed:
         await session.connected()
-        return await _commit(session, ops, incarnation=session.incarnation, **options)
+        return await _commit(session, ops, incarnation=session.incarnation)
 
-    def commit(self: Session, ops: list[Op], *, incarnation: int, **options: Any) -> asyncio.Future[Committed]:
-        return asyncio.get_running_loop().create_task(commit_later(self, ops, **options))
+    def commit(self: Session, ops: list[Op], *, incarnation: int) -> asyncio.Future[Committed]:
+        return asyncio.get_running_loop().create_task(commit_later(self, ops))
 
     with live_on(), mock.patch.object(Session, "commit", commit):
         yield

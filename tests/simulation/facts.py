@@ -138,15 +138,15 @@ class Facts:
         return not any(stopped.host == host and joined <= stopped.at <= until for stopped in stops)
 
     @cached_property
-    def withdrawn(self) -> frozenset[tuple[int, str]]:
-        """The transactions (zxid) that put an item's record (path) back as it was before the claim they take back."""
+    def given_back(self) -> frozenset[tuple[int, str]]:
+        """The transactions (zxid) that give a claim back: they put an item's record (path) back as it was before."""
         before, last, found = dict[str, Record | None](), dict[str, Record | None](), set[tuple[int, str]]()
         for written in self.of_kind(Written):
-            given_back = {change.path for change in written.changes if change.data is None}
+            removed = {change.path for change in written.changes if change.data is None}
             for change in written.changes:
                 if change.path.split("/")[2:-1] == ["execution"] and change.data is not None:
                     record = decode_record(change.data)
-                    if f"{change.path}/running" in given_back and is_as_before(record, before.get(change.path)):
+                    if f"{change.path}/running" in removed and is_as_before(record, before.get(change.path)):
                         found.add((written.zxid, change.path))
                     before[change.path], last[change.path] = last.get(change.path, Record()), record
         return frozenset(found)

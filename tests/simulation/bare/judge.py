@@ -146,7 +146,7 @@ class Judge:
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
-        settled = changed and _record(record).begun == _record(was[paths.execution]).begun  # and no claim was withdrawn
+        settled = changed and _record(record).begun == _record(was[paths.execution]).begun  # no claim was given back
         if settled and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
             fence = _fence(ran, was[paths.orphan], was[paths.execution])
             if (item, fence) not in self.cancelled:

@@ -80,7 +80,6 @@ class BareSession(Session):
         self._registry, self._past, self._dice = registry, past, dice
         self._flying: list[_Request[object]] = []
         self._bound: dict[Cancellable, None] = {}
-        self._held: dict[asyncio.Future[Committed], asyncio.Future[bool]] = {}
         self._outages: deque[tuple[float, float]] = deque(maxlen=32)
         self._away_since: float | None = None
         self._watches = Watches()
@@ -189,22 +188,16 @@ class BareSession(Session):
         """Wait for a connection."""
         await self.status.until(lambda now: now.state is SessionState.CONNECTED)
 
-    def commit(self, ops: Sequence[Op], *, incarnation: int, until: float | None = None) -> asyncio.Future[Committed]:
+    def commit(self, ops: Sequence[Op], *, incarnation: int) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
-        return asyncio.get_running_loop().create_task(self._commit(ops, incarnation, until))
+        return asyncio.get_running_loop().create_task(self._commit(ops, incarnation))
 
-    async def _commit(self, ops: Sequence[Op], incarnation: int, until: float | None) -> Committed:
-        if until is not None and not await self._leaves(until):
-            raise Conflict(-1, ops[0].path, "withdrawn")
+    async def _commit(self, ops: Sequence[Op], incarnation: int) -> Committed:
         session = self.admit(incarnation)
         try:
             return await self._send(lambda: self._apply(ops, session), write=True)
         except _Lost:
             raise OutcomeUnknown("the connection broke before the reply") from None
-
-    def withdraw(self, answer: asyncio.Future[Committed]) -> None:
-        """Let a transaction on hold be refused now; one that has left is not touched."""
-        self._let_go(answer, False)
 
     def admit(self, incarnation: int) -> int:
         """Return the session to write under, or refuse."""
@@ -248,23 +241,6 @@ class BareSession(Session):
     async def back_off(self, failures: int) -> None:
         """Let others go first before something is tried again."""
         await asyncio.sleep(self.pause_after(failures))
-
-    async def _leaves(self, until: float) -> bool:
-        """Wait until a transaction on hold leaves; False if it was withdrawn."""
-        loop, answer = asyncio.get_running_loop(), asyncio.current_task()
-        assert answer is not None
-        leaves = self._held[answer] = loop.create_future()
-        timer = loop.call_at(until, self._let_go, answer, True)
-        try:
-            return bool(await leaves)
-        finally:
-            timer.cancel()
-            del self._held[answer]
-
-    def _let_go(self, answer: asyncio.Future[Committed], leaves: bool) -> None:
-        waiting = self._held.get(answer)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(leaves)
 
     async def _many(self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]]) -> list[Node | list[str] | None]:
         tree, found = await self._read(), list[Node | list[str] | None]()

@@ -14,7 +14,7 @@ from math import inf
 
 from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance, Outcome
-from aioelasticjob.running.claim_ahead import EARLY
+from aioelasticjob.running.claim_ahead import LEADS
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Entry, Stopped, Written
 from tests.simulation.judges import (
@@ -36,7 +36,7 @@ from tests.simulation.written import decode_record
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
-AHEAD = 1.0 + 0.7 + EARLY / 1000
+AHEAD = 1.0 + 0.7 + max(LEADS) / 1000
 """Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
@@ -97,7 +97,7 @@ def no_dead_writes(facts: Facts) -> Iterator[Violation]:
     for written in facts.of_kind(Written):
         for change in () if written.ending else written.changes:
             author = _author(change)
-            if author is None or (written.zxid, change.path) in facts.withdrawn:
+            if author is None or (written.zxid, change.path) in facts.given_back:
                 continue
             incarnation = facts.incarnations.get(author)
             if incarnation is not None and incarnation != written.session:

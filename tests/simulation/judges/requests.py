@@ -114,7 +114,7 @@ def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
             place = job, int(parts[1])
             record = decode_record(change.data) if len(parts) == 2 and change.data else None
             if record is not None and record.outcome == Outcome.STOPPED:
-                settled = (written.zxid, change.path) not in facts.withdrawn  # else an older record was put back
+                settled = (written.zxid, change.path) not in facts.given_back  # else an older record was put back
                 if settled and (*place, claimed.get(place, 0)) not in cancelled(facts):
                     yield Violation("only cancelled runs are stopped", written.at, change.path)
             elif parts[2:] == ["running"] and change.created:

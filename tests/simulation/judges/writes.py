@@ -72,16 +72,16 @@ def only_orphans_wait(facts: Facts, step: Step) -> Iterator[Violation]:
 
 
 def what_is_cut_off_is_handed_over(facts: Facts, step: Step) -> Iterator[Violation]:
-    """An instance that gives back an item whose run it cut off marks it as an orphan in the same transaction.
+    """An instance that unlocks an item whose run it cut off marks it as an orphan in the same transaction.
 
-    If the registry refuses the mark, the item is given back without it, and the leader puts it up for rescue.
+    If the registry refuses the mark, the item is unlocked without it, and the leader puts it up for rescue.
     """
     at = step.written.at
     for item, runner in step.before.running.items():
         record = step.after.records.get(item, Record())
-        withdrawn = (step.written.zxid, f"/{step.job}/execution/{item}") in facts.withdrawn
-        given_back = item not in step.after.running and not step.written.ending and not withdrawn
-        if not given_back or record.completed or item in step.after.waiting:
+        given_back = (step.written.zxid, f"/{step.job}/execution/{item}") in facts.given_back
+        unlocked = item not in step.after.running and not step.written.ending and not given_back
+        if not unlocked or record.completed or item in step.after.waiting:
             continue
         if _refused(facts, f"/{step.job}/leader/failover/items/{item}", at):
             continue
