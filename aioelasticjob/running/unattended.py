@@ -72,8 +72,9 @@ class UnattendedMoments:
             for newest in sorted({min(last, until) for _, last in marked.values()}):
                 alike = {i: max(after, since) for i, (after, last) in marked.items() if min(last, until) == newest}
                 nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
-                for ended in sorted({_run_ended(self._items[item]) for item in alike}):  # until then one was up
-                    ran = {item: last for item, last in alike.items() if _run_ended(self._items[item]) == ended}
+                ends = {item: _run_ended(self._items[item], view.up_since) for item in alike}
+                for ended in sorted(set(ends.values())):  # until then one was up
+                    ran = {item: last for item, last in alike.items() if ends[item] == ended}
                     self._missed.report(ran, table, min(nobody, ended), BUSY)
                 self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
                 self._missed.report(alike, table, newest, ENDED)
@@ -106,9 +107,13 @@ class UnattendedMoments:
             # another instance has written meanwhile, so it is read again
 
 
-def _run_ended(item: Item) -> int:
-    """Return when the run of the item's last scheduled moment ended; 0 if it was cut off, or if there is none."""
-    return item.record.completed_at if item.record.completed and not item.record.asked else 0
+def _run_ended(item: Item, up_since: float) -> int:
+    """Return when the run of the item's last scheduled moment ended; 0 if it was cut off, or if there is none.
+
+    It is also 0 for a rescue that began after the absence: the run was not going on while no instance was up.
+    """
+    record = item.record
+    return record.completed_at if record.completed and not record.asked and record.begun < up_since * 1000 else 0
 
 
 def made_at(view: JobView, item: int) -> int:

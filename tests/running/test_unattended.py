@@ -422,6 +422,19 @@ def test_moments_that_came_during_the_last_run_before_an_absence_are_reported() 
     simulate(scene)
 
 
+def test_a_rescue_after_an_absence_is_not_the_reason_why_moments_before_it_were_missed() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await ran_until(here, 62, work=5, failover=True)
+        await here.until(200)
+        await start_process(here, "b", work=5, failover=True)
+        await here.until(230)
+        missed = [one for one in here.events if isinstance(one, Misfired)]
+        assert reported(here, 0) == reported(here, 1) == [(120, 180, 2)]
+        assert {one.why for one in missed} == {NO_INSTANCE_UP}  # also of the item that was rescued before the report
+
+    simulate(scene)
+
+
 async def change(here: SimulatedJobs, cron: str) -> None:
     stored = json.loads((await here.observer.get(LAYOUT.config)).data)
     await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": cron}).encode(), -1))
