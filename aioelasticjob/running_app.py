@@ -125,6 +125,7 @@ class RunningApp:
         dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, registry.settings.namespace)
         shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         local = self.jobs = LocalJobs(session, jobs, host, shared)
+        has_failed = False
         try:
             async with executors.open(), local.open():
                 self.phase = "running"
@@ -134,13 +135,17 @@ class RunningApp:
                 finally:
                     self.phase = "leaving"
                     _log_stopping(local.running)
+        except Exception:
+            has_failed = True
+            raise
         finally:
             self.ended_by = dispatcher.escalated
             limited_log.close()
             if self.phase == "leaving":  # and not if it could not start: the program may try again
                 self.events.end()
-        gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
-        log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
+                if not has_failed:  # a block that was cancelled has ended in an orderly way
+                    gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
+                    log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
 
 
 def _log_stopping(jobs: Iterable[JobScheduler]) -> None:

@@ -484,6 +484,11 @@ def test_stopping_says_what_is_waited_for_and_that_it_has_stopped(caplog: pytest
         async with here.app(cron="0 0 0 1 1 ? 2090").running():
             pass
         assert said() == ["stopping: no job runs anything at this moment", "stopped: the job has left"]
+        caplog.clear()
+        with anyio.move_on_after(3):  # as at Ctrl-C in asyncio.run, or in a task group that is cancelled
+            async with here.app(cron="0 0 0 1 1 ? 2090").running():
+                await anyio.sleep_forever()
+        assert said() == ["stopping: no job runs anything at this moment", "stopped: the job has left"]
 
     def said() -> list[str]:
         return [one.getMessage() for one in caplog.records if one.name == "aioelasticjob.running_app"]
