@@ -60,11 +60,16 @@ def checked(listeners: object) -> tuple[Listener, ...]:
     """Return the listeners of a job.
 
     Raises:
-        InvalidSetting: they are not a list of listeners.
+        InvalidSetting: they are not a list of listeners, or one is of a subclass whose methods nobody would call.
     """
     found = tuple(listeners) if isinstance(listeners, Iterable) else None
     if found is None or not all(isinstance(one, JobListener | OnceListener) for one in found):
         raise InvalidSetting("listeners", listeners, "a list of JobListener and OnceListener")
+    for one in found:
+        for part in ("before", "after"):
+            if inspect.isfunction(getattr(type(one), part, None)):  # the field of that name hides it
+                kind = "OnceListener" if isinstance(one, OnceListener) else "JobListener"
+                raise InvalidSetting("listeners", one, f"write {kind}({part}=…): a method named {part} is never called")
     return found
 
 

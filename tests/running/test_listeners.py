@@ -652,3 +652,12 @@ def test_a_listener_is_awaited_and_takes_one_context(kind: type, part: str) -> N
 def test_the_time_that_before_may_take_is_positive(timeout: float) -> None:
     with pytest.raises(InvalidSetting, match="started_timeout"):
         OnceListener(started_timeout=timeout)
+
+
+@pytest.mark.parametrize("kind", [JobListener, OnceListener])
+def test_a_subclass_with_methods_is_refused_because_they_would_never_be_called(kind: type) -> None:
+    mounting = type("Mounting", (kind,), {"before": RecordedInstances.before})
+    text = rf"listeners = Mounting\(.*\): write {kind.__name__}\(before=…\): a method named before is never called"
+    with pytest.raises(InvalidSetting, match=text):
+        ElasticJob("embedded://").add(_plain, name="job", per="instance", listeners=[mounting()])
+    assert ElasticJob("embedded://").add(_plain, name="job", per="instance", listeners=[type("Plain", (kind,), {})()])
