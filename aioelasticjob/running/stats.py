@@ -18,7 +18,7 @@ from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
-from aioelasticjob.model import Fire, Outcome, run_name
+from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
@@ -56,6 +56,10 @@ class ExecutionStats:
             self._events.put(CaughtUp(self._job, self._me, fire.slot, tuple(execution.claim.items)))
         if execution.trace is not None:
             execution.trace.began()
+        if fire.source is FireSource.FAILOVER and execution.config.log_runs != "none":
+            items, kind = tuple(execution.claim.items), "runs that were cut off are run again"
+            lost = ", ".join(sorted({record.instance for record in execution.claim.before.values()}))
+            self._warn(execution, items, f"was cut off on {lost}, and is made again on {self._me}", kind, instance=lost)
         if execution.config.log_runs == "all":
             self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
 
@@ -72,6 +76,10 @@ class ExecutionStats:
             execution.trace.close(execution.outcomes, seconds)
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
+        elif execution.config.log_runs == "failures" and (cancelled := _ended_as(Outcome.CANCELLED, execution)):
+            why = "the job leaves, or its session is in danger"  # no error handler is called for that
+            text, kind = f"was cancelled after {seconds:.3f} s: {why}", "runs were cancelled before their end"
+            self._warn(execution, cancelled, text, kind)
 
     def failed(
         self, config: JobConfig, context: Context, error: Exception, part: str = "", *, run_goes_on: bool = False
@@ -79,7 +87,7 @@ class ExecutionStats:
         """Pass the failure of a run, or of a part of it, to the error handler that is configured now."""
         if config.log_runs == "none" and config.error_handler == "log":
             return
-        fire_time = _when(config, context.fire)
+        fire_time = local_text(context.fire.slot, config.time_zone)
         run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
         failure = Failure(*run, error, attempts=context.attempt, part=part, run_goes_on=run_goes_on)
         self._dispatcher.report(config, failure)
@@ -92,7 +100,7 @@ class ExecutionStats:
             execution.trace.attempt_failed(failed)
         if failed.pause is None or retry is None or execution.config.log_runs == "none":
             return
-        which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution.config, context.fire)
+        which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution)
         where, error = context.instance, error_line(failed.error)
         text = f"{listed_items(context.claimed)}: {which} failed on {where} in the run of {when}: {error}"
         self._limited_log.warning(
@@ -100,30 +108,28 @@ class ExecutionStats:
             self._job,
             f"attempts fail with {type(failed.error).__name__}",
             f"{text}; the next one begins in {failed.pause:.3g} s",
-            **self._about(context.claimed, context.fire),
+            **_about(execution, context.claimed),
             attempt=context.attempt,
             task_id=context.task_id,
         )
 
+    def _warn(self, execution: Execution, items: Sequence[int], what: str, kind: str, **about: Any) -> None:
+        """Log ``what`` has become of the run of items, in lines that are limited."""
+        text, about = f"{listed_items(items)}: the run of {_when(execution)} {what}", about | _about(execution, items)
+        self._limited_log.warning(log, self._job, kind, text, each=MOST, **about)
+
     def _log_ends(self, execution: Execution, seconds: float) -> None:
         """Log the end of an execution, in one line for each outcome."""
-        claim = execution.claim
         for outcome in Outcome:
-            items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
-            if items:
+            if items := _ended_as(outcome, execution):
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
                 about = {"seconds": round(seconds, 3), "outcome": outcome.value}
                 self._log(level, execution, items, f"{outcome.value} after {seconds:.3f} s", **about)
 
     def _log(self, level: int, execution: Execution, items: Sequence[int], what: str, **about: object) -> None:
         """Log ``what`` has become of items of an execution."""
-        fire = execution.claim.fire
-        text = f"{listed_items(items)} {what} ({fire.source.value} for {_when(execution.config, fire)})"
-        log.log(level, "%s: %s", self._job, text, extra={"job": self._job, **self._about(items, fire), **about})
-
-    def _about(self, items: Sequence[int], fire: Fire) -> dict[str, Any]:
-        run = run_id(self._job, fire)
-        return {"items": tuple(items), "slot": fire.slot, "run_id": run, "source": fire.source.value}
+        text = f"{listed_items(items)} {what} ({execution.claim.fire.source.value} for {_when(execution)})"
+        log.log(level, "%s: %s", self._job, text, extra={"job": self._job, **_about(execution, items), **about})
 
     def ended_by_leader(self, config: JobConfig, ended: EndRun) -> GivenUp | None:
         """Note that this instance has ended, as the leader, a run that was cut off and that nobody rescues.
@@ -159,5 +165,17 @@ class ExecutionStats:
         self._limited_log.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
 
 
-def _when(config: JobConfig, fire: Fire) -> str:
-    return local_text(fire.slot, config.time_zone)
+def _ended_as(outcome: Outcome, execution: Execution) -> list[int]:
+    """Return the items whose handlers have ended with this outcome; those without one were cancelled."""
+    return [item for item in execution.claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
+
+
+def _about(execution: Execution, items: Sequence[int]) -> dict[str, Any]:
+    """Return the fields of a line about items of an execution."""
+    fire = execution.claim.fire
+    run = run_id(execution.config.job_name, fire)
+    return {"items": tuple(items), "slot": fire.slot, "run_id": run, "source": fire.source.value}
+
+
+def _when(execution: Execution) -> str:
+    return local_text(execution.claim.fire.slot, execution.config.time_zone)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -68,11 +71,16 @@ def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource 
     return Execution(job, CONFIG, execution, SavedOffsets(), Executors(), lambda *_: None, PlainWaits(), outcomes=ended)
 
 
+async def in_loop(note: Callable[..., None], *args: Any, **named: Any) -> None:
+    """Call a function in an event loop, which limited lines of the log need."""
+    note(*args, **named)
+
+
 def test_an_execution_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
     recorded, execution = RecordedStats(), execution_of(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
     recorded.stats.began(execution, catch_up=False)
     during = recorded.stats.execution
-    recorded.stats.ended(execution, 3.0)
+    run(partial(in_loop, recorded.stats.ended, execution, 3.0))
     assert (during, recorded.stats.execution) == (execution, None)
     counts = recorded.events.counts["job"]
     assert counts.fires == {FireSource.CRON: 1}
@@ -178,3 +186,30 @@ def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(cap
 def test_a_moment_has_milliseconds_if_it_needs_them(milliseconds: int, text: str) -> None:
     assert local_text(milliseconds, "Asia/Shanghai") == f"1970-01-01T{text}+08:00"
     assert local_text(milliseconds, "Nowhere/City") == f"1970-01-01T{text}+00:00".replace("T08", "T00")
+
+
+@pytest.mark.parametrize("log_runs", ["none", "failures", "ends"])
+def test_the_log_has_a_run_that_was_cancelled_before_its_end(log_runs: str, caplog: pytest.LogCaptureFixture) -> None:
+    config = CONFIG.changed(time_zone="Asia/Shanghai", log_runs=log_runs)
+    recorded, execution = RecordedStats(), replace(execution_of(Outcome.COMPLETED), config=config)
+    run(partial(in_loop, recorded.stats.ended, execution, 6.0049))
+    when, why = "1970-01-01T08:01:00+08:00", "the job leaves, or its session is in danger"
+    assert [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING] == {
+        "none": [],
+        "failures": [f"job: items 1, 2: the run of {when} was cancelled after 6.005 s: {why}"],
+        "ends": [f"job: items 1, 2 cancelled after 6.005 s (CRON for {when})"],
+    }[log_runs]
+
+
+@pytest.mark.parametrize("log_runs", ["none", "failures"])
+def test_the_log_says_that_a_run_is_rescued_and_where_it_was_cut_off(
+    log_runs: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = dict.fromkeys((1, 2), Record(60_000, "CRON", "other", begun=60_500, completed=False))
+    config = CONFIG.changed(log_runs=log_runs)
+    rescue = replace(claim(1, 2, source=FireSource.FAILOVER), before=lost)
+    recorded, execution = RecordedStats(), replace(execution_of(), config=config, claim=rescue)
+    run(partial(in_loop, recorded.stats.began, execution, catch_up=False))
+    when = "1970-01-01T00:01:00+00:00"
+    text = f"job: items 1, 2: the run of {when} was cut off on other, and is made again on {ME}"
+    assert caplog.messages == ([] if log_runs == "none" else [text])
