@@ -74,8 +74,10 @@ class Declarations:
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
+        if (given := getattr(handler, "__name__", None) if name is None else name) is None:  # such as a partial
+            raise InvalidSetting("name", None, "the handler has no name of its own: write name=…")
         _check_names_and_types(settings)
-        config = JobConfig.build(job_name=getattr(handler, "__name__", "") if name is None else name, **settings)
+        config = JobConfig.build(job_name=given, **settings)
         return self._enlist(Job.declare(config, handler, listeners))
 
     def dataflow(

@@ -138,7 +138,7 @@ def test_a_handler_must_take_one_context(handler: Any) -> None:
 
 def test_a_handler_without_a_name_needs_one_given() -> None:
     app = ElasticJob(NOWHERE)
-    with pytest.raises(InvalidSetting, match="job_name"):
+    with pytest.raises(InvalidSetting, match="name = None: the handler has no name of its own: write name=…"):
         app.add(functools.partial(nothing))
     with pytest.raises(InvalidSetting, match="job_name = '<lambda>'"):
         app.add(lambda context: None)
