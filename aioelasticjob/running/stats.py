@@ -59,24 +59,26 @@ class ExecutionStats:
         if fire.source is FireSource.FAILOVER and execution.config.log_runs != "none":
             items, kind = tuple(execution.claim.items), "runs that were cut off are run again"
             lost = ", ".join(sorted({record.instance for record in execution.claim.before.values()}))
-            self._warn(execution, items, f"was cut off on {lost}, and is made again on {self._me}", kind, instance=lost)
+            self._warn(execution, items, f"was cut off on {lost}, and begins again on {self._me}", kind, instance=lost)
         if execution.config.log_runs == "all":
             self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
-        self.execution = None
+        self.execution, cancelled = None, list[int]()
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
             if execution.job.engine is None:  # an engine counts records instead
                 self.run_counts.succeeded += outcome is Outcome.COMPLETED
                 self.run_counts.failed += outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
             self._counts.runs[outcome] += 1
+            if outcome is Outcome.CANCELLED:
+                cancelled.append(item)
         if execution.trace is not None:
             execution.trace.close(execution.outcomes, seconds)
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
-        elif execution.config.log_runs == "failures" and (cancelled := _ended_as(Outcome.CANCELLED, execution)):
+        elif cancelled and execution.config.log_runs == "failures":
             why = "the job leaves, or its session is in danger"  # no error handler is called for that
             text, kind = f"was cancelled after {seconds:.3f} s: {why}", "runs were cancelled before their end"
             self._warn(execution, cancelled, text, kind)
@@ -120,8 +122,9 @@ class ExecutionStats:
 
     def _log_ends(self, execution: Execution, seconds: float) -> None:
         """Log the end of an execution, in one line for each outcome."""
+        claimed, outcomes = execution.claim.items, execution.outcomes
         for outcome in Outcome:
-            if items := _ended_as(outcome, execution):
+            if items := [item for item in claimed if outcomes.get(item, Outcome.CANCELLED) is outcome]:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
                 about = {"seconds": round(seconds, 3), "outcome": outcome.value}
                 self._log(level, execution, items, f"{outcome.value} after {seconds:.3f} s", **about)
@@ -163,11 +166,6 @@ class ExecutionStats:
         """Log why a trigger runs no item here."""
         kind = "triggers run no item on an instance"
         self._limited_log.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
-
-
-def _ended_as(outcome: Outcome, execution: Execution) -> list[int]:
-    """Return the items whose handlers have ended with this outcome; those without one were cancelled."""
-    return [item for item in execution.claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
 
 
 def _about(execution: Execution, items: Sequence[int]) -> dict[str, Any]:

@@ -211,5 +211,5 @@ def test_the_log_says_that_a_run_is_rescued_and_where_it_was_cut_off(
     recorded, execution = RecordedStats(), replace(execution_of(), config=config, claim=rescue)
     run(partial(in_loop, recorded.stats.began, execution, catch_up=False))
     when = "1970-01-01T00:01:00+00:00"
-    text = f"job: items 1, 2: the run of {when} was cut off on other, and is made again on {ME}"
+    text = f"job: items 1, 2: the run of {when} was cut off on other, and begins again on {ME}"
     assert caplog.messages == ([] if log_runs == "none" else [text])
