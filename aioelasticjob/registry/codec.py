@@ -176,18 +176,13 @@ def joined(bodies: Sequence[bytes]) -> bytes:
     return b"".join([*[body[: -len(_end)] for body in bodies], _end])
 
 
-def chunked(paths: Sequence[str]) -> list[list[str]]:
+def chunked(paths: Sequence[str]) -> list[Sequence[str]]:
     """Split paths into chunks of at most CHUNK bytes, far below the request limit of any server."""
-    chunks: list[list[str]] = []
-    size = CHUNK
-    for path in paths:
-        need = len(path) * 4 + 32  # a character takes up to four bytes, and what stands around a path less than 32
-        if size + need > CHUNK:
-            chunks.append([])
-            size = 0
-        chunks[-1].append(path)
-        size += need
-    return chunks
+    # a character takes up to four bytes, and what stands around a path less than 32
+    if sum(map(len, paths)) * 4 + len(paths) * 32 <= CHUNK or len(paths) < 2:
+        return [paths] if paths else []
+    half = len(paths) // 2
+    return chunked(paths[:half]) + chunked(paths[half:])
 
 
 def render(request: Request) -> bytes:
