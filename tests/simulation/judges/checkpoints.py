@@ -44,16 +44,17 @@ def _was_nonsense(facts: Facts, one: Begun) -> bool:
 def only_runners_save(facts: Facts) -> Iterator[Violation]:
     """A checkpoint is written by who holds the item's lock: its value begins with the fence of that claim.
 
-    A run that is not monitored has none, and writes 0.  What operators write is theirs.
+    A run that is not monitored has none, and writes 0.  In which session it is written does not matter: a handler that
+    goes on after its session may save under the next one, in which no instance has registered.  What operators write
+    is nonsense, which the history has apart.
     """
     holding: dict[str, int] = {}
-    instances = frozenset(facts.incarnations.values())
     for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path.startswith("execution/") and path.endswith("/running"):
                 holding[f"/{job}/offset/{path.split('/')[1]}"] = 0 if change.data is None else written.zxid
-            elif path.startswith("offset/") and change.data is not None and written.session in instances:
+            elif path.startswith("offset/") and change.data is not None:
                 saved = int(change.data.decode().partition(".")[0], 16)
                 if saved != holding.get(change.path, 0) and (saved or excuses.monitored(facts, job, written.at)):
                     text = f"{change.path} is written under {saved:#x}, held under {holding.get(change.path, 0):#x}"
