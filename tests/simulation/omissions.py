@@ -33,7 +33,9 @@ from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, UNKNOWN, Came
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
+from aioelasticjob.user_code import UserCode
 from tests.simulation.bare import faults as bare_events
+from tests.simulation.bare import world as bare_world
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.world import World
 
@@ -274,18 +276,37 @@ def try_what_is_switched_off() -> AbstractContextManager[object]:
 
 
 def try_without_a_lock() -> AbstractContextManager[object]:
-    """Let the attempts of a run go on when its execution is cancelled, and do not ask whether the session lives."""
+    """Do not ask before a further attempt of a run whether the session lives."""
     original: Any = execution._Attempts.run
 
     async def run(self: execution._Attempts) -> None:
         self._execution.is_proven = lambda: True
-        with CancelScope(shield=True):
-            await original(self)
+        await original(self)
 
     return mock.patch.object(execution._Attempts, "run", run)
 
 
 # Other safeguards, which have to be missing as well before one of the above shows.
+
+
+@contextmanager
+def attempts_uncancelled() -> Any:
+    """Let the attempts of a run go on when its execution is cancelled: a shield hides that from all that they ask."""
+    original: Any = execution._Attempts.run
+
+    async def run(self: execution._Attempts) -> None:
+        with CancelScope(shield=True):
+            await original(self)
+
+    def is_cancelled(self: UserCode) -> bool:
+        scope: Any = self._scope
+        while scope is not None and not (scope.cancel_called or scope.shield):
+            scope = scope._parent_scope
+        return scope is not None and bool(scope.cancel_called)
+
+    looks = mock.patch.object(UserCode, "is_cancelled", property(is_cancelled))
+    with mock.patch.object(execution._Attempts, "run", run), looks:
+        yield
 
 
 def never_read_again() -> AbstractContextManager[object]:
@@ -294,14 +315,14 @@ def never_read_again() -> AbstractContextManager[object]:
 
 
 def look_with_old_eyes() -> AbstractContextManager[object]:
-    """Put up for rescue what was cut off at the last look but one, too."""
+    """Put up for rescue what was cut off at any earlier look of this leader, too."""
     original: Any = record_cache.cut_off_runs
     seen = dict[str, dict[int, VersionedRecord]]()
 
     async def cut_off(member: Member, items: Sequence[int]) -> tuple[dict[int, VersionedRecord], set[str]]:
         found, runners = await original(member, items)
-        before, seen[member.id] = seen.get(member.id, {}), found
-        return before | found, runners
+        seen[member.id] = seen.get(member.id, {}) | found
+        return seen[member.id], runners
 
     return mock.patch.object(coordinator, "cut_off_runs", cut_off)
 
@@ -330,6 +351,17 @@ def servers_disabled_often() -> AbstractContextManager[object]:
 
     often: dict[Event, int] = {bare_events.switch_server: 480, bare_events.start: 80}
     return _happening(bare_events.switch_server, disable, often)
+
+
+def eight_items_to_rescue() -> AbstractContextManager[object]:
+    """Let the job of the bare simulation have eight items, and rescue what is cut off, whatever the dice say."""
+    original: Any = bare_world.configured
+
+    def configured(**settings: object) -> JobConfig:
+        given: JobConfig = original(**settings | {"sharding_total_count": 8, "failover": True})
+        return given
+
+    return mock.patch.object(bare_world, "configured", configured)
 
 
 def only_failures() -> AbstractContextManager[object]:

@@ -139,7 +139,6 @@ PLANTED = (
     Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,leave", dragging, seeds=3),
     Planted(omissions.prune_what_runs, "nothing that runs is removed", "reconfigure", dragging),
     Planted(omissions.try_what_is_switched_off, "no attempt when switched off", "close-item,close-server", failing),
-    Planted(omissions.try_without_a_lock, "no attempt without its lock", "drop,expire", failing),
     Planted(defects.run_requests_again, "each item of a request runs once", "trigger", requests=True),
     Planted(defects.ignore_cancellations, "cancelled runs end", "trigger", dragging, requests=True),
     Planted(
@@ -187,10 +186,15 @@ def bare(seed: int) -> set[str]:
 
 
 def wild(seed: int) -> set[str]:
-    """Return the promises that a seed breaks whose handlers drag on, save checkpoints and lose their sessions."""
-    wanted = dragging(plan(seed, wild=True, kinds=("drop", "drop", "pause")))
-    jobs = tuple(replace(job, items=8) for job in wanted.jobs)
+    """Return the promises that a seed breaks whose handlers drag on, all save checkpoints, and lose their sessions."""
+    wanted = dragging(plan(seed, wild=True, kinds=("drop", "expire")))
+    jobs = tuple(replace(job, items=8, saving=1.0) for job in wanted.jobs)
     return {found.rule for found in live(replace(wanted, jobs=jobs)).violations}
+
+
+def retrying(seed: int) -> set[str]:
+    """Return the promises that a seed breaks whose runs have several attempts, and lose their sessions."""
+    return {found.rule for found in live(failing(plan(seed, kinds=("drop", "expire")))).violations}
 
 
 COVERED = (
@@ -199,7 +203,12 @@ COVERED = (
         "fenced checkpoint",
         (defects.no_deadline, defects.commit_in_any_session),
         wild,
-        seeds=4,
+    ),
+    Covered(
+        omissions.try_without_a_lock,
+        "no attempt without its lock",
+        (omissions.attempts_uncancelled,),
+        retrying,
     ),
     Covered(
         omissions.renew_what_is_taken,
@@ -211,7 +220,7 @@ COVERED = (
     Covered(
         omissions.mark_unversioned,
         "only orphans are marked",
-        (omissions.look_with_old_eyes, omissions.only_failures),
+        (omissions.look_with_old_eyes, omissions.only_failures, omissions.eight_items_to_rescue),
         bare,
     ),
     Covered(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
