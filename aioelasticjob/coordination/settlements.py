@@ -14,6 +14,7 @@ from typing import TypeAlias
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
 from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
+from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.request_runs import settling
@@ -34,21 +35,16 @@ log = logger(__name__)
 class Settlement:
     """Items whose claim ends: their runs have ended and are settled, or do not begin, so the items are given back."""
 
-    ended: Ended
-    """The items of the present transaction."""
-    rest: Ended
-    """The items of later transactions."""
+    parts: list[Ended]
+    """What is still to be written, one transaction each; the first one is being written."""
     what: str
-    hand_over: bool
     fire: Fire | None
-    at_once: int
     read_first: bool
     """Whether the items are read before a transaction is sent for them."""
+    handed_over: frozenset[int]
+    """The items that are marked as orphans, because their runs were cut off."""
     transaction: SentTransaction | None = None
-    cut_off: frozenset[int] = NONE
-    """The items of the present transaction that it marks as orphans."""
-    handed_over: frozenset[int] = NONE
-    """The items that were marked as orphans."""
+    """The transaction of the first part; None while its items have to be read before."""
     gone: frozenset[str] = frozenset()
     """The nodes of requests that somebody has removed."""
 
@@ -74,13 +70,12 @@ class Settlements:
 
     def settled(self, settlement: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
-        sent = None if settlement.rest else settlement.transaction
+        sent = settlement.transaction if len(settlement.parts) == 1 else None
         committed = None if sent is None else accepted(self._member, sent)
         if committed is None:
             return False
-        items = tuple(settlement.ended)
         self._note_settled(settlement, committed)
-        self._unlock(items)
+        self._unlock(settlement.parts[0])
         return True
 
     async def finish(self, settlement: Settlement) -> bool:
@@ -89,26 +84,19 @@ class Settlements:
         If the registry refuses the settlement, for whatever reason, it is tried again as long as the session lives,
         because the items stay locked until they are settled.
         """
-        items, refused, before = {*settlement.ended, *settlement.rest}, 0, ""
-        while settlement.ended or settlement.rest:
-            if not settlement.ended:
-                self._begin_part(settlement)
-            elif settlement.transaction is None:
-                with suppress(RegistryError):  # then the next attempt is refused again
-                    settlement.ended = await self._still_mine(settlement.ended)
-                    settlement.cut_off = settlement.cut_off.intersection(settlement.ended)
-                self._send_settlement(settlement)
-            if settlement.transaction is None:  # the items are read first, or their locks are lost
-                continue
+        items, refused, before = [item for part in settlement.parts for item in part], 0, ""
+        while settlement.parts:
             try:
-                self._note_settled(settlement, await result_of(self._member, settlement.transaction, wait=True))
+                if sent := settlement.transaction or await self._send_again(settlement):
+                    self._note_settled(settlement, await result_of(self._member, sent, wait=True))
+                del settlement.parts[0]
+                self._begin_part(settlement)
             except SessionEnded:
                 return False
             except RegistryError as error:
                 settlement.transaction = None
                 if isinstance(error, Conflict):
-                    settlement.cut_off = _without_mark(self._member.layout, settlement.cut_off, error)
-                    settlement.gone |= {error.path}  # if it is a request's node, somebody has removed it
+                    _give_way(self._member.layout, settlement, error)
                 if str(error) == before:  # after a new error, the items are read and tried again at once
                     await self._member.session.back_off(refused)
                     refused += 1
@@ -168,62 +156,69 @@ class Settlements:
         at_once = items_per_transaction(
             [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
         )
-        settlement = Settlement({}, ended, what, hand_over, fire, at_once, read_first)
+        unfinished = [item for item, seen in ended.items() if not seen.record.completed] if hand_over else NONE
+        together = [dict(part) for part in parts(list(ended.items()), at_once)]
+        settlement = Settlement(together, what, fire, read_first, frozenset(unfinished))
         self._begin_part(settlement)
         return settlement
 
     def _begin_part(self, settlement: Settlement) -> None:
-        """Choose the items of the next transaction, and send it unless they are to be read first."""
-        settlement.ended = {item: settlement.rest.pop(item) for item in list(settlement.rest)[: settlement.at_once]}
-        unfinished = [item for item, seen in settlement.ended.items() if not seen.record.completed]
-        settlement.cut_off = frozenset(unfinished) if settlement.hand_over else NONE
-        if not settlement.read_first:
-            self._send_settlement(settlement)
+        """Send the transaction of the first part that is left, unless its items are to be read before."""
+        settlement.transaction = None
+        if settlement.parts and not settlement.read_first:
+            self._send_part(settlement)
 
-    def _send_settlement(self, settlement: Settlement) -> None:
-        """Send the present transaction, if any item is left in it."""
-        layout, ended, operations = self._member.layout, settlement.ended, list[Op]()
-        if not ended:
-            return
+    async def _send_again(self, settlement: Settlement) -> SentTransaction | None:
+        """Send the first part with what is read now; None if this instance locks none of its items any more.
+
+        Somebody may have edited records by hand.
+        """
+        part, entries = settlement.parts[0], self._cache.items
+        with suppress(RegistryError):  # then the next attempt is refused again
+            await self._cache.learn(part)
+            mine = {n: replace(seen, version=entries[n].version) for n, seen in part.items() if entries[n].locked}
+            rescued = [item for item in sorted(mine) if entries[item].rescuing]
+            marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
+            for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
+                entries[item].rescuing = self._member.owns(mark)
+            settlement.parts[0] = mine
+            settlement.handed_over -= part.keys() - mine.keys()
+        return self._send_part(settlement) if settlement.parts[0] else None
+
+    def _send_part(self, settlement: Settlement) -> SentTransaction:
+        """Send the transaction of the first part."""
+        layout, ended, operations = self._member.layout, settlement.parts[0], list[Op]()
         for item, seen in ended.items():
             paths = layout.item(item)
             assert seen.version is not None  # a claim has written it
             operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
         operations += [Delete(layout.item(item).failover) for item in ended if self._cache.items[item].rescuing]
-        for item in settlement.cut_off:
+        for item in settlement.handed_over.intersection(ended):
             seen = ended[item]
             operations.append(Create(layout.item(item).orphan, records.encode_mark(seen.record, seen.zxid)))
         if settlement.fire is not None and settlement.fire.requested is not None:
             noted = settling(layout, settlement.fire, ended)
             operations += [one for one in noted if one.path not in settlement.gone]
         settlement.transaction = send(self._member, operations, settlement.what)
+        return settlement.transaction
 
     def _note_settled(self, settlement: Settlement, committed: Committed) -> None:
-        """Note the records that a settlement has written."""
-        for (item, seen), version in zip(settlement.ended.items(), committed.versions[::2], strict=False):
+        """Note the records that the first part has written."""
+        for (item, seen), version in zip(settlement.parts[0].items(), committed.versions[::2], strict=False):
             self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
-        if settlement.cut_off:
-            settlement.handed_over |= settlement.cut_off
-        settlement.ended, settlement.transaction = {}, None
 
     def _unlock(self, items: Iterable[int]) -> None:
         """Note that items are not locked any more."""
         for entry in map(self._cache.items.__getitem__, items):
             entry.rescuing = entry.executing = entry.locked = False
 
-    async def _still_mine(self, ended: Ended) -> Ended:
-        """Return the items still to be settled, with the present versions of records that somebody edited by hand."""
-        await self._cache.learn(ended)
-        entries = self._cache.items
-        mine = {n: replace(seen, version=entries[n].version) for n, seen in ended.items() if entries[n].locked}
-        rescued = [item for item in sorted(mine) if entries[item].rescuing]
-        marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
-        for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
-            entries[item].rescuing = self._member.owns(mark)
-        return mine
 
+def _give_way(layout: Layout, settlement: Settlement, conflict: Conflict) -> None:
+    """Leave out what the registry has refused: an orphan's mark that exists, or a request's node that is gone.
 
-def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
-    """Return the items that can still be marked: those without a mark, or none.  The leader marks the others later."""
-    refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
-    return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
+    If no mark can be made, this part is written without any.  The leader makes the missing ones later.
+    """
+    marked = settlement.handed_over.intersection(settlement.parts[0])
+    if refused := {item for item in marked if layout.item(item).orphan == conflict.path}:
+        settlement.handed_over -= refused if conflict.reason == "exists" else marked
+    settlement.gone |= {conflict.path}  # the path of any other node changes nothing

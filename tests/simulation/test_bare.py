@@ -270,7 +270,7 @@ def settle_in_any_session() -> AbstractContextManager[object]:
 
     async def finish(self: Settlements, given: Settlement) -> bool:
         session, layout = self._member.session, self._member.layout
-        for item, ended in {**given.ended, **given.rest}.items():
+        for item, ended in [pair for part in given.parts for pair in part.items()]:
             operation = Set(layout.item(item).execution, records.encode(ended.record), -1)
             await session.connected()
             with suppress(RegistryError):
