@@ -7,13 +7,14 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, accepted, conflict_of, result_of, send, write
-from aioelasticjob.coordination.effects import MAX_OPERATIONS
+from aioelasticjob.coordination.effects import MAX_OPERATIONS, parts
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
@@ -61,9 +62,8 @@ class SentClaim:
     fire: Fire
     now: int
     next_fire: int
-    rest: tuple[int, ...]
-    """The items of later transactions."""
-    at_once: int
+    parts: list[Sequence[int]]
+    """The items of later transactions, those of each together."""
     before: dict[int, Record] = field(init=False)
     """The records that the transaction replaces."""
     wanted: dict[int, Record] = field(init=False)
@@ -71,6 +71,11 @@ class SentClaim:
     first: int = field(init=False)
     """How many operations precede those of the items."""
     transaction: SentTransaction = field(init=False)
+
+    @property
+    def items(self) -> set[int]:
+        """The items of this transaction and of later ones."""
+        return {*self.wanted, *chain.from_iterable(self.parts)}
 
 
 class Claims:
@@ -85,17 +90,18 @@ class Claims:
         ``now`` is when the run begins, which may be still to come, and ``next_fire`` is the moment after this one, in
         milliseconds since the epoch.
         """
-        rest, texts = tuple(sorted(items)), [fire.parameter]
-        for entry in map(self._cache.items.__getitem__, rest):
+        chosen, texts = sorted(items), [fire.parameter]
+        for entry in map(self._cache.items.__getitem__, chosen):
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)
-        sent = SentClaim(view, fire, now, next_fire, rest, max(1, items_per_transaction(texts) // fire.weight))
-        self._send_next(sent)
+        at_once = max(1, items_per_transaction(texts) // fire.weight)
+        sent = SentClaim(view, fire, now, next_fire, list(parts(chosen, at_once)))
+        self._send(sent, sent.parts.pop(0))
         return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
-        committed = None if sent.rest else accepted(self._member, sent.transaction)
+        committed = None if sent.parts else accepted(self._member, sent.transaction)
         if committed is not None:
             taken = ClaimResult()
             self._note_claimed(sent, committed, taken)
@@ -103,7 +109,7 @@ class Claims:
         conflict = conflict_of(sent.transaction)
         if conflict is None or conflict.index >= sent.first:
             return None
-        self._drop({*sent.wanted, *sent.rest})
+        self._drop(sent.items)
         return ClaimResult(stale=True)
 
     async def finish(self, sent: SentClaim) -> ClaimResult:
@@ -114,11 +120,11 @@ class Claims:
             SessionEnded: the session was lost.
             RegistryError: the registry refuses the claim, and no item was claimed.
         """
-        taken, items = ClaimResult(), {*sent.wanted, *sent.rest}
+        taken, items = ClaimResult(), sent.items
         try:
             await self._take(sent, taken)
-            while sent.rest and not taken.stale:
-                self._send_next(sent)
+            while sent.parts and not taken.stale:
+                self._send(sent, sent.parts.pop(0))
                 await self._take(sent, taken)
         except RegistryError as error:
             if taken.claim is None or isinstance(error, SessionEnded):
@@ -140,16 +146,11 @@ class Claims:
             assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, assumed, {}, is_recorded=False)
 
-    def _send_next(self, sent: SentClaim) -> None:
-        """Send the transaction that claims the first of the items that are left."""
-        fire, me, now, next_fire = sent.fire, self._member.id, sent.now, sent.next_fire
-        items, sent.rest = sent.rest[: sent.at_once], sent.rest[sent.at_once :]
-        sent.before = {item: self._cache.items[item].record for item in items}
-        sent.wanted = {n: records.begun(record, fire, me, now, next_fire) for n, record in sent.before.items()}
-        self._send(sent)
-
-    def _send(self, sent: SentClaim) -> None:
-        member, entries = self._member, self._cache.items
+    def _send(self, sent: SentClaim, items: Iterable[int]) -> None:
+        """Send a transaction that claims some of the items, with their records as they are known now."""
+        member, entries, fire, me = self._member, self._cache.items, sent.fire, self._member.id
+        sent.before = {item: entries[item].record for item in items}
+        sent.wanted = {n: records.begun(last, fire, me, sent.now, sent.next_fire) for n, last in sent.before.items()}
         operations = _entitled(member, sent)
         sent.first = len(operations)
         for item, record in sent.wanted.items():
@@ -165,22 +166,22 @@ class Claims:
         Items that cannot be claimed are left out.  If the claim meets the same conflict again although everything was
         read again, it ends: the view may be outdated.
         """
-        met, wanted = "", sent.wanted
-        while wanted:
+        met = ""
+        while True:
             try:
                 return self._note_claimed(sent, await result_of(self._member, sent.transaction), taken)
             except Conflict as conflict:
                 if str(conflict) == met:
                     raise
                 met = str(conflict)
-                if conflict.index < sent.first or not await self._cleared(conflict, wanted, taken):
+                if conflict.index < sent.first or not await self._cleared(conflict, sent.wanted, taken):
                     taken.stale = True
                     return None
-                taken.elsewhere |= await self._reconsider(sent)
-            sent.before = {item: self._cache.items[item].record for item in wanted}
-            taken.renewed |= wanted.keys()
-            if wanted:
-                self._send(sent)
+                left = await self._reconsider(sent, taken)
+            taken.renewed = taken.renewed.union(left)
+            if not left:
+                return None
+            self._send(sent, left)
 
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
@@ -199,9 +200,9 @@ class Claims:
             written, found = {**former.items, **written}, {**former.before, **found}
         taken.claim = Claim(sent.fire, member.id, member.incarnation, written, found)
 
-    async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
+    async def _cleared(self, conflict: Conflict, wanted: Iterable[int], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
-        for item in list(wanted):
+        for item in wanted:
             paths, entry = self._member.layout.item(item), self._cache.items[item]
             if conflict.path == paths.misfire and conflict.reason == "not empty":
                 entry.stuck = True
@@ -209,26 +210,24 @@ class Claims:
                 why = "its parent is ephemeral, so the item does not run until that node is removed"
                 self._cache.warn(conflict.path, 0, why)
                 taken.obstructed |= {item}
-                del wanted[item]
             elif conflict.path == paths.execution and conflict.reason == "missing" and entry.version is None:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 
-    async def _reconsider(self, sent: SentClaim) -> frozenset[int]:
-        """Read the items again, and want no more those that run or are done; return those that run.
+    async def _reconsider(self, sent: SentClaim, taken: ClaimResult) -> list[int]:
+        """Read the items again; return those that can still be claimed, and note those that run elsewhere.
 
         A rescue is decided on the record of one run, so it does not take an item of which another run was cut off.
         """
-        fire, wanted = sent.fire, sent.wanted
-        running = await self._cache.learn(wanted)
-        for item in list(wanted):
+        fire, left = sent.fire, list[int]()
+        running = await self._cache.learn(sent.wanted.keys() - taken.obstructed)
+        taken.elsewhere |= running
+        for item in sorted(sent.wanted.keys() - taken.obstructed - running):
             record = self._cache.items[item].record
             rescued = record.completed or record.begun != sent.before[item].begun
-            if item in running or (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
-                del wanted[item]
-            else:
-                wanted[item] = records.begun(record, fire, self._member.id, sent.now, sent.next_fire)
-        return running
+            if not (rescued if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)):
+                left.append(item)
+        return left
 
 
 async def remove_orphan_mark(member: Member, cache: RecordCache, item: int) -> None:

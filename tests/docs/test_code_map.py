@@ -19,7 +19,7 @@ from tests.docs.pages import ROOT, read, table
 MAP, STATE = "docs/reference/code-map.md", "docs/reference/job-state.md"
 PACKAGE = ROOT / "aioelasticjob"
 PACKAGES = "running", "coordination", "registry", "model.py"
-OTHERS = {"Feed._report_once", "Claims._take"}
+OTHERS = {"Feed._report_once", "Claims._reconsider"}
 """Functions that write an attribute of another class which is called like a field of ``Item``."""
 
 
