@@ -156,7 +156,7 @@ class Claims:
         for item, record in sent.wanted.items():
             operations += _claiming(member, item, record, entries[item].version)
         for item in sent.wanted:
-            if entries[item].marked and not entries[item].stuck:
+            if entries[item].mark.removable:
                 operations.append(Delete(member.layout.item(item).misfire))
         sent.transaction = send(member, operations, "to claim items")
 
@@ -202,15 +202,14 @@ class Claims:
 
     async def _cleared(self, conflict: Conflict, wanted: Iterable[int], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
+        met = conflict.path, conflict.reason
         for item in wanted:
-            paths, entry = self._member.layout.item(item), self._cache.items[item]
-            if conflict.path == paths.misfire and conflict.reason == "not empty":
-                entry.stuck = True
-            elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
+            paths = self._member.layout.item(item)
+            if conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
                 why = "its parent is ephemeral, so the item does not run until that node is removed"
                 self._cache.warn(conflict.path, 0, why)
                 taken.obstructed |= {item}
-            elif conflict.path == paths.execution and conflict.reason == "missing" and entry.version is None:
+            elif met == (paths.execution, "missing") and self._cache.items[item].version is None:
                 return await restore_parent(self._member, self._member.layout.execution)
         return True
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from aioelasticjob.clock import moment
@@ -68,7 +69,8 @@ async def mark_missed_moments(
         else:
             for n, (item, said) in enumerate(left.items()):
                 entry = cache.items[item]
-                entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
+                removable = entry.mark.version is None or entry.mark.removable
+                entry.mark = replace(said, version=committed.versions[2 + 2 * n], removable=removable)
                 if entry.version is None:
                     entry.seen = VersionedRecord(Record(), 0, committed.zxid)
             break
@@ -85,7 +87,9 @@ async def mark_misfired(member: Member, cache: RecordCache, view: JobView, item:
     mark = Create(member.layout.item(item).misfire, str(slot).encode())
     with suppress(RegistryError):  # or it exists
         await write(member, [entitled, mark], "to mark an item whose run was missed")
-    cache.items[item].marked = True
+    entry = cache.items[item]
+    if entry.mark.version is None:  # otherwise it was read or written here
+        entry.mark = replace(entry.mark, removable=True)
 
 
 async def note_accounted(
@@ -168,6 +172,6 @@ async def _left(
 
 
 def _marking(paths: ItemPaths, entry: Entry, said: MissedMark) -> Iterable[Op]:
-    record, version, data = entry.version, entry.mark_version, said.encode()
+    record, version, data = entry.version, entry.mark.version, said.encode()
     yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: the item never ran
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
@@ -41,6 +41,10 @@ class MissedMark:
     """The last moment reported."""
     since: int | None = None
     """All moments later than this one and up to ``until`` were run or reported, also those before the item was made."""
+    version: int | None = field(default=None, compare=False)
+    """The version of the mark's node; None if there is none, or if the node was written for operators only."""
+    removable: bool = field(default=False, compare=False)
+    """Whether there is a node that the next claim removes; it cannot if somebody has made nodes below it by hand."""
 
     def covers(self, other: MissedMark) -> bool:
         """Whether this mark includes all moments of the other one."""
@@ -49,9 +53,12 @@ class MissedMark:
         return other.since is None or (self.since is not None and self.since <= other.since)
 
     def joined(self, other: MissedMark) -> MissedMark:
-        """Return a mark that includes the moments of both; their spans follow each other without a gap."""
+        """Return a mark that includes the moments of both, and has the other one's node.
+
+        Their spans follow each other without a gap.
+        """
         known = [since for since in (self.since, other.since) if since is not None]
-        return MissedMark(max(self.until, other.until), min(known, default=None))
+        return replace(other, until=max(self.until, other.until), since=min(known, default=None))
 
     def encode(self) -> bytes:
         """Return the data of the mark's node."""
@@ -72,13 +79,7 @@ class Entry:
     lowered: Record | None = None
     """The record that is used in place of one whose moment lies too far in the future."""
     mark: MissedMark = NO_MARK
-    """The item's mark of reported missed moments."""
-    mark_version: int | None = None
-    """The version of the mark's node; None if there is none."""
-    marked: bool = False
-    """Whether the item has a mark, which the next claim removes."""
-    stuck: bool = False
-    """Whether the mark cannot be removed, because somebody has made nodes below it by hand."""
+    """The item's mark of reported missed moments; a claim removes its node, but what it said is kept here."""
     locked: bool = False
     """Whether this instance's own session held the item's lock when the record was read."""
     given_back: int = 0
@@ -137,8 +138,8 @@ class Entry:
         """Forget the nodes, because another instance writes the record now."""
         if self.seen is not None:
             self.open_claim = self._claimed
-        self.seen = self.stat = self.lowered = self.mark_version = None
-        self.mark, self.given_back, self.marked, self.locked = NO_MARK, 0, False, False
+        self.seen = self.stat = self.lowered = None
+        self.mark, self.given_back, self.locked = NO_MARK, 0, False
 
     def lower(self, slot: int) -> None:
         """Treat the item as claimed up to an earlier moment than its record says, until the next claim.
@@ -155,11 +156,10 @@ class Entry:
         return self.seen
 
     def claimed(self, *, rescue: bool) -> None:
-        """Note that this instance's claim has removed the item's mark.  The mark's content is still kept here."""
-        self.marked = False
+        """Note that this instance's claim has removed the item's mark."""
         self.rescuing = self.rescuing or rescue
-        if not self.stuck:
-            self.mark_version = None
+        if self.mark.removable:
+            self.mark = replace(self.mark, version=None, removable=False)
 
     def written_after(self, zxid: int) -> float:
         """Return when the record was written, in milliseconds, if that was after a transaction; otherwise infinity.
@@ -200,10 +200,7 @@ class RecordCache:
         for item, paths, record, mark, runner in await read_items(self._member, chosen):
             entry = self.items[item]
             entry.learn(VersionedRecord(Record(), None) if record is None else self._understood(item, record))
-            entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
-            if mark is not None:
-                entry.mark, entry.mark_version = _decoded(mark.data), mark.stat.version
-                entry.stuck = mark.stat.num_children > 0
+            entry.mark = NO_MARK if mark is None else _decoded(mark)
             entry.locked = self._member.owns(runner)
             if runner is not None:
                 running.add(item)
@@ -275,9 +272,9 @@ def _follows(stat: Stat, before: VersionedRecord) -> bool:
     return same and before.version in (stat.version, stat.version - 1)
 
 
-def _decoded(data: bytes) -> MissedMark:
-    """Return the mark in a node's data; an empty one if somebody has written something else there."""
-    words = data.split(b" ")
+def _decoded(node: Node) -> MissedMark:
+    """Return the mark in a node; it says nothing if somebody has written something else there."""
+    words, at = node.data.split(b" "), (node.stat.version, not node.stat.num_children)
     if len(words) > 2 or not all(word.isdigit() and len(word) < 16 for word in words):
-        return NO_MARK
-    return MissedMark(int(words[0]), int(words[1]) if len(words) == 2 else None)
+        return MissedMark(0, None, *at)
+    return MissedMark(int(words[0]), int(words[1]) if len(words) == 2 else None, *at)

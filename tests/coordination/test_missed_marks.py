@@ -87,7 +87,7 @@ def test_a_mark_of_ones_own_is_moved_on_both_ways_and_the_next_holder_reads_the_
     other = RecordCache(job.claims._member)
     done(other.learn(job.items))
     for entry in (other.items[0], job.cache.items[0]):
-        assert (entry.mark, entry.mark_version) == (MissedMark(SLOT + 12_000, SLOT + 2000), 2)
+        assert (entry.mark, entry.mark.version) == (MissedMark(SLOT + 12_000, SLOT + 2000), 2)
 
 
 def test_a_mark_that_a_claim_has_removed_is_made_again() -> None:

@@ -98,7 +98,7 @@ def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
     job = run_once()
     job.write(Create(LAYOUT.item(0).misfire, data))
     job.learn()
-    assert (job.cache.items[0].mark, job.cache.items[0].mark_version) == (MissedMark(), 0)
+    assert (job.cache.items[0].mark, job.cache.items[0].mark.version) == (MissedMark(), 0)
 
 
 @pytest.mark.parametrize(("now", "given_back"), [(SLOT, NEXT), (NEXT, 0), (NEXT + 1000, 0)])

@@ -168,7 +168,6 @@ class Case:
         item.seen = VersionedRecord(Record(), None) if record is None else VersionedRecord(record, 0)
         item.stat = self.stats.get(number)
         item.mark = self.marks.get(number, NO_MARK)
-        item.mark_version, item.marked = (0, True) if number in self.marks else (None, False)
 
     def mark(self, state: JobState, command: MarkMissed) -> frozenset[int] | None:
         """Mark what items missed, unless the view is old."""
