@@ -18,7 +18,8 @@ from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member, instance
 from aioelasticjob.coordination.operator_log import log_overwritten, who_acted
-from aioelasticjob.coordination.view import JobView, parse, read, scheduling
+from aioelasticjob.coordination.schedules import scheduling
+from aioelasticjob.coordination.view import JobView, parse, read
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, RegistryError, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest

@@ -7,7 +7,6 @@ rules are written first.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,12 +34,10 @@ from aioelasticjob.coordination.effects import (
 from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
-from aioelasticjob.coordination.view import JobView, scheduling
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import child
 from aioelasticjob.model import VersionedRecord
 
-MAX_FORMER_SCHEDULES = 8
-"""How many former schedules are kept: their last moments may still have to be reported as missed."""
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
 _GRACE = 1 + 1 / REFRESHES_PER_RETENTION
@@ -111,10 +108,8 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     """
     view = now.view
     config = view.tree.get(view.layout.config)
-    if config is not None and view.fault is None and not view.schedule_is_noted:
-        former = view.noted_schedules[-MAX_FORMER_SCHEDULES:]
-        noted = {**scheduling(view.config), "since": round(config.stat.mtime * 1000), "former": former}
-        yield NoteSchedule(json.dumps(noted).encode(), config.stat.version)
+    if config is not None and view.fault is None and not view.schedules.is_noted:
+        yield NoteSchedule(view.schedules.note(config.stat.mtime), config.stat.version)
 
 
 def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:

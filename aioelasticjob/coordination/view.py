@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from aioelasticjob.config import JobConfig, parsed_cron, required
+from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
 from aioelasticjob.coordination.item_nodes import NO_ITEMS, ItemNodes, item_nodes, items_named
 from aioelasticjob.coordination.member import address_of, instances
 from aioelasticjob.coordination.request_nodes import NO_REQUESTS, RequestNodes, order, request_nodes
 from aioelasticjob.coordination.requests import Request
+from aioelasticjob.coordination.schedules import Schedules
 from aioelasticjob.coordination.strategies import in_order
-from aioelasticjob.cron import Cron, DaylightSaving
-from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout, server_switch
@@ -27,17 +25,6 @@ from aioelasticjob.registry.tree import Tree
 _Derived: TypeAlias = tuple[ItemNodes, RequestNodes, Mapping[str, Instance]]
 """What is read anew of a newer tree only as far as nodes have changed."""
 NOTHING: _Derived = (NO_ITEMS, NO_REQUESTS, {})
-
-
-@dataclass(frozen=True, slots=True)
-class FormerSchedule:
-    """A schedule that is not in force any more.  Times are in milliseconds since the epoch."""
-
-    cron: Cron | None
-    since: int
-    until: int
-    recorded: bool
-    """Whether runs were recorded while it was in force."""
 
 
 @dataclass(frozen=True)
@@ -231,61 +218,9 @@ class JobView:
         return min((one.up_since for one in self.instances.values()), default=float("inf"))
 
     @cached_property
-    def configured_at(self) -> float:
-        """When the configuration was last written, by the registry's clock."""
-        node = self.tree.get(self.layout.config)
-        return 0.0 if node is None else node.stat.mtime
-
-    @cached_property
-    def scheduled_since(self) -> float:
-        """Since when the schedule and ``monitor_execution`` have their present values, by the registry's clock.
-
-        The leader notes it, so it stays known when another setting is changed later.  Before that it is the time at
-        which the configuration was last written.
-        """
-        return min(self.schedule_dated, self.configured_at)
-
-    @cached_property
-    def schedule_dated(self) -> float:
-        """When the schedule was written, by the registry's clock; if that is in the future, the clock was ahead."""
-        return float(self.noted_schedules[-1]["since"] / 1000) if self.schedule_is_noted else self.configured_at
-
-    @property
-    def scheduled_by(self) -> int:
-        """The transaction that dated the schedule, or one that was written later."""
-        node = self.tree.get(self.layout.schedule if self.schedule_is_noted else self.layout.config)
-        return 0 if node is None else node.stat.mzxid
-
-    @cached_property
-    def schedule_is_noted(self) -> bool:
-        """Whether the leader has noted the schedule in force."""
-        noted = self.noted_schedules
-        return bool(noted) and scheduling(self.config).items() <= noted[-1].items()
-
-    @cached_property
-    def former_schedules(self) -> tuple[FormerSchedule, ...]:
-        """The noted schedules that were in force before the present one, oldest first."""
-        noted = self.noted_schedules[:-1] if self.schedule_is_noted else self.noted_schedules
-        ends = [*(one["since"] for one in noted[1:]), int(self.scheduled_since * 1000)]
-        return tuple(
-            FormerSchedule(
-                _cron(one["cron"], one["timeZone"], one["dst"]), one["since"], until, one["monitorExecution"] is True
-            )
-            for one, until in zip(noted, ends, strict=False)
-        )
-
-    @property
-    def recorded_schedules(self) -> tuple[FormerSchedule, ...]:
-        """The former schedules since records were last switched on or off, oldest first: older records are removed."""
-        former, recorded = self.former_schedules, self.config.monitor_execution
-        switched = max((one.until for one in former if one.recorded is not recorded), default=0)
-        return tuple(one for one in former if one.until > switched)
-
-    @cached_property
-    def noted_schedules(self) -> tuple[Mapping[str, Any], ...]:
-        """The schedules that the leader has noted, the newest last, each with the time (ms) at which it was written."""
-        node = self.tree.get(self.layout.schedule)
-        return () if node is None else _noted(node.data, round(node.stat.ctime * 1000))
+    def schedules(self) -> Schedules:
+        """The schedule in force, since when it is, and the former ones."""
+        return Schedules.of(self.config, self.tree.get(self.layout.config), self.tree.get(self.layout.schedule))
 
     @cached_property
     def _derived(self) -> _Derived:
@@ -304,44 +239,6 @@ def _derive(layout: Layout, tree: Tree, before: _Derived, changed: Collection[st
         request_nodes(layout.requests, tree, requests, changed),
         instances(layout, tree, present, changed),
     )
-
-
-@lru_cache(maxsize=4096)
-def _noted(data: bytes, made: int) -> tuple[Mapping[str, Any], ...]:
-    """Return the schedules in a note, the newest last; none if the note is invalid.
-
-    The first note does not say since when its schedule is in force, because it is made with the configuration.
-    """
-    noted = {"since": made, **json_object(data)}
-    former = noted.pop("former", [])
-    schedules = (*former, noted) if isinstance(former, list) else ()
-    return schedules if all(map(_is_schedule, schedules)) else ()
-
-
-def _is_schedule(noted: object) -> bool:
-    if not isinstance(noted, dict) or not {"cron", "timeZone", "dst", "monitorExecution", "since"} <= noted.keys():
-        return False
-    since, cron = noted["since"], noted["cron"]
-    texts = ("" if cron is None else cron, noted["timeZone"], noted["dst"])
-    is_date = type(since) is int and 0 <= since <= records.MAX_MILLISECONDS
-    return is_date and all(isinstance(text, str) for text in texts)
-
-
-def _cron(expression: str | None, time_zone: str, dst: DaylightSaving) -> Cron | None:
-    """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
-    with suppress(InvalidSetting):
-        return None if expression is None else parsed_cron(expression, time_zone, dst)
-    return None
-
-
-def scheduling(config: JobConfig) -> Mapping[str, object]:
-    """Return the settings that decide which moments there are, and whether their runs are recorded."""
-    return {
-        "cron": config.cron,
-        "timeZone": config.time_zone,
-        "dst": config.dst,
-        "monitorExecution": config.monitor_execution,
-    }
 
 
 def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, switches: Tree | None = None) -> JobView:

@@ -49,7 +49,7 @@ class Account:
         """The newest view that was applied completely."""
         self._closed: frozenset[int] = NONE
         """The items held at the last look that may not run here: the item, this server or the job is switched off."""
-        self._scheduled_since = view.schedule_dated
+        self._scheduled_since = view.schedules.dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
         self._refuses = False
         """Whether this instance has refused the last fire."""

@@ -116,6 +116,6 @@ def _in_question(view: JobView, number: int, item: Item, future: FutureRecord) -
     A date up to ``found`` was given in time: the item has no moments before it, or they were run or reported here.  A
     later one is that of a clock ahead.
     """
-    dates = int(view.schedule_dated * 1000), made_at(view, number)
+    dates = int(view.schedules.dated * 1000), made_at(view, number)
     in_time = [date for date in (*dates, item.reported) if date <= future.found]
     return max([future.since, *in_time]), max(dates)

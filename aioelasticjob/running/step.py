@@ -33,7 +33,7 @@ class JobState(Account):
         self.begun_elsewhere: frozenset[int] = NONE
         """The items that a view was the first to show to run on another instance, until ``look`` returns them."""
         self._unattended = UnattendedMoments(me, self.clock, self.missed, self.items)
-        self._since = int(view.scheduled_since * 1000)
+        self._since = int(view.schedules.since * 1000)
         """Since when the schedule is known to be in force."""
         self._joined = view.tree.zxid
         """The transaction up to which everything was there when this instance joined the job."""
@@ -135,7 +135,7 @@ class JobState(Account):
 
         That can be well before now, because this instance does not look at views during an execution.
         """
-        written = self.clock.in_time(int(view.scheduled_since * 1000), noticed=view.scheduled_by <= self._noticed)
+        written = self.clock.in_time(int(view.schedules.since * 1000), noticed=view.schedules.by <= self._noticed)
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
         self._close_schedule(view, min(written, succession.ended), ours)
@@ -167,7 +167,7 @@ class JobState(Account):
 
     def _begin_schedule(self, view: JobView, written: int) -> None:
         """Follow the new schedule, and account for its moments that came before this instance looked at it."""
-        self._since, self._scheduled_since, self._is_inherited = written, view.schedule_dated, False
+        self._since, self._scheduled_since, self._is_inherited = written, view.schedules.dated, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
             item.floor = max(item.floor, written)
@@ -187,7 +187,7 @@ class JobState(Account):
         were cut off: later no record shows it.  If they were switched on, run nothing again only because it has no
         record, and report what was due.
         """
-        self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
+        self._switched, self._scheduled_since = True, view.schedules.dated  # the schedule is noted again, unchanged
         if not view.config.monitor_execution:
             self._account(self._kept_from(view), Came.UNRECORDED)
             items = {number: self.items[number] for number in self.held - view.rescues.keys()}
@@ -198,7 +198,7 @@ class JobState(Account):
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
             return
-        since = next((one.since for one in view.recorded_schedules), int(view.scheduled_since * 1000))
+        since = next((one.since for one in view.schedules.recorded), int(view.schedules.since * 1000))
         written = self.clock.in_time(since)
         self.timetable.advance(min(self.clock.latest, written))
         due = self._kept_from(view) | self._due_before(view)
@@ -256,7 +256,7 @@ class JobState(Account):
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules]
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.schedules.recorded]
         spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
         return (yield from self._unattended.report(view, spans, owed))
@@ -271,8 +271,8 @@ class JobState(Account):
         open_ = gained - view.disabled_items
         new = [n for n in open_ if self._joined < given.get(n, 0) != self.items[n].given]
         why, since = Came.UNRECORDED.value.why, {number: given_at(view, number) for number in new}
-        for one in view.former_schedules if new else ():
-            if one not in view.recorded_schedules:
+        for one in view.schedules.former if new else ():
+            if one not in view.schedules.recorded:
                 after = {number: max(at, one.since) for number, at in since.items()}
                 self.missed.report(after, Timetable(one.cron, one.until), min(one.until, self.clock.latest), why)
 
@@ -315,10 +315,10 @@ class JobState(Account):
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        written = min((self.items[item].written_after(view.scheduled_by) for item in gained), default=inf)
+        written = min((self.items[item].written_after(view.schedules.by) for item in gained), default=inf)
         since = self.clock.in_time(self._since, written, inherited=self._is_inherited)
         if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
-            since = int(min([since, *(made_after(view, item, view.scheduled_by) for item in gained)]))
+            since = int(min([since, *(made_after(view, item, view.schedules.by) for item in gained)]))
         return self.clock.in_time(int(up_since * 1000)), since
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:

@@ -10,7 +10,8 @@ from math import inf
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
-from aioelasticjob.coordination.view import FormerSchedule, JobView
+from aioelasticjob.coordination.schedules import FormerSchedule
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.cron import Cron
 from aioelasticjob.layout import server_switch
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
@@ -185,7 +186,7 @@ class Succession:
         """The schedules that came after the one followed and have been replaced since, oldest first."""
         self.has_changed = view.config.schedule != followed or any(one.cron != followed for one in self.between)
         """Whether another schedule is in force, or the same one again after another."""
-        self.ended = self.between[0].since if self.between else int(view.scheduled_since * 1000)
+        self.ended = self.between[0].since if self.between else int(view.schedules.since * 1000)
         """When the schedule followed was replaced, in milliseconds, if ``has_changed``."""
 
     def handed_on(self, items: Iterable[int], me: str) -> frozenset[int]:
@@ -203,8 +204,8 @@ def _after(view: JobView, since: float) -> list[FormerSchedule]:
 
     Their dates need not be in order, because the clock that dated them may have been set in between.
     """
-    noted = [one.since / 1000 for one in view.former_schedules]
-    same = [n for n, date in enumerate([*noted, view.schedule_dated]) if abs(date - since) <= ROUNDED]
+    noted = [one.since / 1000 for one in view.schedules.former]
+    same = [n for n, date in enumerate([*noted, view.schedules.dated]) if abs(date - since) <= ROUNDED]
     if same:
-        return list(view.former_schedules[same[-1] + 1 :])
-    return [one for one in view.former_schedules if one.since / 1000 > since]  # it was replaced unnoted
+        return list(view.schedules.former[same[-1] + 1 :])
+    return [one for one in view.schedules.former if one.since / 1000 > since]  # it was replaced unnoted

@@ -79,7 +79,7 @@ def test_what_the_rules_want_is_written_and_then_there_is_rest_until_the_next_ti
         await anyio.sleep(job.config.sharding_quiet)
         rest = await coordinated.settle()
         view = coordinated.views.value
-        assert (view.leader, view.assignment_stands, view.schedule_is_noted) == (ME, True, True)
+        assert (view.leader, view.assignment_stands, view.schedules.is_noted) == (ME, True, True)
         assert current_time() + rest == pytest.approx(began + job.config.reconcile_interval, abs=1e-3)
         assert await coordinated.settle() == pytest.approx(rest, abs=1e-3)
         assert coordinated.called == []

@@ -158,7 +158,7 @@ def test_whoever_makes_a_job_notes_its_schedule_in_the_same_transaction() -> Non
             note, view = tree.get(LAYOUT.schedule), read(tree, LAYOUT, CONFIG)
             assert note is not None
             assert note.stat.czxid == made.stat.czxid
-            assert (view.schedule_is_noted, view.scheduled_since) == (True, made.stat.mtime)
+            assert (view.schedules.is_noted, view.schedules.since) == (True, made.stat.mtime)
 
     run(main)
 
@@ -176,8 +176,8 @@ def test_a_note_that_is_there_already_is_left_to_the_leader() -> None:
                 tasks.cancel_scope.cancel()
             view = read(tree, LAYOUT, CONFIG)
             assert view.config.cron == "1 * * * * ?"
-            assert not view.schedule_is_noted
-            assert [one["cron"] for one in view.noted_schedules] == [CONFIG.cron]
+            assert not view.schedules.is_noted
+            assert [one["cron"] for one in view.schedules.noted] == [CONFIG.cron]
 
     run(main)
 

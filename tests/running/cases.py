@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.missed_marks import AccountedMoment
 from aioelasticjob.coordination.record_cache import NO_MARK, MissedMark
-from aioelasticjob.coordination.view import JobView, scheduling
+from aioelasticjob.coordination.schedules import scheduling
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Stat, Tree

@@ -469,13 +469,13 @@ def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated
     note = {**fields, "cron": config.cron, "since": 1_000_000, "former": [former]}
     job.write(Set(DESK.config, config.to_json(), -1), Create(DESK.schedule, json.dumps(note).encode()))
     view = read(job.registry.tree(), DESK, config)
-    assert (view.schedule_dated, [one.since for one in view.former_schedules]) == (1_000, [4_000_000])
+    assert (view.schedules.dated, [one.since for one in view.schedules.former]) == (1_000, [4_000_000])
     assert not Succession(config.schedule, 1_000, view).has_changed
 
 
 def test_a_schedule_is_the_same_while_it_is_in_force_whatever_else_is_changed() -> None:
     case = Case.of(cron=EACH)
-    followed, since = case.config.schedule, case.view().schedule_dated
+    followed, since = case.config.schedule, case.view().schedules.dated
     case.now = 10
     case.configure(description="hello")
     assert not Succession(followed, since, case.view()).has_changed
@@ -484,7 +484,7 @@ def test_a_schedule_is_the_same_while_it_is_in_force_whatever_else_is_changed() 
 @pytest.mark.parametrize("back", [False, True])
 def test_a_schedule_that_was_replaced_has_ended_then_though_it_is_back_in_force(back: bool) -> None:
     case = Case.of(cron=EACH)
-    followed, since = case.config.schedule, case.view().schedule_dated
+    followed, since = case.config.schedule, case.view().schedules.dated
     case.now = 10
     case.configure(cron=FIFTH)
     if back:
@@ -508,7 +508,7 @@ def test_a_schedule_that_was_written_over_before_it_was_noted_is_followed_by_tho
 
 def test_who_has_an_item_when_its_schedule_ends_depends_on_which_came_first() -> None:
     case = Case.of(items=3, cron=EACH)
-    followed, since = case.config.schedule, case.view().schedule_dated
+    followed, since = case.config.schedule, case.view().schedules.dated
     case.now = 10
     case.give(0, OTHER)
     case.now = 20

@@ -17,6 +17,7 @@ from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan,
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.record_cache import Entry
+from aioelasticjob.coordination.schedules import Schedules
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
@@ -107,7 +108,7 @@ def away_unreported() -> AbstractContextManager[object]:
 
 def former_schedules_forgotten() -> AbstractContextManager[object]:
     """Report of earlier schedules only what an instance has seen of them itself."""
-    return mock.patch.object(JobView, "former_schedules", ())
+    return mock.patch.object(Schedules, "former", ())
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.coordination.view import scheduling
+from aioelasticjob.coordination.schedules import scheduling
 from aioelasticjob.encoding import json_object
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Outcome

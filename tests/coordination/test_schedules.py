@@ -1,10 +1,10 @@
-"""The leader notes since when the schedule has been in force."""
+"""The leader notes since when the schedule has been in force, and which ones were before it."""
 
 from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.coordination.rules import MAX_FORMER_SCHEDULES
+from aioelasticjob.coordination.schedules import MAX_FORMER_SCHEDULES
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.registry.transaction import Delete, Set
 from tests.coordination.rules.world import LAYOUT, World, world
@@ -12,7 +12,7 @@ from tests.coordination.rules.world import LAYOUT, World, world
 
 def test_the_leader_notes_since_when_the_schedule_is_in_force_whoever_writes_another_setting() -> None:
     here = world(2, cron="0 * * * * ?")
-    assert here.settle().scheduled_since == 1_000
+    assert here.settle().schedules.since == 1_000
     changes: tuple[tuple[float, dict[str, object], float], ...] = (
         (2_000.0, {"description": "hello"}, 1_000),
         (3_000.0, {"cron": "0 0 * * * ?"}, 3_000),
@@ -23,8 +23,8 @@ def test_the_leader_notes_since_when_the_schedule_is_in_force_whoever_writes_ano
     for now, changed, since in changes:
         here.registry.now = now
         here.registry.commit([Set(LAYOUT.config, here.view().config.changed(**changed).to_json(), -1)])
-        assert here.view().scheduled_since == since  # known at once, before it is noted
-        assert here.settle().scheduled_since == since
+        assert here.view().schedules.since == since  # known at once, before it is noted
+        assert here.settle().schedules.since == since
 
 
 def _change(here: World, now: int, **changed: object) -> JobView:
@@ -34,7 +34,7 @@ def _change(here: World, now: int, **changed: object) -> JobView:
 
 
 def _former(view: JobView) -> list[tuple[str, int, int]]:
-    return [(one.cron.expression, one.since, one.until) for one in view.recorded_schedules if one.cron]
+    return [(one.cron.expression, one.since, one.until) for one in view.schedules.recorded if one.cron]
 
 
 def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:
@@ -78,10 +78,10 @@ def test_a_note_of_the_schedule_that_makes_no_sense_is_replaced(data: bytes) -> 
     here = world(1)
     here.settle()
     here.registry.commit([Set(LAYOUT.schedule, data, -1)])
-    assert here.view().scheduled_since == 1_000
+    assert here.view().schedules.since == 1_000
     settled = here.settle()
-    assert settled.schedule_is_noted
-    assert settled.former_schedules == ()
+    assert settled.schedules.is_noted
+    assert settled.schedules.former == ()
 
 
 def test_a_configuration_that_makes_no_sense_is_not_noted() -> None:
