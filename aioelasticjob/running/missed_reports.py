@@ -13,6 +13,7 @@ from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
+from aioelasticjob.plural import listed_items
 from aioelasticjob.running.commands import Report, SayLowered
 from aioelasticjob.running.state import ORDINARY_IN_STREAMS, STEPS, Newest, Passed
 
@@ -37,10 +38,9 @@ class MissedReports:
         """
         job, items, why = config.job_name, report.items, report.why
         first, slot, moments = report.passed.first, report.passed.last, report.passed.count
+        missed = f"{listed_items(items)} missed {_moments(report.passed, config.time_zone)}"
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
-        message = (
-            f"{_items(items)} missed {_moments(report.passed, config.time_zone)}: {why}{ran_on}; {_consequence(report)}"
-        )
+        message = f"{missed}: {why}{ran_on}; {_consequence(report)}"
         line = f"{message} (reported by {self._me})"  # several workers often write into one log
         # each request expires by itself, so a line about one must not suppress a line about another
         each, is_ordinary = MOST if why == EXPIRED else 1, config.streaming and why in ORDINARY_IN_STREAMS
@@ -78,13 +78,6 @@ def _consequence(report: Report) -> str:
             return f"{they_are} not run, but a later moment is"
         case _:
             return f"{they_are} not run{' again' if report.cut_off else ''}"
-
-
-def _items(items: tuple[int, ...]) -> str:
-    """Return item numbers as text; if there are more than ten, only the first and the last."""
-    if len(items) > 10:
-        return f"{len(items)} items ({items[0]} to {items[-1]})"
-    return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
 
 
 def _moments(passed: Passed, time_zone: str) -> str:

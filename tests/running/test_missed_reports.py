@@ -14,7 +14,7 @@ from aioelasticjob.error_handlers.alert_limit import INTERVAL
 from aioelasticjob.events import Began, Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.running.commands import Report
-from aioelasticjob.running.missed_reports import _consequence, _items, _moments
+from aioelasticjob.running.missed_reports import _consequence, _moments
 from aioelasticjob.running.state import STEPS, Newest, Passed
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.error_handlers.failures import delivered_by
@@ -121,12 +121,6 @@ NINE = 1_767_258_000_000
 )
 def test_moments_are_written_as_times(passed: Passed, words: str) -> None:
     assert _moments(passed, "UTC") == words
-
-
-def test_of_many_items_the_first_and_the_last_are_named() -> None:
-    assert _items((2,)) == "item 2"
-    assert _items((0, 2)) == "items 0, 2"
-    assert _items(tuple(range(300))) == "300 items (0 to 299)"
 
 
 def test_moments_are_written_in_the_zone_of_the_job() -> None:
