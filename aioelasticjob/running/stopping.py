@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from anyio import CancelScope
@@ -80,7 +81,7 @@ class Stopping:
         self.settle_timeout = SETTLE_TIMEOUT
         if self._next_look is not None:
             self._next_look.cancel()
-        self._look(WARN_AFTER)
+        self._look(has_warned=False)
 
     def accepted(self) -> None:
         """Note that the registry has accepted a write of the job; it counts if the job leaves."""
@@ -105,22 +106,21 @@ class Stopping:
             waited = self._loop.time() - self._since
             self._give_up(f"the registry is slow: it has not accepted everything in {waited:.3g} s")
 
-    def _look(self, patience: float) -> None:
-        """Warn, and later give up, once the registry has accepted nothing for ``patience`` seconds."""
+    def _look(self, *, has_warned: bool) -> None:
+        """Warn once the registry has accepted nothing for ``WARN_AFTER``; if the process stops, give up later."""
         if self.over.value:
             return
         now = self._loop.time()
-        deadline = patience + (now if self._handling else max(self._since, self._departures.newest))
-        if now >= deadline:
-            if patience == SETTLE_TIMEOUT:
-                self._give_up()
-                return
+        since = now if self._handling else max(self._since, self._departures.newest)
+        if has_warned and now >= since + SETTLE_TIMEOUT:
+            return self._give_up()
+        if not has_warned and now >= since + WARN_AFTER:
             if not self._process_stops:
-                self._warn("leaves, and goes on trying")
-                return
+                return self._warn("leaves, and goes on trying")
             self._warn(f"stops, and waits up to {SETTLE_TIMEOUT:g} s")
-            patience, deadline = SETTLE_TIMEOUT, deadline - patience + SETTLE_TIMEOUT
-        self._next_look = self._loop.call_at(deadline, self._look, patience)
+            has_warned = True
+        patience = SETTLE_TIMEOUT if has_warned else WARN_AFTER
+        self._next_look = self._loop.call_at(since + patience, partial(self._look, has_warned=has_warned))
 
     def _give_up(self, why: str = "") -> None:
         self._warn("stops, and waits no longer", why)
