@@ -90,7 +90,7 @@ class LocalJob:
             if status.state is SessionState.CLOSED:
                 break
             member = self._member(status)
-            life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._over)
+            life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._go_on)
             if await self._begin(life, up):
                 return
             if await self._end(life):
@@ -133,16 +133,6 @@ class LocalJob:
         if self._leaving.value:
             life.leave(process_stops=True)
         return True
-
-    def _over(self, life: Life) -> None:
-        """End a life, once, because its session is over, the job has left, or an error was raised."""
-        if life.is_over:
-            return
-        life.is_over = True
-        if life.job_scheduler is not None:
-            self._scheduler.tasks.start_soon(self._go_on, life)
-        else:  # ``live`` waits for ``_begin``, and ends the life itself
-            life.tasks.cancel()
 
     async def _go_on(self, life: Life) -> None:
         """End a life, and begin the next one unless the job has left."""

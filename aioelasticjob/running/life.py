@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from anyio import fail_after
 
@@ -96,7 +97,7 @@ class History(Past):
 class Life:
     """A job in one session.  It owns no task while it has nothing to do: its parts get turns of the scheduler.
 
-    ``over`` is called when the session or the job has ended; its caller then calls ``end``.
+    Once the job has joined, ``over`` gets a task of its own when the session or the job has ended, and calls ``end``.
 
     It has more than twelve methods: joining, living and ending a life have several steps each.
     """
@@ -108,10 +109,10 @@ class Life:
         shared: ProcessContext,
         scheduler: Scheduler,
         past: History,
-        over: Callable[[Life], None],
+        over: Callable[[Life], Coroutine[Any, Any, None]],
     ) -> None:
         self.member, self._job, self._shared, self._past = member, job, shared, past
-        self._over = over
+        self._scheduler, self._over = scheduler, over
         self.tasks = TaskScope(scheduler, self)
         self.error: Exception | None = None
         """The error that ended this life, if an error did."""
@@ -241,8 +242,14 @@ class Life:
         self.session_over()
 
     def session_over(self) -> None:
-        """End this life, because its session is over or the job has left."""
-        self._over(self)
+        """End this life, once, because its session is over, the job has left, or an error was raised."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self.job_scheduler is None:  # who waits for ``begin`` ends it then
+            self.tasks.cancel()
+        else:
+            self._scheduler.tasks.start_soon(self._over, self)
 
     def conclude(self, written: EndRun | UpdateRequest) -> None:
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
