@@ -157,9 +157,7 @@ class Account:
         Without ``misfire``, a moment that was reported is not run when it comes again.
         """
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
-            if not self.view.config.misfire:
-                for item in map(self.items.__getitem__, self.held):
-                    item.floor = max(item.floor, min(item.reported, self.timetable.newest))
+            self._pass_over_reported(self.view, self.timetable.newest)
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
             self._account(self._due(), Came.SET_BACK)
         elif self._waited and self.timetable.newest <= self.clock.now + SOON:
@@ -192,6 +190,12 @@ class Account:
         """Treat the newest moment as no longer due for these items, and the moments before it as accounted for."""
         for item in items:
             self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
+
+    def _pass_over_reported(self, view: JobView, until: float = inf) -> None:
+        """Without ``misfire``, do not run moments when they come that a clock ahead has reported as missed."""
+        if not view.config.misfire:
+            for item in map(self.items.__getitem__, self.held):
+                item.floor = max(item.floor, int(min(item.reported, until)))
 
     def collapse(self, view: JobView) -> None:
         """Combine the moments that came during an execution: the newest is run if misfire is on, else it is missed.

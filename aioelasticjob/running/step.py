@@ -127,8 +127,7 @@ class JobState(Account):
             self._since = self.clock.in_time(self._since)
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(item.floor, max(since, item.reported))  # never report twice
-                if not self.view.config.misfire:  # what a clock ahead has reported as missed is not run when it comes
-                    item.floor = max(item.floor, item.reported)
+            self._pass_over_reported(self.view)
 
     def _change_schedule(self, view: JobView) -> None:
         """Close the old schedule and begin the new one at the time at which it was written.
@@ -176,9 +175,7 @@ class JobState(Account):
         self._future.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._account(mine, Came.UNHEARD)
-        if not view.config.misfire:  # schedules may share moments, and a clock ahead may have reported later ones
-            for item in map(self.items.__getitem__, self.held):
-                item.floor = max(item.floor, item.reported)
+        self._pass_over_reported(view)  # schedules may share moments
 
     def _switch_monitoring(self, view: JobView) -> None:
         """Adapt to a job whose records were switched on or off, or both since the last look.
