@@ -290,20 +290,16 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
 
 
 def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
-    job, items, instances = member.layout.job, len(assignment), len(set(assignment.values()))
-    if member.admits(log, "leaders assign items", logging.INFO):
-        text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
-        log.info(text, job, items, instances, extra={"job": job, "items": items})
+    items, instances = len(assignment), len(set(assignment.values()))
+    text = f"as the leader, this instance has assigned the items (items: {items}, instances: {instances})"
+    member.log(log, "leaders assign items", text, logging.INFO, items=items)
 
 
 def _log_lost_run(member: Member, config: JobConfig, item: int, record: Record) -> None:
-    job, when = config.job_name, local_text(record.moment, config.time_zone)
-    if member.admits(log, "items were removed whose runs were cut off"):
-        log.warning(
-            "%s: item %d was removed because the item count was lowered.  Its run of %s was cut off on %s; it is lost",
-            *(job, item, when, record.instance),
-            extra={"job": job, "item": item, "slot": record.moment, "instance": record.instance},
-        )
+    lost = f"Its run of {local_text(record.moment, config.time_zone)} was cut off on {record.instance}; it is lost"
+    text = f"item {item} was removed because the item count was lowered.  {lost}"
+    kind = "items were removed whose runs were cut off"
+    member.log(log, kind, text, item=item, slot=record.moment, instance=record.instance)
 
 
 async def _transactions(

@@ -56,6 +56,11 @@ class Member:
         """Whether another line of a kind may be written about the job; one that may not is counted."""
         return self.limited_log.admits(log, self.layout.job, kind, each=MOST, most=10 * MOST, level=level)
 
+    def log(self, log: Logger, kind: str, message: str, level: int = WARNING, **extra: object) -> None:
+        """Write a line about the job, if it is admitted."""
+        if self.admits(log, kind, level):
+            log.log(level, "%s: %s", self.layout.job, message, extra={"job": self.layout.job, **extra})
+
     def describe(
         self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] = ()
     ) -> bytes:

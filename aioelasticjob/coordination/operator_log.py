@@ -62,17 +62,15 @@ def who_acted(path: str, note: Node | None, since: int) -> str:
 def log_operator_actions(member: Member, before: JobView, after: JobView) -> None:
     """Log what an operator has changed between two views."""
     for text in operator_actions(before, after, member):
-        if member.admits(log, "operators change jobs", logging.INFO):
-            job = member.layout.job
-            log.info("%s: %s", job, text, extra={"job": job})
+        member.log(log, "operators change jobs", text, logging.INFO)
 
 
 def log_overwritten(member: Member, before: JobConfig, after: JobConfig) -> None:
     """Log which settings in the registry this instance has replaced by its own, as ``overwrite`` asks."""
     for one in differences(before, after):
-        if member.admits(log, "instances overwrite settings", logging.INFO):
-            job, what = member.layout.job, _changed(f"this instance has changed the setting {one.setting}", one)
-            log.info("%s: %s, because its code says so and has overwrite=True", job, what, extra={"job": job})
+        what = _changed(f"this instance has changed the setting {one.setting}", one)
+        text = f"{what}, because its code says so and has overwrite=True"
+        member.log(log, "instances overwrite settings", text, logging.INFO)
 
 
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:

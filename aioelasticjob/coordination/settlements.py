@@ -132,9 +132,9 @@ class Settlements:
         if self._member.owns(rescue):
             entry.rescuing = True
         if await self.finish(self._begin({item: seen}, SETTLE, hand_over=hand_over)):
-            job, why = self._member.layout.job, "was still locked by this instance, though its run had been cut off"
-            if self._member.admits(log, "locks of runs that were cut off were removed"):
-                log.warning("%s: item %d %s; the lock was removed", job, item, why, extra={"job": job, "item": item})
+            why = "was still locked by this instance, though its run had been cut off"
+            text = f"item {item} {why}; the lock was removed"
+            self._member.log(log, "locks of runs that were cut off were removed", text, item=item)
 
     async def release_all(self, *, hand_over: bool) -> None:
         """Remove all such locks of the job, also those of items that other instances hold by now.

@@ -336,13 +336,9 @@ def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig,
         if member.admits(log, "settings are declared otherwise than the registry has them"):
             log.warning("%s", difference.text(job), extra={"job": job})
     for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():
-        if member.admits(log, "instances of one job run different handlers"):
-            log.warning(
-                "%s: this process runs %s, but instance %s runs %s: both are given items of the job;"
-                " if these are two jobs, give one of them another name",
-                *(job, member.handler, other, handler),
-                extra={"job": job, "instance": other},
-            )
+        both = f"this process runs {member.handler}, but instance {other} runs {handler}"
+        text = f"{both}: both are given items of the job; if these are two jobs, give one of them another name"
+        member.log(log, "instances of one job run different handlers", text, instance=other)
 
 
 def report_defect(job: str, error: Exception) -> None:

@@ -91,8 +91,7 @@ class MonitorPort:
             return
         self._server = server
         found = server.sockets[0].getsockname()[1]
-        if self._member.admits(log, "monitor ports are opened", logging.INFO):
-            log.info("%s: the monitor port is %d", job, found, extra={"job": job, "port": found})
+        self._member.log(log, "monitor ports are opened", f"the monitor port is {found}", logging.INFO, port=found)
 
     def close(self) -> None:
         """Stop listening, and disconnect all clients."""
