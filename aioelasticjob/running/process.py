@@ -191,18 +191,18 @@ async def watch_clock(session: Session, clock: Clock, running: Callable[[], Sequ
     while True:
         await sleep(CLOCK_CHECK)
         time.take(Reading.of(session, clock))
-        if time.reading.is_astray and (jobs := running()):
-            wait = min(pause, CLOCK_CHECK_REFUSING) if any(job.is_refusing for job in jobs) else pause
-            if session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
-                asked = session.steady_time()
-                pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
-                try:
-                    await jobs[turn % len(jobs)].ask_time()
-                    refused = 0
-                except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
-                    turn, refused = turn + 1, refused + 1
-                    if refused < len(jobs):
-                        pause = CLOCK_CHECK
+        jobs = running() if time.reading.is_astray else ()
+        wait = min(pause, CLOCK_CHECK_REFUSING) if any(job.is_refusing for job in jobs) else pause
+        if jobs and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
+            asked = session.steady_time()
+            pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
+            try:
+                await jobs[turn % len(jobs)].ask_time()
+                refused = 0
+            except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
+                turn, refused = turn + 1, refused + 1
+                if refused < len(jobs):
+                    pause = CLOCK_CHECK
         time.take(Reading.of(session, clock))
         if time.has_jumped():
             pause = CLOCK_CHECK
