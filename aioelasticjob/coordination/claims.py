@@ -62,7 +62,7 @@ class SentClaim:
     fire: Fire
     now: int
     next_fire: int
-    parts: list[Sequence[int]]
+    parts: tuple[Sequence[int], ...]
     """The items of later transactions, those of each together."""
     before: dict[int, Record] = field(init=False)
     """The records that the transaction replaces."""
@@ -95,8 +95,9 @@ class Claims:
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)
         at_once = max(1, items_per_transaction(texts) // fire.weight)
-        sent = SentClaim(view, fire, now, next_fire, list(parts(chosen, at_once)))
-        self._send(sent, sent.parts.pop(0))
+        first, *later = parts(chosen, at_once)
+        sent = SentClaim(view, fire, now, next_fire, tuple(later))
+        self._send(sent, first)
         return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
@@ -124,7 +125,8 @@ class Claims:
         try:
             await self._take(sent, taken)
             while sent.parts and not taken.stale:
-                self._send(sent, sent.parts.pop(0))
+                part, sent.parts = sent.parts[0], sent.parts[1:]
+                self._send(sent, part)
                 await self._take(sent, taken)
         except RegistryError as error:
             if taken.claim is None or isinstance(error, SessionEnded):
