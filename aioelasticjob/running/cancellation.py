@@ -18,6 +18,7 @@ from typing import Any, cast
 from aioelasticjob.event_loop import CancelScope
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.context import Context
+from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 
@@ -36,9 +37,9 @@ log = logger(__name__)
 class HandlerScope:
     """A cancel scope that calls ``unheeded`` once if the code inside goes on although it was cancelled.
 
-    The scope cancels by itself ``after`` so many seconds.  ``unheeded`` is None if the code runs in threads.  Then no
-    cancellation is held back.  That is not needed, because a task that waits for a thread is not cancelled over and
-    over; and it would hide the cancellation from anyio.from_thread.check_cancelled() in the thread.
+    The scope cancels by itself ``after`` so many seconds.  With ``unheeded`` None nobody is called, and no cancellation
+    is held back.  A task that waits for a thread is not cancelled over and over, so for it none is held back either:
+    that would hide the cancellation from anyio.from_thread.check_cancelled() in the thread.
     """
 
     def __init__(self, unheeded: Callable[[], None] | None, after: float | None = None) -> None:
@@ -138,7 +139,7 @@ def handler_scope(
 ) -> HandlerScope:
     """Return a scope for a call in the current task, which cancels it ``after`` so many seconds.
 
-    The handler is named if the call goes on after it was cancelled; ``handler`` is None if it runs in a thread.
+    The handler is named if the call goes on after it was cancelled; None is not named.
     """
     task = asyncio.current_task()
     assert task is not None  # as always in a coroutine
@@ -151,8 +152,10 @@ def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object]
     if limited_log.admits(log, job, "handlers go on after they were cancelled", each=MOST):
         name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
         goes_on = f"the handler {name} of item {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
-        at, about = stack(task, getattr(handler, "__code__", None)), {"job": job, "items": items, "handler": name}
-        log.warning("%s: %s: let CancelledError pass.  It is at:\n%s", job, goes_on, at, extra=about)
+        what = "a thread is interrupted only if it calls anyio.from_thread.check_cancelled()"
+        if is_async(handler):
+            what = f"let CancelledError pass.  It is at:\n{stack(task, getattr(handler, '__code__', None))}"
+        log.warning("%s: %s: %s", job, goes_on, what, extra={"job": job, "items": items, "handler": name})
 
 
 def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:

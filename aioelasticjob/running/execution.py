@@ -74,10 +74,10 @@ class Execution:
     def _is_named(self) -> bool:
         """Whether the log names a handler that goes on after it was cancelled.
 
-        A plain function is not named, because a thread cannot be interrupted.  A script is not named either: it ends
-        within its ``grace``, or the log says that it cannot be killed.
+        A script is not: it ends within its ``grace``, or the log says that it cannot be killed.  Neither is a dataflow
+        with plain functions, because it is not known which of them goes on.
         """
-        return not self.job.blocking and self.config.job_type != "SCRIPT"
+        return self.config.job_type != "SCRIPT" and not (self.job.blocking and self.job.engine is not None)
 
     def failed(self, context: Context, error: Exception) -> None:
         """Report a failure of a handler, after its last attempt, or of a listener's ``before``."""

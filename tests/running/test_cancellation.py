@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from contextlib import suppress
 from typing import Any
 
 import anyio
 import pytest
+from anyio import from_thread
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.config import JobConfig
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.model import Outcome
 from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS, UNHEEDED_AFTER, HandlerScope, stack
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
 from aioelasticjob.testing.loop import VirtualLoop
+from tests.running.dataflow_runs import SavedOffsets
+from tests.running.test_stats import claim
 from tests.support.loops import LoopKind, run_async
+from tests.support.retry_waits import PlainWaits
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 
@@ -223,3 +233,37 @@ def test_a_handler_that_swallows_its_cancellation_is_named_with_its_stack(
     assert "stubborn of item 0 goes on 1 s after it was cancelled" in message
     assert "in dig_in" in message
     assert caplog.records[[one.getMessage() for one in caplog.records].index(message)].__dict__["job"] == "job"
+
+
+def test_a_function_whose_thread_goes_on_after_its_time_limit_is_named_and_its_cancellation_is_not_hidden(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended, seen = threading.Event(), list[bool]()
+
+    def stubborn(context: ItemContext) -> None:
+        ended.wait(60)
+        try:
+            from_thread.check_cancelled()
+        except BaseException as error:
+            seen.append(type(error) is asyncio.CancelledError)
+            raise
+
+    async def scene() -> None:
+        config = JobConfig(job_name="job", timeout=0.01)
+        job = Job.declare(config, stubborn)
+        execution = Execution(job, config, claim(0), SavedOffsets(), Executors(), lambda *_: None, PlainWaits())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            while not named(caplog):
+                await anyio.sleep(0.05)
+            ended.set()
+        assert execution.outcomes == {0: Outcome.TIMED_OUT}
+
+    asyncio.run(scene())
+    (message,) = named(caplog)
+    assert message.startswith("job: the handler ")
+    assert message.endswith(
+        "stubborn of item 0 goes on 1 s after it was cancelled:"
+        " a thread is interrupted only if it calls anyio.from_thread.check_cancelled()"
+    )
+    assert seen == [True]
