@@ -329,7 +329,7 @@ def look_with_old_eyes() -> AbstractContextManager[object]:
 
 
 def marks_made_by_hand() -> AbstractContextManager[object]:
-    """Let operators often put up for rescue what has no need of it."""
+    """Let operators put up for rescue, again and again, what has no need of it."""
 
     def meddle(world: World, _process: Process) -> None:
         item = world.layout.item(world.dice.randrange(4))
@@ -337,7 +337,7 @@ def marks_made_by_hand() -> AbstractContextManager[object]:
         if all(path in world.registry.nodes for path in parts) and item.orphan not in world.registry.nodes:
             world.by_hand(Create(item.orphan))
 
-    return _happening(bare_events.meddle, meddle, {bare_events.meddle: 12})
+    return _happening(bare_events.meddle, meddle, {bare_events.meddle: 40})
 
 
 def servers_disabled_often() -> AbstractContextManager[object]:

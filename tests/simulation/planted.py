@@ -38,6 +38,11 @@ def dragging(given: Plan) -> Plan:
     return replace(given, jobs=tuple(replace(job, dragging=0.5) for job in given.jobs))
 
 
+def many_dragging(given: Plan) -> Plan:
+    """Return the plan with eight items, whose handlers often outlast a session."""
+    return replace(given, jobs=tuple(replace(job, items=8, dragging=0.5) for job in given.jobs))
+
+
 def hasty(given: Plan) -> Plan:
     """Return the plan with many items that run briefly each second: an instance that is late finds nobody running."""
     jobs = (replace(job, cron="* * * * * ?", period=1.0, items=8, longest=0.3) for job in given.jobs)
@@ -106,7 +111,7 @@ PLANTED = (
     Planted(defects.claim_unsettled, "settled claims", "", dragging, seeds=2),
     Planted(defects.save_unfenced, "fenced checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
-    Planted(defects.forget_orphans, "orphans are rescued", "crash", dragging, failover=True, seeds=2),
+    Planted(defects.forget_orphans, "orphans are rescued", "crash", many_dragging, failover=True, seeds=2),
     Planted(defects.undo_marks, "restraint", "crash", dragging, failover=True, seeds=3),
     Planted(defects.try_again_at_once, "restraint", "write-permission"),
     Planted(defects.mark_on_ticks_only, "orphans are found", "crash,reset", failover=True),
@@ -223,7 +228,12 @@ COVERED = (
         (omissions.look_with_old_eyes, omissions.only_failures, omissions.eight_items_to_rescue),
         bare,
     ),
-    Covered(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare),
+    Covered(
+        omissions.rescue_the_completed,
+        "one rescue",
+        (omissions.marks_made_by_hand, omissions.eight_items_to_rescue),
+        bare,
+    ),
 )
 
 
