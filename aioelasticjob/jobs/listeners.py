@@ -67,7 +67,7 @@ def checked(listeners: object) -> tuple[Listener, ...]:
         raise InvalidSetting("listeners", listeners, "a list of JobListener and OnceListener")
     for one in found:
         for part in ("before", "after"):
-            if inspect.isfunction(getattr(type(one), part, None)):  # the field of that name hides it
+            if getattr(one, part) is None and callable(getattr(type(one), part, None)):  # the field hides it
                 kind = "OnceListener" if isinstance(one, OnceListener) else "JobListener"
                 raise InvalidSetting("listeners", one, f"write {kind}({part}=…): a method named {part} is never called")
     return found

@@ -661,3 +661,32 @@ def test_a_subclass_with_methods_is_refused_because_they_would_never_be_called(k
     with pytest.raises(InvalidSetting, match=text):
         ElasticJob("embedded://").add(_plain, name="job", per="instance", listeners=[mounting()])
     assert ElasticJob("embedded://").add(_plain, name="job", per="instance", listeners=[type("Plain", (kind,), {})()])
+
+
+@pytest.mark.parametrize("kind", [JobListener, OnceListener])
+@pytest.mark.parametrize("wrapped", [staticmethod, classmethod])
+def test_a_subclass_is_refused_whatever_kind_of_method_would_never_be_called(
+    kind: type, wrapped: Callable[[object], object]
+) -> None:
+    mounting = type("Mounting", (kind,), {"after": wrapped(RecordedInstances.after)})
+    with pytest.raises(InvalidSetting, match="a method named after is never called"):
+        ElasticJob("embedded://").add(_plain, name="job", per="instance", listeners=[mounting()])
+
+
+def test_a_subclass_that_gives_its_methods_to_the_fields_is_a_listener() -> None:
+    class Mounting(JobListener):
+        def __init__(self) -> None:
+            super().__init__(before=self.before)
+
+        async def before(self, _context: InstanceContext) -> None:
+            pass
+
+    async def mount(_context: InstanceContext) -> None:
+        pass
+
+    @dataclass(frozen=True, kw_only=True)
+    class Default(JobListener):
+        before: Callable[[InstanceContext], Awaitable[object]] | None = mount
+
+    listeners = [Mounting(), Default()]
+    assert ElasticJob("embedded://").add(_plain, name="job", per="instance", listeners=listeners)
