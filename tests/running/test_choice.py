@@ -36,7 +36,7 @@ from aioelasticjob.running.state import AWAY, BUSY
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 LEAD = 200
-"""How many milliseconds before a moment its claim is prepared."""
+"""How many milliseconds before a moment its claim is sent."""
 
 
 def slot(second: float) -> int:
