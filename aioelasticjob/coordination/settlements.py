@@ -7,7 +7,7 @@ the item's lock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -174,7 +174,8 @@ class Settlements:
         Somebody may have edited records by hand.
         """
         part, entries = settlement.parts[0], self._cache.items
-        with suppress(RegistryError):  # then the next attempt is refused again
+        # if the items cannot be read, this is refused again, unless versions may have begun again at 0
+        with nullcontext() if settlement.read_first else suppress(RegistryError):
             await self._cache.learn(part)
             mine = {n: replace(seen, version=entries[n].version) for n, seen in part.items() if entries[n].locked}
             rescued = [item for item in sorted(mine) if entries[item].rescuing]

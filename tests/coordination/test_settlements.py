@@ -171,7 +171,8 @@ def test_a_lock_removed_by_hand_ends_what_can_be_settled() -> None:
 
 
 @pytest.mark.parametrize("items", [3, ITEMS_AT_ONCE + 1], ids=["in one part", "in two parts"])
-def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before(items: int) -> None:
+@pytest.mark.parametrize("refused", [0, 1, 3], ids=["read at once", "read later", "read after pauses"])
+def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before(items: int, refused: int) -> None:
     job = ClaimedJob(items)
     claim = job.taken()
     for item in job.items:
@@ -179,6 +180,7 @@ def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before(items: 
         job.write(Delete(paths.running), Delete(paths.execution))
         job.write(Create(paths.execution, data), Create(paths.running, b"other"))
     ended = dict.fromkeys(claim.items, Outcome.COMPLETED)
+    job.session.reads.extend(["suspended"] * refused)
     assert job.settled(claim, ended, hand_over=False, removed=True) is not None
     assert job.running() == list(job.items)
 
