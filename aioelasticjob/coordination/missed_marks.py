@@ -69,8 +69,7 @@ async def mark_missed_moments(
         else:
             for n, (item, said) in enumerate(left.items()):
                 entry = cache.items[item]
-                removable = entry.mark.version is None or entry.mark.removable
-                entry.mark = replace(said, version=committed.versions[2 + 2 * n], removable=removable)
+                entry.mark = replace(said, version=committed.versions[2 + 2 * n], removable=True)
                 if entry.version is None:
                     entry.seen = VersionedRecord(Record(), 0, committed.zxid)
             break

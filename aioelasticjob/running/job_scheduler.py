@@ -234,8 +234,6 @@ class JobScheduler(CommandLoop):
             return ClaimResult(self._claims.unmonitored(fire, items))
         now, next_fire = state.clock.now, state.timetable.upcoming or 0
         if fire.slot == next_fire and fire.source is FireSource.CRON:
-            if self.views.value is not view or self.left:  # later changes take the claim back
-                return ClaimResult()
             now, next_fire = fire.slot, state.timetable.following()
         sent = self._claims.send(view, fire, items, now, next_fire)
         return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)

@@ -35,7 +35,8 @@ def test_a_claim_is_there_when_its_moment_comes_and_the_handler_begins_then() ->
             await here.until(9.99)
             assert begun == [5.0]
             assert await here.names(LAYOUT.item(0).execution) == ("running",)
-            assert (await here.record(0)).slot / 1000 - here.start == 10
+            record = await here.record(0)
+            assert (record.slot / 1000 - here.start, record.begun) == (10, record.slot)
             await here.until(10.001)
             assert begun == [5.0, 10.0]
 
