@@ -60,10 +60,11 @@ class SentClaim:
 
     view: JobView
     fire: Fire
-    now: int
+    begins: int
+    """When the run begins, in milliseconds since the epoch."""
     next_fire: int
-    parts: tuple[Sequence[int], ...]
-    """The items of later transactions, those of each together."""
+    later: tuple[Sequence[int], ...]
+    """The items of each later transaction."""
     before: dict[int, Record] = field(init=False)
     """The records that the transaction replaces."""
     wanted: dict[int, Record] = field(init=False)
@@ -75,7 +76,7 @@ class SentClaim:
     @property
     def items(self) -> set[int]:
         """The items of this transaction and of later ones."""
-        return {*self.wanted, *chain.from_iterable(self.parts)}
+        return {*self.wanted, *chain.from_iterable(self.later)}
 
 
 class Claims:
@@ -84,11 +85,11 @@ class Claims:
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache
 
-    def send(self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int) -> SentClaim:
+    def send(self, view: JobView, fire: Fire, items: Collection[int], begins: int, next_fire: int) -> SentClaim:
         """Send a claim of items; ``claimed`` or ``finish`` gives its result.
 
-        ``now`` is when the run begins, which may be still to come, and ``next_fire`` is the moment after this one, in
-        milliseconds since the epoch.
+        ``begins`` is when the run begins: now, or at its moment if that is still to come.  ``next_fire`` is the moment
+        that follows.  Both are in milliseconds since the epoch.
         """
         chosen, texts = sorted(items), [fire.parameter]
         for entry in map(self._cache.items.__getitem__, chosen):
@@ -96,13 +97,13 @@ class Claims:
             texts.append(entry.record.unknown)
         at_once = max(1, items_per_transaction(texts) // fire.weight)
         first, *later = parts(chosen, at_once)
-        sent = SentClaim(view, fire, now, next_fire, tuple(later))
+        sent = SentClaim(view, fire, begins, next_fire, tuple(later))
         self._send(sent, first)
         return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
-        committed = None if sent.parts else accepted(self._member, sent.transaction)
+        committed = None if sent.later else accepted(self._member, sent.transaction)
         if committed is not None:
             taken = ClaimResult()
             self._note_claimed(sent, committed, taken)
@@ -124,8 +125,8 @@ class Claims:
         taken, items = ClaimResult(), sent.items
         try:
             await self._take(sent, taken)
-            while sent.parts and not taken.stale:
-                part, sent.parts = sent.parts[0], sent.parts[1:]
+            while sent.later and not taken.stale:
+                part, sent.later = sent.later[0], sent.later[1:]
                 self._send(sent, part)
                 await self._take(sent, taken)
         except RegistryError as error:
@@ -152,7 +153,8 @@ class Claims:
         """Send a transaction that claims some of the items, with their records as they are known now."""
         member, entries, fire, me = self._member, self._cache.items, sent.fire, self._member.id
         sent.before = {item: entries[item].record for item in items}
-        sent.wanted = {n: records.begun(last, fire, me, sent.now, sent.next_fire) for n, last in sent.before.items()}
+        begins, next_fire = sent.begins, sent.next_fire
+        sent.wanted = {n: records.begun(last, fire, me, begins, next_fire) for n, last in sent.before.items()}
         operations = _entitled(member, sent)
         sent.first = len(operations)
         for item, record in sent.wanted.items():
@@ -165,8 +167,10 @@ class Claims:
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
 
-        Items that cannot be claimed are left out.  If the claim meets the same conflict again although everything was
-        read again, it ends: the view may be outdated.
+        Items that cannot be claimed are left out.  If the view may be outdated, the result is stale.
+
+        Raises:
+            Conflict: the claim has met the same conflict again, although everything was read again.
         """
         met = ""
         while True:

@@ -73,8 +73,8 @@ class CoordinatedJob(Protocol):
     def dismissed(self, why: str) -> None:
         """Note that this instance has to leave, and why."""
 
-    def session_over(self) -> None:
-        """Note that the session has ended."""
+    def end_soon(self) -> None:
+        """End what the job does in this session, because the session has ended."""
 
 
 class Coordinator:
@@ -200,7 +200,7 @@ class Coordinator:
             self._pacing.look_again()
             return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # a connection wakes it
         except SessionEnded:
-            self._job.session_over()
+            self._job.end_soon()
             return inf
         except RegistryError as error:  # try to read it again later; the job runs meanwhile
             member.refusals.refused(READ_PURPOSE, error)
@@ -292,14 +292,14 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
 def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
     items, instances = len(assignment), len(set(assignment.values()))
     text = f"as the leader, this instance has assigned the items (items: {items}, instances: {instances})"
-    member.log(log, "leaders assign items", text, logging.INFO, items=items)
+    member.log_limited(log, "leaders assign items", text, logging.INFO, items=items)
 
 
 def _log_lost_run(member: Member, config: JobConfig, item: int, record: Record) -> None:
     lost = f"Its run of {local_text(record.moment, config.time_zone)} was cut off on {record.instance}; it is lost"
     text = f"item {item} was removed because the item count was lowered.  {lost}"
     kind = "items were removed whose runs were cut off"
-    member.log(log, kind, text, item=item, slot=record.moment, instance=record.instance)
+    member.log_limited(log, kind, text, item=item, slot=record.moment, instance=record.instance)
 
 
 async def _transactions(

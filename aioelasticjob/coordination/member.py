@@ -56,8 +56,11 @@ class Member:
         """Whether another line of a kind may be written about the job; one that may not is counted."""
         return self.limited_log.admits(log, self.layout.job, kind, each=MOST, most=10 * MOST, level=level)
 
-    def log(self, log: Logger, kind: str, message: str, level: int = WARNING, **extra: object) -> None:
-        """Write a line about the job, if it is admitted."""
+    def log_limited(self, log: Logger, kind: str, message: str, level: int = WARNING, **extra: object) -> None:
+        """Log a message about the job, if another line of its kind is admitted.
+
+        ``kind`` says what such lines are about, in words for the line that counts those left out.
+        """
         if self.admits(log, kind, level):
             log.log(level, "%s: %s", self.layout.job, message, extra={"job": self.layout.job, **extra})
 

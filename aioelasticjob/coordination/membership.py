@@ -170,7 +170,8 @@ async def dismissed(member: Member, view: JobView, seen: int | None = None) -> s
                 note = None if seen is None else await member.session.get(SWITCHES)
             who = who_acted(member.layout.config, note, seen or 0)
             what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
-        member.log(log, "instances leave, because their nodes were removed", f"this instance leaves, because {what}")
+        kind = "instances leave, because their nodes were removed"
+        member.log_limited(log, kind, f"this instance leaves, because {what}")
         return what
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:

@@ -87,7 +87,7 @@ async def mark_misfired(member: Member, cache: RecordCache, view: JobView, item:
     with suppress(RegistryError):  # or it exists
         await write(member, [entitled, mark], "to mark an item whose run was missed")
     entry = cache.items[item]
-    if entry.mark.version is None:  # otherwise it was read or written here
+    if entry.mark.version is None:  # otherwise its node is known here
         entry.mark = replace(entry.mark, removable=True)
 
 

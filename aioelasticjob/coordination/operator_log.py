@@ -62,7 +62,7 @@ def who_acted(path: str, note: Node | None, since: int) -> str:
 def log_operator_actions(member: Member, before: JobView, after: JobView) -> None:
     """Log what an operator has changed between two views."""
     for text in operator_actions(before, after, member):
-        member.log(log, "operators change jobs", text, logging.INFO)
+        member.log_limited(log, "operators change jobs", text, logging.INFO)
 
 
 def log_overwritten(member: Member, before: JobConfig, after: JobConfig) -> None:
@@ -70,7 +70,7 @@ def log_overwritten(member: Member, before: JobConfig, after: JobConfig) -> None
     for one in differences(before, after):
         what = _changed(f"this instance has changed the setting {one.setting}", one)
         text = f"{what}, because its code says so and has overwrite=True"
-        member.log(log, "instances overwrite settings", text, logging.INFO)
+        member.log_limited(log, "instances overwrite settings", text, logging.INFO)
 
 
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:

@@ -35,16 +35,16 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MissedMark:
-    """Says which missed moments of an item have been reported, in milliseconds since the epoch."""
+    """Which missed moments of an item have been reported, in ms since the epoch, and the state of the mark's node."""
 
     until: int = 0
     """The last moment reported."""
     since: int | None = None
     """All moments later than this one and up to ``until`` were run or reported, also those before the item was made."""
     version: int | None = field(default=None, compare=False)
-    """The version of the mark's node; None if there is none, or if the node was written for operators only."""
+    """The version of the mark's node; None if there is none, or if it was made for operators and not read since."""
     removable: bool = field(default=False, compare=False)
-    """Whether there is a node that the next claim removes; it cannot if somebody has made nodes below it by hand."""
+    """Whether there is a node that the next claim removes: not one below which somebody has made nodes by hand."""
 
     def covers(self, other: MissedMark) -> bool:
         """Whether this mark includes all moments of the other one."""
@@ -53,9 +53,9 @@ class MissedMark:
         return other.since is None or (self.since is not None and self.since <= other.since)
 
     def joined(self, other: MissedMark) -> MissedMark:
-        """Return a mark that includes the moments of both, and has the other one's node.
+        """Return a mark that includes the moments of both, and has the node of the other one.
 
-        Their spans follow each other without a gap.
+        The caller knows that the spans of the two follow each other without a gap.
         """
         known = [since for since in (self.since, other.since) if since is not None]
         return replace(other, until=max(self.until, other.until), since=min(known, default=None))
@@ -156,7 +156,7 @@ class Entry:
         return self.seen
 
     def claimed(self, *, rescue: bool) -> None:
-        """Note that this instance's claim has removed the item's mark."""
+        """Note that this instance has claimed the item, and so has removed its mark if that can be removed."""
         self.rescuing = self.rescuing or rescue
         if self.mark.removable:
             self.mark = replace(self.mark, version=None, removable=False)
@@ -274,7 +274,7 @@ def _follows(stat: Stat, before: VersionedRecord) -> bool:
 
 def _decoded(node: Node) -> MissedMark:
     """Return the mark in a node; it says nothing if somebody has written something else there."""
-    words, at = node.data.split(b" "), (node.stat.version, not node.stat.num_children)
+    words, known = node.data.split(b" "), (node.stat.version, not node.stat.num_children)
     if len(words) > 2 or not all(word.isdigit() and len(word) < 16 for word in words):
-        return MissedMark(0, None, *at)
-    return MissedMark(int(words[0]), int(words[1]) if len(words) == 2 else None, *at)
+        return MissedMark(0, None, *known)
+    return MissedMark(int(words[0]), int(words[1]) if len(words) == 2 else None, *known)

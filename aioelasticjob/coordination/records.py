@@ -119,7 +119,7 @@ def whole_number(value: object, most: int = MAX_MILLISECONDS) -> int:
     return value
 
 
-def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
+def begun(last: Record, fire: Fire, me: str, begins: int, next_fire: int) -> Record:
     """Return the record of a run that is claimed.  It keeps values of the last record that the next holder needs."""
     slot, asked, parameter, request = last.slot, 0, None, ""
     if fire.source in SCHEDULED:
@@ -128,7 +128,7 @@ def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record
         asked, parameter, request = fire.slot, fire.parameter, "" if fire.requested is None else fire.requested.id
     else:  # if this rescue is cut off, the next rescuer needs what came with the trigger as well
         asked, parameter, request = last.asked, last.parameter, last.request
-    run = slot, fire.source.value, me, now, last.completed_at, next_fire, False, ""
+    run = slot, fire.source.value, me, begins, last.completed_at, next_fire, False, ""
     ahead = last.ahead if last.ahead > slot else 0
     rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
     return Record(*run, asked, parameter, request, ahead, rescues, last.unknown)

@@ -48,12 +48,12 @@ class Schedules:
     The leader notes it, so it stays known when another setting is changed later.  Before that it is the time at which
     the configuration was last written.
     """
-    by: int
-    """The transaction that dated the schedule, or one that was written later."""
+    dated_by: int
+    """The transaction that dated the schedule, or a later one."""
 
     @classmethod
     def of(cls, config: JobConfig, written: Node | None, note: Node | None) -> Schedules:
-        """Return what the nodes of the configuration, ``written``, and of the leader's note say."""
+        """Return what two nodes say: that of the configuration, ``written``, and that of the leader's note."""
         noted = () if note is None else _noted(note.data, round(note.stat.ctime * 1000))
         is_noted = bool(noted) and scheduling(config).items() <= noted[-1].items()
         configured_at = 0.0 if written is None else written.stat.mtime
@@ -74,14 +74,14 @@ class Schedules:
         )
 
     @property
-    def recorded(self) -> tuple[FormerSchedule, ...]:
-        """The former schedules since records were last switched on or off, oldest first: older records are removed."""
+    def since_switch(self) -> tuple[FormerSchedule, ...]:
+        """The former schedules since records were last switched on or off, oldest first; older records are removed."""
         former, recorded = self.former, self.config.monitor_execution
         switched = max((one.until for one in former if one.recorded is not recorded), default=0)
         return tuple(one for one in former if one.until > switched)
 
     def note(self, since: float) -> bytes:
-        """Return the note which says that the schedule is in force since then, and which ones were before it."""
+        """Return the data of the leader's note: the schedule, since when it is in force, and the former ones."""
         former = self.noted[-MAX_FORMER_SCHEDULES:]
         return json.dumps({**scheduling(self.config), "since": round(since * 1000), "former": former}).encode()
 

@@ -36,15 +36,15 @@ class Settlement:
     """Items whose claim ends: their runs have ended and are settled, or do not begin, so the items are given back."""
 
     parts: list[Ended]
-    """What is still to be written, one transaction each; the first one is being written."""
+    """The records that are still to be written, in one part for each transaction; the first part is next."""
     what: str
     fire: Fire | None
     read_first: bool
     """Whether the items are read before a transaction is sent for them."""
     handed_over: frozenset[int]
-    """The items that are marked as orphans, because their runs were cut off."""
+    """The items that the settlement marks as orphans, because their runs were cut off."""
     transaction: SentTransaction | None = None
-    """The transaction of the first part; None while its items have to be read before."""
+    """The transaction of the first part; None if its items are to be read first."""
     gone: frozenset[str] = frozenset()
     """The nodes of requests that somebody has removed."""
 
@@ -87,7 +87,7 @@ class Settlements:
         items, refused, before = [item for part in settlement.parts for item in part], 0, ""
         while settlement.parts:
             try:
-                if sent := settlement.transaction or await self._send_again(settlement):
+                if sent := settlement.transaction or await self._read_and_send(settlement):
                     self._note_settled(settlement, await result_of(self._member, sent, wait=True))
                 del settlement.parts[0]
                 self._begin_part(settlement)
@@ -96,7 +96,7 @@ class Settlements:
             except RegistryError as error:
                 settlement.transaction = None
                 if isinstance(error, Conflict):
-                    _give_way(self._member.layout, settlement, error)
+                    _leave_out_refused(self._member.layout, settlement, error)
                 if str(error) == before:  # after a new error, the items are read and tried again at once
                     await self._member.session.back_off(refused)
                     refused += 1
@@ -134,7 +134,7 @@ class Settlements:
         if await self.finish(self._begin({item: seen}, SETTLE, hand_over=hand_over)):
             why = "was still locked by this instance, though its run had been cut off"
             text = f"item {item} {why}; the lock was removed"
-            self._member.log(log, "locks of runs that were cut off were removed", text, item=item)
+            self._member.log_limited(log, "locks of runs that were cut off were removed", text, item=item)
 
     async def release_all(self, *, hand_over: bool) -> None:
         """Remove all such locks of the job, also those of items that other instances hold by now.
@@ -163,18 +163,19 @@ class Settlements:
         return settlement
 
     def _begin_part(self, settlement: Settlement) -> None:
-        """Send the transaction of the first part that is left, unless its items are to be read before."""
+        """Send the transaction of the first part that is left, unless its items are to be read first."""
         settlement.transaction = None
         if settlement.parts and not settlement.read_first:
             self._send_part(settlement)
 
-    async def _send_again(self, settlement: Settlement) -> SentTransaction | None:
-        """Send the first part with what is read now; None if this instance locks none of its items any more.
+    async def _read_and_send(self, settlement: Settlement) -> SentTransaction | None:
+        """Read the items of the first part, and send it; None if this instance locks none of them any more.
 
-        Somebody may have edited records by hand.
+        Somebody may have edited records by hand, so the versions that are read now are used.
         """
         part, entries = settlement.parts[0], self._cache.items
-        # if the items cannot be read, this is refused again, unless versions may have begun again at 0
+        # If they cannot be read, the part is sent as it is, and is refused again.  If the job may have been made anew,
+        # it could be accepted, because versions may have begun again at 0: then it is not sent.
         with nullcontext() if settlement.read_first else suppress(RegistryError):
             await self._cache.learn(part)
             mine = {n: replace(seen, version=entries[n].version) for n, seen in part.items() if entries[n].locked}
@@ -204,7 +205,7 @@ class Settlements:
         return settlement.transaction
 
     def _note_settled(self, settlement: Settlement, committed: Committed) -> None:
-        """Note the records that the first part has written."""
+        """Note the records that the transaction of the first part has written."""
         for (item, seen), version in zip(settlement.parts[0].items(), committed.versions[::2], strict=False):
             self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
 
@@ -214,7 +215,7 @@ class Settlements:
             entry.rescuing = entry.executing = entry.locked = False
 
 
-def _give_way(layout: Layout, settlement: Settlement, conflict: Conflict) -> None:
+def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflict) -> None:
     """Leave out what the registry has refused: an orphan's mark that exists, or a request's node that is gone.
 
     If no mark can be made, this part is written without any.  The leader makes the missing ones later.

@@ -219,7 +219,7 @@ class JobView:
 
     @cached_property
     def schedules(self) -> Schedules:
-        """The schedule in force, since when it is, and the former ones."""
+        """The schedule, since when it is in force, and the former ones."""
         return Schedules.of(self.config, self.tree.get(self.layout.config), self.tree.get(self.layout.schedule))
 
     @cached_property

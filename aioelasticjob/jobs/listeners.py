@@ -60,7 +60,7 @@ def checked(listeners: object) -> tuple[Listener, ...]:
     """Return the listeners of a job.
 
     Raises:
-        InvalidSetting: they are not a list of listeners, or one is of a subclass whose methods nobody would call.
+        InvalidSetting: they are not a list of listeners, or a subclass has methods that would never be called.
     """
     found = tuple(listeners) if isinstance(listeners, Iterable) else None
     if found is None or not all(isinstance(one, JobListener | OnceListener) for one in found):

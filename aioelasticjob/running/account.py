@@ -192,7 +192,7 @@ class Account:
             self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
 
     def _pass_over_reported(self, view: JobView, until: float = inf) -> None:
-        """Without ``misfire``, do not run moments when they come that a clock ahead has reported as missed."""
+        """Without ``misfire``, do not run moments up to ``until`` that a clock ahead has reported as missed."""
         if not view.config.misfire:
             for item in map(self.items.__getitem__, self.held):
                 item.floor = max(item.floor, int(min(item.reported, until)))

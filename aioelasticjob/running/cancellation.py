@@ -37,9 +37,9 @@ log = logger(__name__)
 class HandlerScope:
     """A cancel scope that calls ``unheeded`` once if the code inside goes on although it was cancelled.
 
-    The scope cancels by itself ``after`` so many seconds.  With ``unheeded`` None nobody is called, and no cancellation
-    is held back.  A task that waits for a thread is not cancelled over and over, so for it none is held back either:
-    that would hide the cancellation from anyio.from_thread.check_cancelled() in the thread.
+    The scope cancels by itself ``after`` so many seconds.  If ``unheeded`` is None, nothing is called, and no
+    cancellation is held back.  While the code waits for a thread, none is held back either: it is not cancelled over
+    and over then, and a shield would hide the cancellation from anyio.from_thread.check_cancelled() in the thread.
     """
 
     def __init__(self, unheeded: Callable[[], None] | None, after: float | None = None) -> None:
@@ -139,7 +139,7 @@ def handler_scope(
 ) -> HandlerScope:
     """Return a scope for a call in the current task, which cancels it ``after`` so many seconds.
 
-    The handler is named if the call goes on after it was cancelled; None is not named.
+    If the call goes on after it was cancelled, the log names the handler, unless ``handler`` is None.
     """
     task = asyncio.current_task()
     assert task is not None  # as always in a coroutine

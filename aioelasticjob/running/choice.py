@@ -87,7 +87,7 @@ class Choice:
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
         """Return the run of the next moment, if it is to be claimed now.
 
-        If the view or the time changes before the moment comes, the claim is given back, and decided anew.
+        If the view or the time changes before the moment comes, the claim is given back, and the run is chosen anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
         if not 0 < upcoming - state.clock.now <= self._lead or state.intolerable_skew():

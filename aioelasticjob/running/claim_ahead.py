@@ -50,25 +50,25 @@ class ClaimAhead:
         self._claim: Claim | None = None
         self._start: Awaited | None = None
         """The wait of the claim for its moment."""
-        self._taken_back = False
+        self._is_outdated = False
         """Whether the wait has ended because the decision may be outdated."""
 
     def wait(self, claim: Claim, ahead: int, *, is_outdated: bool) -> Awaited | bool:
-        """Wait for the moment of a claim, which is ``ahead`` milliseconds away; the answer is False if it is not run.
+        """Wait for the moment of a claim, ``ahead`` milliseconds away; the answer is False if the claim is given back.
 
         The wait is never longer than ``lead``: otherwise a clock that was set back by an hour would keep items locked
         for an hour.
         """
-        self._claim, self._taken_back = claim, False
+        self._claim, self._is_outdated = claim, False
         if is_outdated or not ahead:
             return not is_outdated
         self._start = self._starts.at(claim.fire.slot, min(ahead, self.lead), Awaited(self._is_to_be_run))
         return self._start
 
-    def take_back(self) -> None:
-        """End the wait of the claim for its moment, because the decision may be outdated."""
+    def end_wait(self) -> None:
+        """End the wait of the claim for its moment, because the decision may be outdated; the claim is given back."""
         if self._start is not None and not self._start.is_there:
-            self._taken_back = True
+            self._is_outdated = True
             self._start.come()
 
     def begun(self) -> None:
@@ -87,4 +87,4 @@ class ClaimAhead:
             raise SessionEnded("the session was lost before the items of a claim were given back")
 
     def _is_to_be_run(self) -> bool:
-        return not self._taken_back and self._member.is_proven()
+        return not self._is_outdated and self._member.is_proven()

@@ -161,7 +161,7 @@ class JoinRun:
 
 @value
 class ClaimItems:
-    """Claim items, whose moment may be still to come.
+    """Claim items for a fire, whose moment may still be to come.
 
     The answer is a ``ClaimResult``.
     """

@@ -74,8 +74,8 @@ class Execution:
     def _is_named(self) -> bool:
         """Whether the log names a handler that goes on after it was cancelled.
 
-        A script is not: it ends within its ``grace``, or the log says that it cannot be killed.  Neither is a dataflow
-        with plain functions, because it is not known which of them goes on.
+        A script is not named: it ends within its ``grace``, or the log says that it cannot be killed.  Neither is a
+        dataflow with plain functions, because it is not known which of them goes on.
         """
         return self.config.job_type != "SCRIPT" and not (self.job.blocking and self.job.engine is not None)
 

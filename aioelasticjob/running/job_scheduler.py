@@ -127,17 +127,17 @@ class JobScheduler(CommandLoop):
         if self._wait_for_view is not None:
             self._wait_for_view.cancel()
         self._runs.leave()
-        self._ahead.take_back()
+        self._ahead.end_wait()
         self._look_at_once()
 
     def reconsider(self) -> None:
-        """Take back a claim that waits for its moment, stop cancelled runs, and ask for a turn.
+        """Give back a claim that waits for its moment, stop cancelled runs, and ask for a turn.
 
         This is called when the view or the time has changed.
         """
         self._driver.now()
         self._state.note_change(self.views.value)
-        self._ahead.take_back()
+        self._ahead.end_wait()
         self._runs.stop_cancelled()
         self.activity.wake()
 
@@ -152,7 +152,7 @@ class JobScheduler(CommandLoop):
 
     def cancel(self) -> None:
         """Give back a claim that waits for its moment, or cancel the execution; its items are settled as cancelled."""
-        self._ahead.take_back()
+        self._ahead.end_wait()
         self._runs.cancel()
 
     def _begin(self) -> Pass:
@@ -161,7 +161,7 @@ class JobScheduler(CommandLoop):
         The result is the seconds until there can be more to run; None if there may be more now.
         """
         if self.left:
-            self._life.session_over()
+            self._life.end_soon()
             return inf
         if (pause := self._resume_at - self._loop.time()) > 0:
             return pause
@@ -186,7 +186,7 @@ class JobScheduler(CommandLoop):
                 connected = session.status.value.state is SessionState.CONNECTED
                 return UNCERTAIN if connected else inf  # a new connection wakes it
             case SessionEnded():
-                self._life.session_over()
+                self._life.end_soon()
                 return inf
         self._member.refusals.refused(READ_DUE, error)
         pause = session.pause_after(self._failures)
@@ -225,17 +225,17 @@ class JobScheduler(CommandLoop):
                 return InTask(partial(self._driver.perform, command))
 
     def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
-        """Claim items, whose moment may be still to come."""
+        """Claim items for a fire, whose moment may still be to come."""
         state = self._state
         if not view.config.monitor_execution:
             # for written claims the registry's client checks this
             if self._member.session.status.value.state is not SessionState.CONNECTED or not self._member.is_proven():
                 raise Suspended("it is not certain that the session lives")
             return ClaimResult(self._claims.unmonitored(fire, items))
-        now, next_fire = state.clock.now, state.timetable.upcoming or 0
-        if fire.slot == next_fire and fire.source is FireSource.CRON:
-            now, next_fire = fire.slot, state.timetable.following()
-        sent = self._claims.send(view, fire, items, now, next_fire)
+        begins, next_fire = state.clock.now, state.timetable.upcoming or 0
+        if fire.slot == next_fire and fire.source is FireSource.CRON:  # the moment is still to come
+            begins, next_fire = fire.slot, state.timetable.following()
+        sent = self._claims.send(view, fire, items, begins, next_fire)
         return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
 
     async def _await_rescue_end(self, item: int) -> None:

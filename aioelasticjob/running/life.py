@@ -97,7 +97,7 @@ class History(Past):
 class Life:
     """A job in one session.  It owns no task while it has nothing to do: its parts get turns of the scheduler.
 
-    Once the job has joined, ``over`` gets a task of its own when the session or the job has ended, and calls ``end``.
+    If the session or the job ends after the job has joined, ``over`` is called in a task of its own; it calls ``end``.
 
     It has more than twelve methods: joining, living and ending a life have several steps each.
     """
@@ -228,7 +228,7 @@ class Life:
     def session_changed(self, status: SessionStatus) -> None:
         """Go on when there is a connection again; end this life if the session is over."""
         if status.state in ENDED_STATES or status.incarnation != self.member.incarnation:
-            self.session_over()
+            self.end_soon()
         elif status.state is SessionState.CONNECTED:
             for activity in self._activities:
                 activity.wake()
@@ -239,14 +239,14 @@ class Life:
             self.error = error
         elif not isinstance(error, ElasticJobError):
             report_defect(self._job.config.job_name, error)
-        self.session_over()
+        self.end_soon()
 
-    def session_over(self) -> None:
-        """End this life, once, because its session is over, the job has left, or an error was raised."""
+    def end_soon(self) -> None:
+        """Have this life ended, once, because its session is over, the job has left, or an error was raised."""
         if self.is_over:
             return
         self.is_over = True
-        if self.job_scheduler is None:  # who waits for ``begin`` ends it then
+        if self.job_scheduler is None:  # the caller of ``begin`` waits for that, and then calls ``end``
             self.tasks.cancel()
         else:
             self._scheduler.tasks.start_soon(self._over, self)
@@ -338,7 +338,7 @@ def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig,
     for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():
         both = f"this process runs {member.handler}, but instance {other} runs {handler}"
         text = f"{both}: both are given items of the job; if these are two jobs, give one of them another name"
-        member.log(log, "instances of one job run different handlers", text, instance=other)
+        member.log_limited(log, "instances of one job run different handlers", text, instance=other)
 
 
 def report_defect(job: str, error: Exception) -> None:

@@ -91,7 +91,8 @@ class MonitorPort:
             return
         self._server = server
         found = server.sockets[0].getsockname()[1]
-        self._member.log(log, "monitor ports are opened", f"the monitor port is {found}", logging.INFO, port=found)
+        text = f"the monitor port is {found}"
+        self._member.log_limited(log, "monitor ports are opened", text, logging.INFO, port=found)
 
     def close(self) -> None:
         """Stop listening, and disconnect all clients."""

@@ -1,4 +1,4 @@
-"""Notes a job's executions: it counts runs, puts events, and passes failures to the error handler."""
+"""Notes a job's executions: it counts and logs runs, puts events, and passes failures to the error handler."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ class ExecutionStats:
             execution.trace.began()
         if fire.source is FireSource.FAILOVER and execution.config.log_runs != "none":
             items, kind = tuple(execution.claim.items), "runs that were cut off are run again"
-            lost = ", ".join(sorted({record.instance for record in execution.claim.before.values()}))
-            self._warn(execution, items, f"was cut off on {lost}, and begins again on {self._me}", kind, instance=lost)
+            former = ", ".join(sorted({record.instance for record in execution.claim.before.values()}))
+            text = f"was cut off on {former}, and begins again on {self._me}"
+            self._warn(execution, items, text, kind, instance=former)
         if execution.config.log_runs == "all":
             self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
 
@@ -116,7 +117,7 @@ class ExecutionStats:
         )
 
     def _warn(self, execution: Execution, items: Sequence[int], what: str, kind: str, **about: Any) -> None:
-        """Log ``what`` has become of the run of items, in lines that are limited."""
+        """Log ``what`` has become of the run of items; lines of one ``kind`` are limited."""
         text, about = f"{listed_items(items)}: the run of {_when(execution)} {what}", about | _about(execution, items)
         self._limited_log.warning(log, self._job, kind, text, each=MOST, **about)
 

@@ -134,7 +134,7 @@ class JobState(Account):
 
         That can be well before now, because this instance does not look at views during an execution.
         """
-        written = self.clock.in_time(int(view.schedules.since * 1000), noticed=view.schedules.by <= self._noticed)
+        written = self.clock.in_time(int(view.schedules.since * 1000), noticed=view.schedules.dated_by <= self._noticed)
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
         self._close_schedule(view, min(written, succession.ended), ours)
@@ -195,7 +195,7 @@ class JobState(Account):
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
             return
-        since = next((one.since for one in view.schedules.recorded), int(view.schedules.since * 1000))
+        since = next((one.since for one in view.schedules.since_switch), int(view.schedules.since * 1000))
         written = self.clock.in_time(since)
         self.timetable.advance(min(self.clock.latest, written))
         due = self._kept_from(view) | self._due_before(view)
@@ -253,7 +253,7 @@ class JobState(Account):
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.schedules.recorded]
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.schedules.since_switch]
         spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
         return (yield from self._unattended.report(view, spans, owed))
@@ -269,7 +269,7 @@ class JobState(Account):
         new = [n for n in open_ if self._joined < given.get(n, 0) != self.items[n].given]
         why, since = Came.UNRECORDED.value.why, {number: given_at(view, number) for number in new}
         for one in view.schedules.former if new else ():
-            if one not in view.schedules.recorded:
+            if one not in view.schedules.since_switch:
                 after = {number: max(at, one.since) for number, at in since.items()}
                 self.missed.report(after, Timetable(one.cron, one.until), min(one.until, self.clock.latest), why)
 
@@ -312,10 +312,10 @@ class JobState(Account):
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        written = min((self.items[item].written_after(view.schedules.by) for item in gained), default=inf)
+        written = min((self.items[item].written_after(view.schedules.dated_by) for item in gained), default=inf)
         since = self.clock.in_time(self._since, written, inherited=self._is_inherited)
         if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
-            since = int(min([since, *(made_after(view, item, view.schedules.by) for item in gained)]))
+            since = int(min([since, *(made_after(view, item, view.schedules.dated_by) for item in gained)]))
         return self.clock.in_time(int(up_since * 1000)), since
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:

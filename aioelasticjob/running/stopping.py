@@ -107,7 +107,7 @@ class Stopping:
             self._give_up(f"the registry is slow: it has not accepted everything in {waited:.3g} s")
 
     def _look(self, *, has_warned: bool) -> None:
-        """Warn once the registry has accepted nothing for ``WARN_AFTER``; if the process stops, give up later."""
+        """Warn if the registry has accepted nothing for ``WARN_AFTER``; if the process stops, give up later."""
         if self.over.value:
             return
         now = self._loop.time()
@@ -119,8 +119,8 @@ class Stopping:
                 return self._warn("leaves, and goes on trying")
             self._warn(f"stops, and waits up to {SETTLE_TIMEOUT:g} s")
             has_warned = True
-        patience = SETTLE_TIMEOUT if has_warned else WARN_AFTER
-        self._next_look = self._loop.call_at(since + patience, partial(self._look, has_warned=has_warned))
+        seconds = SETTLE_TIMEOUT if has_warned else WARN_AFTER
+        self._next_look = self._loop.call_at(since + seconds, partial(self._look, has_warned=has_warned))
 
     def _give_up(self, why: str = "") -> None:
         self._warn("stops, and waits no longer", why)

@@ -74,7 +74,7 @@ class UnattendedMoments:
                 alike = {i: max(after, since) for i, (after, last) in marked.items() if min(last, until) == newest}
                 nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
                 ends = {item: _run_ended(self._items[item], view.up_since) for item in alike}
-                for ended in sorted(set(ends.values())):  # until then one was up
+                for ended in sorted(set(ends.values())):  # an instance was up until then
                     ran = {item: last for item, last in alike.items() if ends[item] == ended}
                     self._missed.report(ran, table, min(nobody, ended), BUSY)
                 self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
@@ -111,7 +111,7 @@ class UnattendedMoments:
 def _run_ended(item: Item, up_since: float) -> int:
     """Return when the run of the item's last scheduled moment ended; 0 if it was cut off, or if there is none.
 
-    It is also 0 for a rescue that began after the absence: the run was not going on while no instance was up.
+    It is also 0 for a run that began after the absence, such as a rescue: that run did not keep the item busy before.
     """
     record = item.record
     return record.completed_at if record.completed and not record.asked and record.begun < up_since * 1000 else 0

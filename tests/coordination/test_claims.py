@@ -271,7 +271,7 @@ def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_the_items_of_a_claim_that_was_outdated_may_be_released_again(at_once: bool) -> None:
+def test_the_items_of_a_claim_on_an_outdated_view_may_be_released_again(at_once: bool) -> None:
     job = ClaimedJob()
     view = job.view()
     job.write(Set(LAYOUT.sharding, b"", -1))

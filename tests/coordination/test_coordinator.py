@@ -51,7 +51,7 @@ class CoordinatedInstance:
     def dismissed(self, why: str) -> None:
         self.called.append(why)
 
-    def session_over(self) -> None:
+    def end_soon(self) -> None:
         self.called.append("over")
 
     def show(self) -> None:

@@ -34,7 +34,7 @@ def _change(here: World, now: int, **changed: object) -> JobView:
 
 
 def _former(view: JobView) -> list[tuple[str, int, int]]:
-    return [(one.cron.expression, one.since, one.until) for one in view.schedules.recorded if one.cron]
+    return [(one.cron.expression, one.since, one.until) for one in view.schedules.since_switch if one.cron]
 
 
 def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:

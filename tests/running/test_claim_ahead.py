@@ -15,7 +15,7 @@ from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, running_job, simulate
 
 
-def test_an_idle_job_leaves_at_once_though_its_next_claim_is_ready() -> None:
+def test_an_idle_job_leaves_at_once_though_its_next_claim_waits() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/5 * * * * ?").running():
             await here.until(9.95)  # claims are sent 80 ms ahead at the latest
@@ -63,7 +63,7 @@ def test_a_claim_whose_moment_is_overtaken_by_news_leaves_everything_as_it_was(f
     assert simulate(scene).starts() == ([] if first else [(5.0, "CRON", 5.0)]) + [(15.0, "CRON", 15.0)]
 
 
-def test_a_claim_taken_back_is_run_at_its_moment_by_whoever_holds_the_item_then() -> None:
+def test_what_a_claim_that_was_given_back_has_claimed_is_run_at_its_moment_by_whoever_holds_the_item_then() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/5 * * * * ?").running():
             await here.until(9.99)

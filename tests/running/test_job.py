@@ -102,12 +102,12 @@ def test_a_life_that_begins_in_the_moment_in_which_its_session_ends_is_ended_onc
         if self.member.layout.job == "broken":
             begun.append(self.member.id)
             if len(begun) == 1:
-                self.session_over()
+                self.end_soon()
         await start(self, *args)
 
     async def ends(self: Life, *args: Any) -> None:
         if self.member.layout.job == "broken":
-            self.session_over()
+            self.end_soon()
         await end(self, *args)
 
     monkeypatch.setattr(Life, "_live", starts)

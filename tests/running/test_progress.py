@@ -361,9 +361,9 @@ def test_who_is_given_an_item_before_its_first_offset_is_saved_begins_there_all_
     run(main)
 
 
-@pytest.mark.parametrize("name", ["job", "a", "b"])  # whose claims are made ready at different moments
+@pytest.mark.parametrize("name", ["job", "a", "b"])  # whose claims are sent at different times before a moment
 @pytest.mark.parametrize("work", [59.3, 59.65, 59.75, 59.8, 59.85, 59.9, 59.95])
-def test_a_run_that_ends_while_the_next_claim_is_made_ready_hands_on_its_newest_offset(name: str, work: float) -> None:
+def test_a_run_that_ends_when_the_next_claim_is_to_be_sent_hands_on_its_newest_offset(name: str, work: float) -> None:
     async def main() -> None:
         began: list[str | None] = []
         app = ElasticJob("embedded://")

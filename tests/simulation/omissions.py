@@ -130,7 +130,7 @@ def lead_unfenced() -> Any:
 
 
 def settle_without_hand_over() -> AbstractContextManager[object]:
-    """Give back what was cut off without putting it up for rescue."""
+    """Unlock items whose runs were cut off without marking them as orphans."""
     original = Settlements.settle
 
     def settle(
@@ -158,7 +158,7 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 
 @contextmanager
 def rescue_the_completed() -> Any:
-    """Rescue whatever waits for it, though its run turns out to be completed."""
+    """Rescue every item that is marked as an orphan, though its run turns out to be completed."""
 
     def take(self: Choice, view: JobView, number: int) -> Steps[ClaimResult]:
         yield ReadItems(frozenset({number}), NONE)
@@ -187,7 +187,7 @@ def rescue_twice() -> AbstractContextManager[object]:
 
 @contextmanager
 def mark_what_runs() -> Any:
-    """Put up for rescue whatever has no end, without looking whether it runs."""
+    """Mark as orphans all items whose last run has no end, without looking whether it is still going on."""
     original: Any = record_cache.cut_off_runs
 
     async def cut_off(member: Member, items: Sequence[int]) -> Any:
@@ -215,7 +215,7 @@ def _without_locks(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def mark_unversioned() -> AbstractContextManager[object]:
-    """Put up for rescue what had no end when it was looked up, though it may have one by now."""
+    """Mark as orphans items whose run had no end when it was read, though it may have one by now."""
 
     def mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
         record = view.layout.item(lost.item).execution
@@ -277,7 +277,7 @@ def try_what_is_switched_off() -> AbstractContextManager[object]:
 
 
 def try_without_a_lock() -> AbstractContextManager[object]:
-    """Do not ask before a further attempt of a run whether the session lives."""
+    """Begin further attempts of a run without asking whether the session lives."""
     original: Any = execution._Attempts.run
 
     async def run(self: execution._Attempts) -> None:
@@ -292,7 +292,7 @@ def try_without_a_lock() -> AbstractContextManager[object]:
 
 @contextmanager
 def attempts_uncancelled() -> Any:
-    """Let the attempts of a run go on when its execution is cancelled: a shield hides that from all that they ask."""
+    """Let the attempts of a run go on when its execution is cancelled: a shield hides that, also if they ask for it."""
     original: Any = execution._Attempts.run
 
     async def run(self: execution._Attempts) -> None:
@@ -305,8 +305,8 @@ def attempts_uncancelled() -> Any:
             scope = scope._parent_scope
         return scope is not None and bool(scope.cancel_called)
 
-    looks = mock.patch.object(UserCode, "is_cancelled", property(is_cancelled))
-    with mock.patch.object(execution._Attempts, "run", run), looks:
+    asked = mock.patch.object(UserCode, "is_cancelled", property(is_cancelled))
+    with mock.patch.object(execution._Attempts, "run", run), asked:
         yield
 
 
@@ -316,7 +316,7 @@ def never_read_again() -> AbstractContextManager[object]:
 
 
 def look_with_old_eyes() -> AbstractContextManager[object]:
-    """Put up for rescue what was cut off at any earlier look of this leader, too."""
+    """Mark as orphans also items whose runs were cut off at any earlier look of the same leader."""
     original: Any = record_cache.cut_off_runs
     seen = dict[str, dict[int, VersionedRecord]]()
 
@@ -329,7 +329,7 @@ def look_with_old_eyes() -> AbstractContextManager[object]:
 
 
 def marks_made_by_hand() -> AbstractContextManager[object]:
-    """Let operators put up for rescue, again and again, what has no need of it."""
+    """Let operators mark items as orphans again and again, though no run of them was cut off."""
 
     def meddle(world: World, _process: Process) -> None:
         item = world.layout.item(world.dice.randrange(4))
@@ -355,7 +355,7 @@ def servers_disabled_often() -> AbstractContextManager[object]:
 
 
 def eight_items_to_rescue() -> AbstractContextManager[object]:
-    """Let the job of the bare simulation have eight items, and rescue what is cut off, whatever the dice say."""
+    """Give the job of the bare simulation eight items and failover, whatever the dice say."""
     original: Any = bare_world.configured
 
     def configured(**settings: object) -> JobConfig:

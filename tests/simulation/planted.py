@@ -39,7 +39,7 @@ def dragging(given: Plan) -> Plan:
 
 
 def many_dragging(given: Plan) -> Plan:
-    """Return the plan with eight items, whose handlers often outlast a session."""
+    """Return the plan with eight items for each job, and with handlers that often outlast a session."""
     return replace(given, jobs=tuple(replace(job, items=8, dragging=0.5) for job in given.jobs))
 
 
@@ -159,7 +159,7 @@ PLANTED = (
 class Covered:
     """A defect that breaks a promise only if other safeguards are missing as well.
 
-    If only these are missing, the promise holds.  So what the defect takes out is what keeps it then.
+    If only these are missing, the promise holds.  So what the defect takes out keeps the promise then.
     """
 
     defect: Defect
@@ -191,14 +191,14 @@ def bare(seed: int) -> set[str]:
 
 
 def wild(seed: int) -> set[str]:
-    """Return the promises that a seed breaks whose handlers drag on, all save checkpoints, and lose their sessions."""
+    """Return the promises that a seed breaks in which handlers outlast their sessions and all save checkpoints."""
     wanted = dragging(plan(seed, wild=True, kinds=("drop", "expire")))
     jobs = tuple(replace(job, items=8, saving=1.0) for job in wanted.jobs)
     return {found.rule for found in live(replace(wanted, jobs=jobs)).violations}
 
 
 def retrying(seed: int) -> set[str]:
-    """Return the promises that a seed breaks whose runs have several attempts, and lose their sessions."""
+    """Return the promises that a seed breaks in which runs have several attempts and sessions are lost."""
     return {found.rule for found in live(failing(plan(seed, kinds=("drop", "expire")))).violations}
 
 

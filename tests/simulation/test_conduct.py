@@ -309,8 +309,8 @@ def test_only_who_holds_an_item_saves_its_checkpoint() -> None:
     assert not broken(checkpoints.only_runners_save, history_of(*claims, written(11, 1, made(OFFSET, "7.half"))))
     assert broken(checkpoints.only_runners_save, history_of(*claims, written(12.5, 1, made(OFFSET, "7.done"))))
     assert broken(checkpoints.only_runners_save, history_of(*claims, written(14, 1, made(OFFSET, "7.done"))))
-    no_instances = 3  # the process's next session, in which the job has not joined
-    assert broken(checkpoints.only_runners_save, history_of(*claims, written(14, no_instances, made(OFFSET, "7.done"))))
+    next_one = 3  # the process's next session, in which the job has not joined
+    assert broken(checkpoints.only_runners_save, history_of(*claims, written(14, next_one, made(OFFSET, "7.done"))))
 
 
 def test_what_was_confirmed_is_saved() -> None:

@@ -17,7 +17,7 @@ from tests.simulation.test_invariants import BORN, A, B, T, begun, broken, ended
 MARK = made("leader/failover/items/0", '{"slot": 1, "instance": ""}')
 CLAIM = claimed(10, slot=int(T + 10) * 1000, begun=7, completed=False)
 CUT_OFF = records.encode(Record(int(T + 10) * 1000, instance=A, begun=7, completed=False, outcome="cancelled"))
-GIVEN_BACK = written(12, 1, put("execution/0", CUT_OFF), gone("execution/0/running"))
+UNLOCKED = written(12, 1, put("execution/0", CUT_OFF), gone("execution/0/running"))
 
 
 def found(*entries: Entry, **settings: object) -> set[str]:
@@ -29,7 +29,7 @@ def found(*entries: Entry, **settings: object) -> set[str]:
 def test_whoever_leaves_has_settled_what_it_ran() -> None:
     leaves = written(12, 1, gone(f"instances/{A}"))
     assert found(CLAIM, leaves) == {"leavers settle"}
-    assert not found(CLAIM, GIVEN_BACK, leaves)
+    assert not found(CLAIM, UNLOCKED, leaves)
     assert not found(CLAIM, replace(leaves, session=9))  # somebody else has removed it: its own end is still to come
     assert not found(CLAIM, replace(leaves, ending=True))
     assert not found(CLAIM, Fault(T + 11, "drop", ("10.0.1.1",)), leaves)
@@ -52,18 +52,18 @@ def test_only_what_has_no_end_and_is_not_run_waits_for_a_rescuer() -> None:
 
 
 def test_what_is_cut_off_is_handed_over_at_once() -> None:
-    assert found(CLAIM, GIVEN_BACK, failover=True) == {"handed over"}
-    assert not found(CLAIM, replace(GIVEN_BACK, changes=(*GIVEN_BACK.changes, MARK)), failover=True)
-    assert not found(CLAIM, GIVEN_BACK, failover=False)
-    assert not found(CLAIM, replace(GIVEN_BACK, ending=True), failover=True)
-    taken_back = replace(GIVEN_BACK, changes=(put("execution/0", records.encode(Record())), GIVEN_BACK.changes[1]))
-    assert not found(CLAIM, taken_back, failover=True)
+    assert found(CLAIM, UNLOCKED, failover=True) == {"handed over"}
+    assert not found(CLAIM, replace(UNLOCKED, changes=(*UNLOCKED.changes, MARK)), failover=True)
+    assert not found(CLAIM, UNLOCKED, failover=False)
+    assert not found(CLAIM, replace(UNLOCKED, ending=True), failover=True)
+    given_back = replace(UNLOCKED, changes=(put("execution/0", records.encode(Record())), UNLOCKED.changes[1]))
+    assert not found(CLAIM, given_back, failover=True)
 
 
 def test_nothing_is_removed_that_runs() -> None:
     removed = written(11, 1, gone("sharding/0/instance"), gone("sharding/0"))
     assert found(CLAIM, removed) == {"nothing that runs is removed"}
-    assert not found(CLAIM, GIVEN_BACK, replace(removed, at=T + 13))
+    assert not found(CLAIM, UNLOCKED, replace(removed, at=T + 13))
 
 
 def test_a_run_that_was_ended_by_the_leader_is_nobodys_word() -> None:

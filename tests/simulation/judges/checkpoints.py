@@ -44,9 +44,9 @@ def _was_nonsense(facts: Facts, one: Begun) -> bool:
 def only_runners_save(facts: Facts) -> Iterator[Violation]:
     """A checkpoint is written by who holds the item's lock: its value begins with the fence of that claim.
 
-    A run that is not monitored has none, and writes 0.  In which session it is written does not matter: a handler that
-    goes on after its session may save under the next one, in which no instance has registered.  What operators write
-    is nonsense, which the history has apart.
+    A run that is not monitored has no fence, and writes 0.  Writes under all sessions are judged: a handler that goes
+    on after its session may save under the next one, in which no instance has registered.  Nonsense that operators
+    write is not among them, because the history has it apart.
     """
     holding: dict[str, int] = {}
     for written in facts.of_kind(Written):

@@ -37,7 +37,7 @@ from tests.simulation.written import decode_record
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 AHEAD = 1.0 + 0.7 + max(LEADS) / 1000
-"""Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
+"""Seconds by which a clock may be ahead unnoticed, a slow network may falsify its measurement, and claims are early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
 LONGEST_LEASE = 10.0

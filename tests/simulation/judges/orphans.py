@@ -60,7 +60,7 @@ def cut_off_is_reported(facts: Facts) -> Iterator[Violation]:
 
 
 def orphans_are_found(facts: Facts) -> Iterator[Violation]:
-    """An orphan is put up for rescue soon after its runner's end."""
+    """An item is marked as an orphan soon after its runner's end."""
     for written in facts.of_kind(Written):
         for change in written.changes if written.ending else ():
             job, _, path = change.path[1:].partition("/execution/")
@@ -124,10 +124,10 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
             record = decode_record(data or b"") or Record()  # of what was removed or made by hand nothing is owed
             cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
             claimed.setdefault(record.begun, at)
-            taken_back = is_as_before(record, before)
+            given_back = is_as_before(record, before)
             # the rescue of one that claimed too much of the future is written below what it claimed
             rescued = record.source == FireSource.FAILOVER and last.moment in (record.moment, record.ahead)
-            if cut_off and not taken_back and not rescued:
+            if cut_off and not given_back and not rescued:
                 yield Forgotten(int(item), last, claimed[last.begun], record, at)
             before, last = last, record
 

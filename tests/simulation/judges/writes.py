@@ -62,7 +62,7 @@ def epochs_rise(facts: Facts, step: Step) -> Iterator[Violation]:
 
 
 def only_orphans_wait(facts: Facts, step: Step) -> Iterator[Violation]:
-    """An item is put up for rescue only while its last run has no end and nobody runs it."""
+    """An item is marked as an orphan only while its last run has no end and nobody runs it."""
     for item in sorted(step.after.waiting - step.before.waiting):
         record = step.after.records.get(item, Record())
         runs, ended = item in step.after.running, record.completed or not record.begun
@@ -74,7 +74,7 @@ def only_orphans_wait(facts: Facts, step: Step) -> Iterator[Violation]:
 def what_is_cut_off_is_handed_over(facts: Facts, step: Step) -> Iterator[Violation]:
     """An instance that unlocks an item whose run it cut off marks it as an orphan in the same transaction.
 
-    If the registry refuses the mark, the item is unlocked without it, and the leader puts it up for rescue.
+    If the registry refuses the mark, the item is unlocked without it, and the leader marks the item later.
     """
     at = step.written.at
     for item, runner in step.before.running.items():
