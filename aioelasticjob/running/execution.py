@@ -74,10 +74,11 @@ class Execution:
     def _is_named(self) -> bool:
         """Whether the log names a handler that goes on after it was cancelled.
 
-        A script is not named: it ends within its ``grace``, or the log says that it cannot be killed.  Neither is a
-        dataflow with plain functions, because it is not known which of them goes on.
+        Of plain functions, only one in a thread is named.  A process is killed, a script ends within its ``grace`` or
+        the log says that it cannot be killed, and of a dataflow's functions it is not known which one goes on.
         """
-        return self.config.job_type != "SCRIPT" and not (self.job.blocking and self.job.engine is not None)
+        in_thread = self.config.executor == "thread" and self.job.engine is None
+        return self.config.job_type != "SCRIPT" and (in_thread or not self.job.blocking)
 
     def failed(self, context: Context, error: Exception) -> None:
         """Report a failure of a handler, after its last attempt, or of a listener's ``before``."""
