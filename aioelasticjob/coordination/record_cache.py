@@ -84,8 +84,8 @@ class Entry:
     """Whether this instance's own session held the item's lock when the record was read."""
     given_back: int = 0
     """The moment that another instance has claimed and given back without a run; 0 if there is none."""
-    open_claim: int = 0
-    """The moment that the record claimed when the item was given away, if that run had not ended; 0 otherwise."""
+    given_away: VersionedRecord | None = None
+    """The record when the item was given away; None if the item is here, or its run had ended then."""
     executing: bool = False
     """Whether this instance has claimed the item and not settled it yet, so that its lock is needed."""
     rescuing: bool = False
@@ -112,16 +112,14 @@ class Entry:
         """The fence of the item's newest run, unless the run has ended: then a later transaction."""
         return 0 if self.seen is None else self.seen.zxid
 
-    @property
-    def _claimed(self) -> int:
-        return self.record.slot if records.is_cut_off(self.record) else 0
-
     def learn(self, seen: VersionedRecord) -> None:
-        """Note the record as it was read; if a claim has been given back since then, note its moment."""
-        claimed, self.open_claim = self.open_claim if self.seen is None else self._claimed, 0
+        """Note the record as it was read; if a claim has been given back since it was read before, note its moment."""
+        before, self.given_away = self.given_away if self.seen is None else self.seen, None
         self.seen = seen
-        if seen.version is not None and seen.record.slot < claimed and not records.open_moment(seen.record):
-            self.given_back = claimed
+        if before is not None and records.is_cut_off(before.record) and seen.record.slot < before.record.slot:
+            is_same_node = self.stat is not None and seen.version is not None and self.stat.czxid <= before.zxid
+            if is_same_node and not records.open_moment(seen.record):
+                self.given_back = before.record.slot
 
     @property
     def moment(self) -> int:
@@ -137,7 +135,7 @@ class Entry:
     def forget(self) -> None:
         """Forget the nodes, because another instance writes the record now."""
         if self.seen is not None:
-            self.open_claim = self._claimed
+            self.given_away = self.seen if records.is_cut_off(self.record) else None
         self.seen = self.stat = self.lowered = None
         self.mark, self.given_back, self.locked = NO_MARK, 0, False
 

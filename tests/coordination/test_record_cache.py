@@ -114,4 +114,18 @@ def test_a_claim_that_was_given_back_is_known_also_if_the_item_was_elsewhere_mea
         entry.forget()
     job.elsewhere(0, Record(now, "CRON", "other", 1, 2, NEXT), running=False)
     job.learn()
-    assert (entry.given_back, entry.open_claim) == (given_back, 0)
+    assert (entry.given_back, entry.given_away) == (given_back, None)
+
+
+@pytest.mark.parametrize("goes_away", [True, False])
+def test_a_record_that_was_removed_and_made_anew_gives_no_claim_back(goes_away: bool) -> None:
+    job = ClaimedJob()
+    job.elsewhere(0, Record(NEXT, "CRON", "other", 1, 0, 0, False), running=False)
+    job.learn()
+    entry = job.cache.items[0]
+    if goes_away:
+        entry.forget()
+    job.write(Delete(LAYOUT.item(0).execution))
+    job.write(Create(LAYOUT.item(0).execution))  # another instance marks what the item has missed
+    job.learn()
+    assert (entry.record, entry.given_back) == (Record(), 0)
