@@ -14,7 +14,7 @@ from itertools import chain
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, accepted, conflict_of, result_of, send, write
-from aioelasticjob.coordination.effects import MAX_OPERATIONS, parts
+from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
@@ -96,9 +96,9 @@ class Claims:
             entry.executing = True  # before the claim is sent: otherwise ``release`` would remove the new locks
             texts.append(entry.record.unknown)
         at_once = max(1, items_per_transaction(texts) // fire.weight)
-        first, *later = parts(chosen, at_once)
-        sent = SentClaim(view, fire, begins, next_fire, tuple(later))
-        self._send(sent, first)
+        later = tuple(chosen[n : n + at_once] for n in range(at_once, len(chosen), at_once))
+        sent = SentClaim(view, fire, begins, next_fire, later)
+        self._send(sent, chosen[:at_once])
         return sent
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:

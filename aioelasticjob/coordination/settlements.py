@@ -14,7 +14,6 @@ from typing import TypeAlias
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
 from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
-from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.request_runs import settling
@@ -157,7 +156,8 @@ class Settlements:
             [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
         )
         unfinished = [item for item, seen in ended.items() if not seen.record.completed] if hand_over else NONE
-        together = [dict(part) for part in parts(list(ended.items()), at_once)]
+        given = list(ended.items())
+        together = [dict(given[n : n + at_once]) for n in range(0, len(given), at_once)]
         settlement = Settlement(together, what, fire, read_first, frozenset(unfinished))
         self._begin_part(settlement)
         return settlement
