@@ -11,6 +11,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import isasyncgenfunction, unwrap
 from math import inf
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
@@ -153,7 +154,7 @@ def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object]
         name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
         goes_on = f"the handler {name} of item {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
         what = "a thread is interrupted only if it calls anyio.from_thread.check_cancelled()"
-        if is_async(handler):
+        if is_async(handler) or isasyncgenfunction(unwrap(handler)):
             what = f"let CancelledError pass.  It is at:\n{stack(task, getattr(handler, '__code__', None))}"
         log.warning("%s: %s: %s", job, goes_on, what, extra={"job": job, "items": items, "handler": name})
 

@@ -101,17 +101,23 @@ def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
     assert (job.cache.items[0].mark, job.cache.items[0].mark.version) == (MissedMark(), 0)
 
 
+def claimed_elsewhere(*, goes_away: bool) -> ClaimedJob:
+    """Return a job whose item 0 was claimed by another instance when it was read, and may have gone there since."""
+    job = ClaimedJob()
+    job.elsewhere(0, Record(NEXT, "CRON", "other", 1, 0, 0, False), running=True)
+    job.learn()
+    if goes_away:
+        job.cache.items[0].forget()
+    return job
+
+
 @pytest.mark.parametrize(("now", "given_back"), [(SLOT, NEXT), (NEXT, 0), (NEXT + 1000, 0)])
 @pytest.mark.parametrize("goes_away", [True, False])
 def test_a_claim_that_was_given_back_is_known_also_if_the_item_was_elsewhere_meanwhile(
     goes_away: bool, now: int, given_back: int
 ) -> None:
-    job = ClaimedJob()
-    job.elsewhere(0, Record(NEXT, "CRON", "other", 1, 0, 0, False), running=True)
-    job.learn()
+    job = claimed_elsewhere(goes_away=goes_away)
     entry = job.cache.items[0]
-    if goes_away:
-        entry.forget()
     job.elsewhere(0, Record(now, "CRON", "other", 1, 2, NEXT), running=False)
     job.learn()
     assert (entry.given_back, entry.given_away) == (given_back, None)
@@ -119,13 +125,9 @@ def test_a_claim_that_was_given_back_is_known_also_if_the_item_was_elsewhere_mea
 
 @pytest.mark.parametrize("goes_away", [True, False])
 def test_a_record_that_was_removed_and_made_anew_gives_no_claim_back(goes_away: bool) -> None:
-    job = ClaimedJob()
-    job.elsewhere(0, Record(NEXT, "CRON", "other", 1, 0, 0, False), running=False)
-    job.learn()
+    job = claimed_elsewhere(goes_away=goes_away)
     entry = job.cache.items[0]
-    if goes_away:
-        entry.forget()
-    job.write(Delete(LAYOUT.item(0).execution))
+    job.write(Delete(LAYOUT.item(0).running), Delete(LAYOUT.item(0).execution))
     job.write(Create(LAYOUT.item(0).execution))  # another instance marks what the item has missed
     job.learn()
     assert (entry.record, entry.given_back) == (Record(), 0)

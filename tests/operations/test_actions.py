@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -192,7 +193,7 @@ class Meddled(Session):
         self.__dict__ = session.__dict__
         self._faster = faster
 
-    async def commit(self, ops, *, incarnation):  # type: ignore[no-untyped-def]
+    async def commit(self, ops: Any, *, incarnation: int) -> Any:
         await super().commit(self._faster, incarnation=incarnation)
         return await super().commit(ops, incarnation=incarnation)
 
@@ -303,7 +304,7 @@ def test_an_answer_that_is_lost_leaves_an_action_that_can_be_asked_for_again() -
             def __init__(self, session: Session) -> None:
                 self.__dict__ = session.__dict__
 
-            async def commit(self, ops, *, incarnation):  # type: ignore[no-untyped-def]
+            async def commit(self, ops: Any, *, incarnation: int) -> Any:
                 await super().commit(ops, incarnation=incarnation)
                 raise OutcomeUnknown("connection lost before the reply")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -161,7 +162,7 @@ def test_what_is_too_large_for_a_transaction_is_imported_in_parts_and_says_how_f
         class Slow(Meddled):
             """Somebody changes the last job after the first part was written."""
 
-            async def commit(self, ops, *, incarnation):  # type: ignore[no-untyped-def]
+            async def commit(self, ops: Any, *, incarnation: int) -> Any:
                 done = await here.observer.commit(ops, incarnation=incarnation)
                 if not self._faster:
                     return done

@@ -230,5 +230,5 @@ def test_a_fetch_that_swallows_its_cut_is_named_and_asked_once_a_second(
     assert sorted(seen) == [1, 2]  # what it handed out all the same
     assert execution.outcomes == {0: Outcome.COMPLETED}
     (warning,) = (one.getMessage() for one in caplog.records)
-    assert "goes on 1 s after it was cancelled" in warning
+    assert "goes on 1 s after it was cancelled: let CancelledError pass.  It is at:" in warning
     assert ("generated" if generates else "listed") in warning
