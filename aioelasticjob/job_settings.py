@@ -138,9 +138,9 @@ class DeclaredSettings(BaseModel):
     `missed`, and [`nobody-there`](../how-to/failures.md#what-else-is-an-error-handler-called-for). A list, or text such
     as `"failed,missed"`. A failed run for which the error handler is not called is logged."""
     log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
-    """Which runs the log of their process has: `"none"`; `"failures"`, as the error handler logs them, and those that
-    were cancelled or cut off; `"ends"`, also one line for each run with its items, source, duration and outcome;
-    `"all"`, also one line when a run begins. With `"none"` the error handler `log` is silent."""
+    """Which runs the log of their process has: `"none"`; `"failures"`: those that failed, as the error handler logs
+    them, and those that were cancelled or cut off; `"ends"`, also one line for each run with its items, source,
+    duration and outcome; `"all"`, also one line when a run begins. With `"none"` the error handler `log` is silent."""
     timeout: Annotated[Limit | None, SAFETY] = None
     """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
     `None` is no limit."""
