@@ -49,6 +49,8 @@ class Choice:
     def __init__(self, layout: Layout, me: str, state: JobState, lead: int) -> None:
         self._me, self._state, self._lead = me, state, lead
         self.triggers = Triggers(layout, me, state)
+        self._refused_ahead = 0
+        """The moment for which a claim ahead got no item; it is claimed again when it comes."""
         self._declined: frozenset[int] = NONE
         """The orphans that this instance does not rescue because of the clock skew, as it has reported already."""
 
@@ -90,7 +92,9 @@ class Choice:
         If the view or the time changes before the moment comes, the claim is given back, and the run is chosen anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
-        if not 0 < upcoming - state.clock.now <= self._lead or state.intolerable_skew():
+        if not 0 < upcoming - state.clock.now <= self._lead or upcoming == self._refused_ahead:
+            return None
+        if state.intolerable_skew():
             return None
         state.accept()
         if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
@@ -111,44 +115,44 @@ class Choice:
         if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # a record has changed
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
-        self._note(fire, taken)
-        if taken.elsewhere and not is_rescue:
-            self._state.note_running_elsewhere(taken.elsewhere, fire)
-            yield FollowReleases(view, fire, taken.elsewhere)
-        if fire.source in ASKED:
-            yield from self.triggers.claimed(fire, taken)
-        if (claim := taken.claim) is None:
+        claim, is_ahead = taken.claim, fire.source is FireSource.CRON and fire.slot > self._state.clock.now
+        if is_ahead and claim is None:  # the items may be free when the moment comes
+            self._refused_ahead = 0 if taken.stale else fire.slot
             return taken
-        if (taken.renewed or taken.cut_off) and (renewed := taken.renewed.union(taken.cut_off) & claim.items.keys()):
-            for item in renewed:  # their offsets may have changed
-                offsets.pop(item, None)
-            offsets |= yield ReadOffsets(renewed, claimed=True)
-        if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
-            is_ahead = fire.slot > self._state.clock.now
-            if not (yield AwaitMoment(view, claim)) or (is_ahead and self._is_overtaken(fire.slot)):
-                yield GiveBack()
-                return taken
-        if fire.source is FireSource.CRON:
-            self._state.reach(fire.slot)  # otherwise it would seem to have come during its own run
-        yield RunItems(view, claim, offsets)
-        self._state.collapse((yield NewestView()))
-        return taken
-
-    def _is_overtaken(self, moment: int) -> bool:
-        """Whether the next moment has come too, because this process was held up: then that moment is run.
-
-        The schedule's ``upcoming`` may be a later one, if another item of the claim was not claimed.
-        """
-        return self._state.timetable.passed(moment, self._state.clock.now) is not None
-
-    def _note(self, fire: Fire, taken: ClaimResult) -> None:
-        """Tell the state why a claim did not get all items, and which runs were cut off before it."""
-        if taken.elsewhere or taken.obstructed:
-            self._state.reach(fire.slot)  # so that this moment is reported as missed for those items
         if taken.cut_off:
             self._state.missed.report_lost_runs(taken.cut_off)
+        if fire.source in ASKED:
+            yield from self.triggers.claimed(fire, taken)
+        if claim is not None:
+            if taken.renewed or taken.cut_off:  # offsets may have changed
+                renewed = taken.renewed.union(taken.cut_off) & claim.items.keys()
+                offsets = {item: offset for item, offset in offsets.items() if item not in renewed}
+                offsets |= yield ReadOffsets(renewed, claimed=True)
+            if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
+                is_in_force = yield AwaitMoment(view, claim)
+                if not is_in_force or (is_ahead and self._is_overtaken(fire.slot)):
+                    yield GiveBack()
+                    return taken
+        self._account(fire, taken)
+        if taken.elsewhere and not is_rescue:
+            yield FollowReleases(view, fire, taken.elsewhere)
+        if claim is not None:
+            yield RunItems(view, claim, offsets)
+            self._state.collapse((yield NewestView()))
+        return taken
+
+    def _account(self, fire: Fire, taken: ClaimResult) -> None:
+        """Account for the moment of a claim, which has come, also for the items that the claim did not get."""
+        if fire.source is FireSource.CRON:
+            self._state.reach(fire.slot)  # otherwise it would seem to have come during its own run
         if taken.obstructed:
             self._state.note_obstructed(taken.obstructed, fire)
+        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
+            self._state.note_running_elsewhere(taken.elsewhere, fire)
+
+    def _is_overtaken(self, moment: int) -> bool:
+        """Whether the next moment has come too, because this process was held up: then that moment is run."""
+        return self._state.timetable.passed(moment, self._state.clock.now) is not None
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
         """Rescue one orphan, and return the result of its claim; None if none was claimed.
