@@ -15,6 +15,7 @@ from aioelasticjob.registry.group_commit import GroupCommit
 from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Op, Set
+from aioelasticjob.values import value
 
 ASKED_AGAIN = frozenset({LOST, THROTTLED, *SESSION_OVER})
 """The errors after which a read is sent again."""
@@ -22,6 +23,23 @@ SILENT_WAIT = 1.0
 """Seconds that the first connection may take before the log says that it is waited for."""
 
 log = logger(__name__)
+
+
+@value
+class ClockReading:
+    """What the clocks show at one point in time, in seconds."""
+
+    host: float
+    """This host's time since the epoch."""
+    steady: float
+    """The time of a clock that nobody sets."""
+    skew: float = 0.0
+    """How far this host's clock is ahead of the registry's, as far as that is known."""
+    gap: float = 0.0
+    """How long ago the last answer but one gave the registry's time: if its clock jumped, it was since then."""
+    outages: Outages = ()
+    """How long ago each outage began and ended, oldest first; 0 if it goes on.  None comes before the first connection.
+    """
 
 
 class Client:
@@ -33,20 +51,14 @@ class Client:
         self._time_noted_at = (0.0, 0.0)
         self.group_commit = GroupCommit(keeper, self._note_time)
 
-    def compare_clocks(self, host: float) -> tuple[float, float, float, Outages]:
-        """Return the lease's clock, the host's less the registry's, the registry's gap, and the last outages.
-
-        The gap is how long ago the last answer but one gave the registry's time: if its clock jumped, it was since
-        then.  ``host`` is what the host's clock shows now.  All are in seconds; 0 for what no answer has given yet.
-        Of each outage, oldest first, it is how long ago it began and ended; 0 if it goes on.  There is none before the
-        first connection.
-        """
-        keeper = self.keeper
+    def read_clocks(self) -> ClockReading:
+        """Read this host's clock and the lease's, and compare them with what the registry has answered."""
+        keeper, host = self.keeper, self.clock.now()
         steady, outages = keeper.lease.now(), keeper.outages
         ages = () if not outages and keeper.away_since is None else keeper.ages_of_outages()
         if self._ahead is None:
-            return steady, 0.0, 0.0, ages
-        return steady, host - (steady + self._ahead), steady - self._time_noted_at[0], ages
+            return ClockReading(host, steady, outages=ages)
+        return ClockReading(host, steady, host - (steady + self._ahead), steady - self._time_noted_at[0], ages)
 
     @property
     def skew(self) -> float | None:

@@ -25,7 +25,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.access import read_access
 from aioelasticjob.registry.beside import beside
-from aioelasticjob.registry.client import Client
+from aioelasticjob.registry.client import Client, ClockReading
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.lease import Cancellable, SessionRunLease
 from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, SessionStatus
@@ -58,7 +58,7 @@ class Session:
         """Returns whether the session is proven alive now; if not, cancels its work and connects again."""
         self.steady_time: Callable[[], float] = client.keeper.lease.now
         """Returns the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
-        self.compare_clocks = client.compare_clocks
+        self.read_clocks: Callable[[], ClockReading] = client.read_clocks
 
     @property
     def incarnation(self) -> int:

@@ -12,7 +12,8 @@ from math import inf
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew, ElasticJobError
 from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
-from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
+from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import BUSY, Came, Newest, Passed, Past, Timetable
@@ -27,7 +28,7 @@ class Account:
     It has more than twelve methods: each fact and each question is a method.
     """
 
-    def __init__(self, me: str, view: JobView, reading: Reading, past: Past) -> None:
+    def __init__(self, me: str, view: JobView, reading: ClockReading, past: Past) -> None:
         self.clock = ClockSkewMonitor(reading)
         self.reports: list[AnyReport] = []
         """What the driver has to report.  The driver removes each report when it has made it."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ClockSkew
-from aioelasticjob.registry.session import Session
-from aioelasticjob.values import value
+from aioelasticjob.registry.client import ClockReading
 
 ASTRAY = 1.0
 """Seconds by which this host's clock may differ from the registry's before jobs use the registry's."""
@@ -24,54 +22,22 @@ JUMPS = 8
 """How many jumps ahead are remembered, to report the moments that they skipped."""
 
 
-@value
-class Reading:
-    """What the clocks show at one point in time, in seconds."""
-
-    host: float
-    """This host's time since the epoch."""
-    steady: float
-    """The time of a clock that nobody sets."""
-    skew: float = 0.0
-    """How far this host's clock is ahead of the registry's, as far as that is known."""
-    gap: float = 0.0
-    """How long ago the registry last answered with its time."""
-    outages: tuple[tuple[float, float], ...] = ()
-    """How long ago each outage of the registry began and ended, oldest first."""
-
-    @classmethod
-    def of(cls, session: Session, clock: Clock) -> Reading:
-        """Read the clocks."""
-        host = clock.now()
-        return cls(host, *session.compare_clocks(host))
-
-    @property
-    def is_astray(self) -> bool:
-        """Whether jobs use the registry's clock, because this host's is wrong."""
-        return abs(self.skew) > ASTRAY
-
-    @property
-    def seconds(self) -> float:
-        """The time that a job uses."""
-        return self.host - (self.skew if abs(self.skew) > ASTRAY else 0.0)
-
-
 class ClockSkewMonitor:
     """Compares this host's clock with the registry's, and notices when the time that jobs use is set.
 
     It reads no clock itself: its owner passes readings to ``take``, and all answers refer to the newest reading.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ClockReading) -> None:
         self.reading = reading
         """The newest reading."""
-        self._lead = reading.seconds - reading.steady
+        self._lead = time_of(reading) - reading.steady
         """How far the time is ahead of the clock that nobody sets, in seconds."""
         self._set_back = 0.0
         """How many seconds the time is behind what it was before a step back on which the job has not acted yet."""
         self._jumped, self._jumped_at = False, reading.steady
         """Whether the time was set and nobody has asked for that yet; and when it was set last, by the steady clock."""
-        self.now = self.set_to = self.since = int(reading.seconds * 1000)
+        self.now = self.set_to = self.since = int(time_of(reading) * 1000)
         """``now``: the time; ``set_to``: the time to which it was set last; ``since``: when that was, at the earliest.
 
         All are in milliseconds.  Until the time is set, ``set_to`` and ``since`` are when this object was made.
@@ -79,16 +45,18 @@ class ClockSkewMonitor:
         self.skipped: tuple[tuple[int, int], ...] = ()
         """The start and end of each of the last jumps ahead, oldest first, in milliseconds."""
 
-    def take(self, reading: Reading) -> int:
+    def take(self, reading: ClockReading) -> int:
         """Note what the clocks show, and return the time in milliseconds: the registry's, if this host's is wrong.
 
         A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
         items late.
         """
-        seconds, in_doubt = reading.seconds, self._set_back > 0
+        seconds, in_doubt = time_of(reading), self._set_back > 0
         lead = seconds - reading.steady
         step = lead - self._lead
         self.reading, self._lead, self.now = reading, lead, int(seconds * 1000)
+        if not in_doubt and -STEP <= step <= STEP:
+            return self.now
         self._set_back = self._set_back - step if self._set_back - step > STEP else 0.0
         if abs(step) > STEP:
             since = int((seconds - min(reading.gap, LATE)) * 1000)
@@ -105,6 +73,11 @@ class ClockSkewMonitor:
         return self.reading.steady
 
     @property
+    def is_astray(self) -> bool:
+        """Whether jobs use the registry's clock, because this host's is wrong."""
+        return abs(self.reading.skew) > ASTRAY
+
+    @property
     def may_be_set_back(self) -> bool:
         """Whether the time is earlier than it was before, and the job has not acted on that yet."""
         return self._set_back > 0
@@ -117,7 +90,7 @@ class ClockSkewMonitor:
     @property
     def latest(self) -> int:
         """The latest time that it may be: until it is certain that the time was set back, the time as it was before."""
-        return int((self.reading.seconds + self._set_back) * 1000)
+        return int((time_of(self.reading) + self._set_back) * 1000)
 
     @property
     def unsteady(self) -> float:
@@ -177,3 +150,8 @@ class ClockSkewMonitor:
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
         return bool(self.reading.outages) and any(began <= moment <= ended for began, ended in self.outages())
+
+
+def time_of(reading: ClockReading) -> float:
+    """Return the time that a job uses, in seconds."""
+    return reading.host - (reading.skew if abs(reading.skew) > ASTRAY else 0.0)

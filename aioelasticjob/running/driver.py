@@ -15,7 +15,6 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias, assert_never
 
-from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.commit import write_if_unchanged
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import advance_accounted, mark_missed_moments, read_accounted
@@ -26,7 +25,6 @@ from aioelasticjob.coordination.requests import decode
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.transaction import Check, Delete
-from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     AnyReport,
     Command,
@@ -57,16 +55,15 @@ class StateDriver:
     It decides nothing.
     """
 
-    def __init__(self, member: Member, view: JobView, clock: Clock, stats: ExecutionStats, past: Past) -> None:
-        self.state = JobState(member.id, view, Reading.of(member.session, clock), past)
-        self.member, self.stats, self._clock = member, stats, clock
+    def __init__(self, member: Member, view: JobView, stats: ExecutionStats, past: Past) -> None:
+        self.state = JobState(member.id, view, member.session.read_clocks(), past)
+        self.member, self.stats = member, stats
         self.cache = RecordCache(member, self._believable, self.state.items)
         self.offsets = Offsets(member, self.cache)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
-        host = self._clock.now()
-        return self.state.clock.take(Reading(host, *self.member.session.compare_clocks(host)))
+        return self.state.clock.take(self.member.session.read_clocks())
 
     def released(self, item: int) -> None:
         """Tell the state that the item's run on another instance has ended."""

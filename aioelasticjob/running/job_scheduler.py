@@ -77,7 +77,7 @@ class JobScheduler(CommandLoop):
         self.views = views
         self._tasks, self._life, self._loop = tasks, life, tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
-        driver = StateDriver(member, views.value, shared.clock, self._stats, past)
+        driver = StateDriver(member, views.value, self._stats, past)
         super().__init__(driver, Activity(tasks, self, is_urgent=False))
         self._claims = Claims(member, driver.cache)
         self._settlements = settlements = Settlements(member, driver.cache)

@@ -10,14 +10,13 @@ from functools import partial
 from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group, move_on_after, sleep, sleep_forever
 from anyio.abc import TaskStatus
 
-from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.errors import RegistryError, SessionEnded
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.layout import SWITCHES
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session
-from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.job_scheduler import JobScheduler
@@ -68,7 +67,7 @@ class LocalJobs:
             async with self._tasks as tasks:
                 tasks.start_soon(self._scheduler.run)
                 tasks.start_soon(self._shared.dispatcher.deliver)
-                tasks.start_soon(watch_clock, self._session, self._shared.clock, lambda: self.running)
+                tasks.start_soon(watch_clock, self._session, lambda: self.running)
                 tasks.start_soon(self._watch_session)
                 tasks.start_soon(self._cancel_runs)
                 self._shared.switches.listen(self._look_at_switches)
@@ -180,18 +179,18 @@ def _show(follower: Follower, shared: ProcessContext) -> None:
         shared.switches.set(follower.trees.value)
 
 
-async def watch_clock(session: Session, clock: Clock, running: Callable[[], Sequence[JobScheduler]]) -> None:
+async def watch_clock(session: Session, running: Callable[[], Sequence[JobScheduler]]) -> None:
     """Let the jobs that are ``running`` compute again what is due when the time that they use was set.
 
     While the clocks differ, ask the registry for its time again and again.  The registry answers only writes with its
     time, so jobs that write nothing would not notice that a clock was corrected.
     """
-    time, pause, asked = ClockSkewMonitor(Reading.of(session, clock)), CLOCK_CHECK, 0.0
+    time, pause, asked = ClockSkewMonitor(session.read_clocks()), CLOCK_CHECK, 0.0
     turn = refused = 0
     while True:
         await sleep(CLOCK_CHECK)
-        time.take(Reading.of(session, clock))
-        jobs = running() if time.reading.is_astray else ()
+        time.take(session.read_clocks())
+        jobs = running() if time.is_astray else ()
         wait = min(pause, CLOCK_CHECK_REFUSING) if any(job.is_refusing for job in jobs) else pause
         if jobs and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
             asked = session.steady_time()
@@ -203,7 +202,7 @@ async def watch_clock(session: Session, clock: Clock, running: Callable[[], Sequ
                 turn, refused = turn + 1, refused + 1
                 if refused < len(jobs):
                     pause = CLOCK_CHECK
-        time.take(Reading.of(session, clock))
+        time.take(session.read_clocks())
         if time.has_jumped():
             pause = CLOCK_CHECK
             for job in running():

@@ -13,8 +13,9 @@ from math import inf
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import NONE
+from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.running.account import SOON, Account
-from aioelasticjob.running.clock_skew import ASTRAY, Reading
+from aioelasticjob.running.clock_skew import ASTRAY
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
@@ -28,7 +29,7 @@ class JobState(Account):
     It has more than twelve methods: each step of applying a view is a method.
     """
 
-    def __init__(self, me: str, view: JobView, reading: Reading, past: Past) -> None:
+    def __init__(self, me: str, view: JobView, reading: ClockReading, past: Past) -> None:
         super().__init__(me, view, reading, past)
         self.begun_elsewhere: frozenset[int] = NONE
         """The items that a view was the first to show to run on another instance, until ``look`` returns them."""

@@ -14,8 +14,8 @@ from aioelasticjob.coordination.schedules import scheduling
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record, VersionedRecord
+from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     AnyReport,
     Command,
@@ -111,10 +111,10 @@ class Case:
         """Return the nodes as they are now."""
         return JobView(LAYOUT, Tree(self.nodes, self.zxid), self.config)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ClockReading:
         """Return what the clocks show."""
         ages = tuple((self.now - began, self.now - ended) for began, ended in self.outages)
-        return Reading(BEGIN + self.now, self.now, -self.ahead, outages=ages)
+        return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=ages)
 
     def state(self, up_since: float = -3600) -> JobState:
         """Return the state of an instance that has just come up."""

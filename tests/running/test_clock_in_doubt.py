@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.model import Record
-from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.state import BUSY, ENDED
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
@@ -145,23 +146,26 @@ def test_what_an_item_missed_until_the_time_comes_where_it_was_is_reported_whene
 
 
 def test_a_clock_that_is_put_nearly_right_in_two_steps_is_not_in_doubt_any_more() -> None:
-    clock = ClockSkewMonitor(Reading(BEGIN, 0.0))
+    clock = ClockSkewMonitor(ClockReading(BEGIN, 0.0))
     for second, skew in ((1.0, 2.5), (2.0, 1.5)):  # the second change is less than a jump
-        clock.take(Reading(BEGIN + second, second, skew))
+        clock.take(ClockReading(BEGIN + second, second, skew))
     assert (clock.may_be_set_back, clock.latest - clock.now) == (False, 0)
 
 
 def test_what_the_time_was_is_known_to_the_millisecond_after_it_was_set() -> None:
-    back, ahead = ClockSkewMonitor(Reading(BEGIN + 0.0015, 0.0)), ClockSkewMonitor(Reading(BEGIN + 0.0007, 0.0))
+    back, ahead = (
+        ClockSkewMonitor(ClockReading(BEGIN + 0.0015, 0.0)),
+        ClockSkewMonitor(ClockReading(BEGIN + 0.0007, 0.0)),
+    )
     before = back.now
-    back.take(Reading(BEGIN + 0.0015 - 5.0008, 0.0))
+    back.take(ClockReading(BEGIN + 0.0015 - 5.0008, 0.0))
     assert back.latest == before == BEGIN * 1000 + 1
-    ahead.take(Reading(BEGIN + 1.0007 + 5.0008, 1.0))
+    ahead.take(ClockReading(BEGIN + 1.0007 + 5.0008, 1.0))
     assert ahead.skipped == ((slot(1), slot(6) + 1),)
 
 
 def test_a_step_back_after_a_jump_ahead_is_the_newest_setting() -> None:
-    clock = ClockSkewMonitor(Reading(BEGIN, 0.0))
+    clock = ClockSkewMonitor(ClockReading(BEGIN, 0.0))
     for second, ahead in ((1.0, 100.0), (5.0, 97.0)):
-        clock.take(Reading(BEGIN + second + ahead, second))
+        clock.take(ClockReading(BEGIN + second + ahead, second))
     assert clock.since == clock.set_to == slot(102)

@@ -38,6 +38,7 @@ async def look(driver: StateDriver, view: JobView) -> None:
 @pytest.mark.parametrize("away", [False, True])
 def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrupted: bool) -> None:
     job, clock = ClaimedJob(1), StandingClock(SLOT - 5)
+    job.registry.now = SLOT - 5
     on = CONFIG.changed(sharding_total_count=1, cron="0/10 * * * * ?")
     paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
     job.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
@@ -45,15 +46,15 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    driver = StateDriver(job.member, view, clock, stats, Past(clock.now()))
+    driver = StateDriver(job.member, view, stats, Past(clock.now()))
     done(look(driver, view))
-    clock.time = SLOT + 0.2
+    job.registry.now = SLOT + 0.2
     if not away:  # else there was no connection when the moment came
         done(look(driver, view))
     record = Record(slot=SLOT * 1000, instance=OTHER.decode(), begun=SLOT * 1000 - 500)
     job.write(Create(paths.execution, records.encode(record)))
     job.write(Set(paths.instance, ME.encode(), -1), Set(LAYOUT.config, off.to_json(), -1))
-    clock.time = SLOT + 0.5
+    job.registry.now = SLOT + 0.5
     view = read(job.registry.tree(), LAYOUT, on)
     if interrupted:
         job.session.reads.append("suspended")
@@ -72,7 +73,7 @@ def test_a_trigger_is_not_removed_by_who_has_yet_to_see_the_newest_assignment(is
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    driver = StateDriver(job.member, view, clock, stats, Past(clock.now()))
+    driver = StateDriver(job.member, view, stats, Past(clock.now()))
     if is_outdated:
         job.write(Set(LAYOUT.sharding, b"", -1))  # it may give this instance items that the trigger is for
     assert done(driver.perform(RemoveTrigger(trigger, 0))) is not is_outdated

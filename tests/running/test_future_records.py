@@ -11,7 +11,8 @@ import pytest
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.model import Record
-from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report, SayLowered
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import MissedMoments
@@ -49,7 +50,7 @@ def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_t
     job.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     done(cache.learn([0]))
     reports = list[AnyReport]()
-    ahead = FutureRecords(MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, reports), items, reports)
+    ahead = FutureRecords(MissedMoments(ClockSkewMonitor(ClockReading(now / 1000, 0)), items, reports), items, reports)
     ahead.find([0], now, now - 9000)
     assert ahead.lower(job.view(), [0]) == {0}
     assert reports == [SayLowered(0, now + 3_600_000, now - 1000)]
@@ -62,7 +63,7 @@ def test_a_run_that_was_cut_off_is_reported_for_the_moment_that_was_claimed_thou
     cache = RecordCache(job.member, lambda: inf, items)
     job.elsewhere(0, Record(claimed, "CRON", "other", begun=1, completed=False), running=False)
     done(cache.learn([0]))
-    missed = MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, reports)
+    missed = MissedMoments(ClockSkewMonitor(ClockReading(now / 1000, 0)), items, reports)
     ahead = FutureRecords(missed, items, reports)
     ahead.find([0], now, now - 9000)
     assert ahead.lower(job.view(), [0]) == {0}

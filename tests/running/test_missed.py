@@ -11,8 +11,9 @@ from aioelasticjob import ItemContext
 from aioelasticjob.cron import Cron
 from aioelasticjob.events import Began, Misfired, Rescued
 from aioelasticjob.model import Record, VersionedRecord
+from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.transaction import Set
-from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import GONE, Items, Timetable
@@ -363,7 +364,7 @@ async def first_run(here: SimulatedJobs) -> int:
 def test_hidden_moments_before_one_that_was_reported_by_the_old_schedule_and_is_to_run_again_are_reported() -> None:
     items, reports = Items(), list[AnyReport]()
     items[0].seen, items[0].reported = VersionedRecord(Record(slot=42_000), 1), 45_000
-    missed = MissedMoments(ClockSkewMonitor(Reading(46.0, 46.0)), items, reports)
+    missed = MissedMoments(ClockSkewMonitor(ClockReading(46.0, 46.0)), items, reports)
     old, new = (Timetable(Cron.parse(text), 46_000) for text in ("0/3 * * * * ?", "* * * * * ?"))
     missed.report_hidden([0], new, old, 41_500)
     assert [(one.passed.first, one.passed.last) for one in reports if isinstance(one, Report)] == [(43_000, 44_000)]
@@ -371,7 +372,7 @@ def test_hidden_moments_before_one_that_was_reported_by_the_old_schedule_and_is_
 
 def test_runs_that_one_instance_left_are_reported_together_and_once() -> None:
     items, reports = Items(), list[AnyReport]()
-    missed = MissedMoments(ClockSkewMonitor(Reading(46.0, 46.0)), items, reports)
+    missed = MissedMoments(ClockSkewMonitor(ClockReading(46.0, 46.0)), items, reports)
     killed, other = (Record(slot=40_000, instance=one, begun=40_100) for one in ("killed", "other"))
     missed.report_lost_runs({3: killed, 1: killed, 2: other})
     missed.report_lost_runs({1: killed, 3: killed})

@@ -12,6 +12,7 @@ import pytest
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, JobConfig
 from aioelasticjob.errors import NotPermitted
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.running.job_scheduler import JobScheduler
@@ -38,7 +39,7 @@ def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -
         session = _five_seconds_ahead()
         jobs = cast(list[JobScheduler], [Asking("read-only"), Asking("open")])
         with anyio.move_on_after(9.5):
-            await watch_clock(cast(Session, session), VirtualClock(), lambda: jobs)
+            await watch_clock(cast(Session, session), lambda: jobs)
 
     run(main, seed=0)
     assert (asked[0], set(asked[1:])) == ("read-only", {"open"})
@@ -58,7 +59,7 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
         session = _five_seconds_ahead()
         jobs = cast(list[JobScheduler], [ReadOnly(), ReadOnly()])
         with anyio.move_on_after(600):
-            await watch_clock(cast(Session, session), VirtualClock(), lambda: jobs)
+            await watch_clock(cast(Session, session), lambda: jobs)
 
     run(main, seed=0)
     assert len(asked) < 60
@@ -66,8 +67,8 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
 
 def _five_seconds_ahead() -> SimpleNamespace:
     """Return a session whose registry is behind this host's clock."""
-    time = get_running_loop().time
-    return SimpleNamespace(steady_time=time, compare_clocks=lambda _: (time(), 5.0, 0.0, ()))
+    time, clock = get_running_loop().time, VirtualClock()
+    return SimpleNamespace(steady_time=time, read_clocks=lambda: ClockReading(clock.now(), time(), skew=5.0))
 
 
 def two_jobs(here: SimulatedJobs, ended: list[tuple[str, float]], **other: Any) -> ElasticJob:

@@ -675,7 +675,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
     stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    driver = StateDriver(job.member, older, clock, stats, Past(clock.now()))
+    driver = StateDriver(job.member, older, stats, Past(clock.now()))
 
     class Rescuer(CommandLoop):
         def _begin(self) -> Pass:

@@ -19,10 +19,10 @@ from typing import Generic, TypeVar, cast
 
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
+from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.codec import CHILDREN
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
-from aioelasticjob.registry.session_keeper import Outages
 from aioelasticjob.registry.transaction import Committed, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.registry.watches import Roots, Watcher, Watches
@@ -223,11 +223,13 @@ class BareSession(Session):
         """Catch up with everything committed before."""
         await self._read(Connection.sync)
 
-    def compare_clocks(self, _host: float) -> tuple[float, float, float, Outages]:
-        """Return the steady time and how many seconds ago each outage began and ended; here all clocks agree."""
+    def read_clocks(self) -> ClockReading:
+        """Read the clocks; here all of them agree."""
         now = self._registry.now
         going_on = () if self._away_since is None else ((self._away_since, now),)
-        return now, 0.0, 0.0, tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
+        return ClockReading(
+            now, now, outages=tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
+        )
 
     async def server_time(self, _path: str) -> float:
         """Return the registry's time."""
