@@ -7,7 +7,7 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -24,6 +24,7 @@ from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.logging import logger
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
+from aioelasticjob.values import value
 
 ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """How many items one transaction claims or settles.
@@ -54,24 +55,24 @@ class ClaimResult:
     """Items whose records had changed since they were read; their offsets may have changed as well."""
 
 
-@dataclass(slots=True)
+@value
 class SentClaim:
-    """A claim whose first transaction was sent; the items that do not fit into it follow."""
+    """A claim of which one transaction was sent."""
 
     view: JobView
     fire: Fire
     begins: int
     """When the run begins, in milliseconds since the epoch."""
     next_fire: int
-    later: tuple[Sequence[int], ...]
-    """The items of each later transaction."""
-    before: dict[int, Record] = field(init=False)
+    before: dict[int, Record]
     """The records that the transaction replaces."""
-    wanted: dict[int, Record] = field(init=False)
+    wanted: dict[int, Record]
     """The records that it writes."""
-    first: int = field(init=False)
+    first: int
     """How many operations precede those of the items."""
-    transaction: SentTransaction = field(init=False)
+    transaction: SentTransaction
+    later: tuple[Sequence[int], ...] = ()
+    """The items of each later transaction."""
 
     @property
     def items(self) -> set[int]:
@@ -97,9 +98,7 @@ class Claims:
             texts.append(entry.record.unknown)
         at_once = max(1, items_per_transaction(texts) // fire.weight)
         later = tuple(chosen[n : n + at_once] for n in range(at_once, len(chosen), at_once))
-        sent = SentClaim(view, fire, begins, next_fire, later)
-        self._send(sent, chosen[:at_once])
-        return sent
+        return self._send(view, fire, begins, next_fire, chosen[:at_once], later)
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
@@ -125,10 +124,10 @@ class Claims:
         taken, items = ClaimResult(), sent.items
         try:
             await self._take(sent, taken)
-            while sent.later and not taken.stale:
-                part, sent.later = sent.later[0], sent.later[1:]
-                self._send(sent, part)
-                await self._take(sent, taken)
+            for part in sent.later:
+                if taken.stale:
+                    break
+                await self._take(self._send_more(sent, part, taken), taken)
         except RegistryError as error:
             if taken.claim is None or isinstance(error, SessionEnded):
                 raise  # otherwise the items claimed before are run and settled; the others are still due
@@ -149,20 +148,33 @@ class Claims:
             assumed = {item: VersionedRecord(self._cache.items[item].record, None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, assumed, {}, is_recorded=False)
 
-    def _send(self, sent: SentClaim, items: Iterable[int]) -> None:
-        """Send a transaction that claims some of the items, with their records as they are known now."""
-        member, entries, fire, me = self._member, self._cache.items, sent.fire, self._member.id
-        sent.before = {item: entries[item].record for item in items}
-        begins, next_fire = sent.begins, sent.next_fire
-        sent.wanted = {n: records.begun(last, fire, me, begins, next_fire) for n, last in sent.before.items()}
-        operations = _entitled(member, sent)
-        sent.first = len(operations)
-        for item, record in sent.wanted.items():
+    def _send(
+        self,
+        view: JobView,
+        fire: Fire,
+        begins: int,
+        next_fire: int,
+        items: Iterable[int],
+        later: tuple[Sequence[int], ...] = (),
+    ) -> SentClaim:
+        """Send a transaction that claims items, with their records as they are known now."""
+        member, entries, me = self._member, self._cache.items, self._member.id
+        before = {item: entries[item].record for item in items}
+        wanted = {item: records.begun(last, fire, me, begins, next_fire) for item, last in before.items()}
+        operations = _entitled(member, view, fire, before)
+        first = len(operations)
+        for item, record in wanted.items():
             operations += _claiming(member, item, record, entries[item].version)
-        for item in sent.wanted:
+        for item in wanted:
             if entries[item].mark.removable:
                 operations.append(Delete(member.layout.item(item).misfire))
-        sent.transaction = send(member, operations, "to claim items")
+        transaction = send(member, operations, "to claim items")
+        return SentClaim(view, fire, begins, next_fire, before, wanted, first, transaction, later)
+
+    def _send_more(self, sent: SentClaim, items: Iterable[int], taken: ClaimResult) -> SentClaim:
+        """Send a further transaction of a claim; the one that has taken the first items has removed the trigger."""
+        fire = sent.fire if taken.claim is None else taken.claim.fire
+        return self._send(sent.view, fire, sent.begins, sent.next_fire, items)
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
@@ -187,7 +199,7 @@ class Claims:
             taken.renewed = taken.renewed.union(left)
             if not left:
                 return None
-            self._send(sent, left)
+            sent = self._send_more(sent, left, taken)
 
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""
@@ -199,12 +211,11 @@ class Claims:
             entry.claimed(rescue=fire.source is FireSource.FAILOVER)
             if fire.source is not FireSource.FAILOVER and records.is_cut_off(last):
                 taken.cut_off[item] = last
-        if fire.request is not None:  # the trigger is removed now
-            sent.fire = replace(fire, request=None)
         found = sent.before
         if former is not None:
             written, found = {**former.items, **written}, {**former.before, **found}
-        taken.claim = Claim(sent.fire, member.id, member.incarnation, written, found)
+        fire = fire if fire.request is None else replace(fire, request=None)  # the trigger is removed now
+        taken.claim = Claim(fire, member.id, member.incarnation, written, found)
 
     async def _cleared(self, conflict: Conflict, wanted: Iterable[int], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
@@ -249,21 +260,21 @@ def items_per_transaction(texts: Collection[str | None]) -> int:
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
-def _entitled(member: Member, sent: SentClaim) -> list[Op]:
+def _entitled(member: Member, view: JobView, fire: Fire, before: Mapping[int, Record]) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
-    layout, view, fire, wanted = member.layout, sent.view, sent.fire, sent.wanted
+    layout = member.layout
     if fire.source is not FireSource.FAILOVER:
         entitled: list[Op] = [Check(layout.sharding, view.sharding_version)]
         if fire.request is not None:
             entitled.append(Delete(*fire.request))
         if fire.requested is not None:
-            entitled += claiming(layout, fire, wanted)
+            entitled += claiming(layout, fire, before)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
-            entitled += losing(view, sent.before, claimed)
+            entitled += losing(view, before, claimed)
         return entitled
     me, operations = member.id.encode(), list[Op]()
-    for item in wanted:
+    for item in before:
         paths = layout.item(item)
         operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
     return operations
