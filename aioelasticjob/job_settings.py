@@ -25,6 +25,7 @@ from aioelasticjob.setting_types import (
     Labels,
     Limit,
     Seconds,
+    ZoneName,
     parts_of,
 )
 
@@ -52,8 +53,8 @@ class DeclaredSettings(BaseModel):
     """Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A schedule
     without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
     fires. If all moments are over, the job joins and is shown as finished."""
-    time_zone: Annotated[str, SCHEDULE] = "UTC"
-    """An IANA name such as `Europe/Berlin`, or `GMT+8`."""
+    time_zone: Annotated[ZoneName, SCHEDULE] = "UTC"
+    """An IANA name such as `Europe/Berlin`, or `GMT+8`; in code also a `ZoneInfo` that was made from a name."""
     dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it
     ([why](../why/cron.md))."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import tzinfo
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -61,12 +62,22 @@ def _words(given: object) -> object:
     return given
 
 
+def _zone_name(given: object) -> object:
+    """Return the name of a time zone; a ``ZoneInfo`` that was made from a name is accepted as well."""
+    if not isinstance(given, tzinfo):
+        return given
+    if name := getattr(given, "key", None):
+        return name
+    raise ValueError("expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'")
+
+
 Feature = Annotated[str, Field(min_length=1, max_length=200)]
 Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
 Alert: TypeAlias = Literal["failed", "given-up", "missed", "nobody-there"]
 Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
 _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
+ZoneName = Annotated[str, BeforeValidator(_zone_name)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
 NO_BYTES = "must not be bytes"

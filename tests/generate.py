@@ -35,7 +35,7 @@ LINK = re.compile(r" \(\[[^]]+\]\([^)]+\)\)|\[([^]]+)\]\([^)]+\)")
 NO_KEYWORDS = {"job_name", "job_type", "options", "command", "url"}
 """Settings that are arguments of their own, or that follow from how a job is declared."""
 NOT_FOR_DATAFLOW = {"retry", "attempt_timeout"}
-TYPES = {"expected_status": "int | str | Sequence[int | str]"}
+TYPES = {"expected_status": "int | str | Sequence[int | str]", "time_zone": "str | ZoneInfo"}
 """The types of settings that may be written in more ways than their models tell."""
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib import resources
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -64,6 +66,7 @@ from aioelasticjob.setting_types import DURATION, parts_of
         ({"timezone": "UTC"}, "timezone", "write time_zone="),
         ({"max_retries": 3}, "max_retries", "write retry="),  # max_rescues is something else
         ({"cron": "@daily", "time_zone": "CEST"}, "time_zone", "expected a name such as 'Europe/Berlin'"),
+        ({"time_zone": UTC}, "time_zone", "utc: expected a name such as 'Europe/Berlin'"),
         ({"time_zone": "Mars/Olympus"}, "time_zone", "Mars/Olympus"),  # a triggered run has a fire time in it, too
         ({"job_name": ".."}, "job_name", "letters"),
         ({"job_name": ""}, "job_name", "letters"),
@@ -307,6 +310,19 @@ def test_a_time_zone_has_to_exist_without_a_schedule_too_unless_the_registry_hol
     assert stored.changed(description="for people").time_zone == "CEST"
     with pytest.raises(InvalidSetting, match="time_zone = 'CEST': there is no such time zone"):
         stored.changed(time_zone="CEST")
+
+
+def test_a_time_zone_may_be_a_zone_info_that_has_a_name() -> None:
+    config = JobConfig.build(job_name="job", time_zone=ZoneInfo("Europe/Berlin"))
+    assert config.time_zone == "Europe/Berlin"
+    assert config.changed(time_zone=ZoneInfo("Asia/Shanghai")).time_zone == "Asia/Shanghai"
+
+
+def test_a_zone_info_without_a_name_is_refused() -> None:
+    with (resources.files("tzdata.zoneinfo.Europe") / "Berlin").open("rb") as file:
+        nameless = ZoneInfo.from_file(file)
+    with pytest.raises(InvalidSetting, match=r"time_zone = .*: expected a name such as 'Europe/Berlin'"):
+        JobConfig.build(job_name="job", time_zone=nameless)
 
 
 def test_what_takes_the_place_of_a_configuration_keeps_what_it_does_not_know() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
+from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 
@@ -25,8 +26,8 @@ class CommonSettings(TypedDict, total=False):
     """Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A schedule
     without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
     fires. If all moments are over, the job joins and is shown as finished."""
-    time_zone: str
-    """An IANA name such as `Europe/Berlin`, or `GMT+8`."""
+    time_zone: str | ZoneInfo
+    """An IANA name such as `Europe/Berlin`, or `GMT+8`; in code also a `ZoneInfo` that was made from a name."""
     dst: Literal["cron", "quartz"]
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it."""
     sharding_total_count: int
