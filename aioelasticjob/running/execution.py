@@ -71,6 +71,15 @@ class Execution:
     """Whether ``cancel`` was called."""
 
     @property
+    def begun(self) -> frozenset[int]:
+        """The items whose handler was called.  A plain function that never got a thread was not."""
+        return frozenset(n for one in self.under_way.values() if self._has_begun(one) for n in one.claimed)
+
+    def _has_begun(self, context: Context) -> bool:
+        limit = self.limits.get(context.claimed[0])
+        return limit is None or context.attempt > 1 or not _never_began(limit)
+
+    @property
     def _is_named(self) -> bool:
         """Whether the log names a handler that goes on after it was cancelled.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aioelasticjob.clock import Clock
@@ -81,8 +81,8 @@ class ExecutionStats:
             self._log_ends(execution, seconds)
         elif cancelled and execution.config.log_runs == "failures":
             why = "the job leaves, or its session is in danger"  # no error handler is called for that
-            text, kind = f"was cancelled after {seconds:.3f} s: {why}", "runs were cancelled before their end"
-            self._warn(execution, cancelled, text, kind)
+            for items, when in _ends(execution, cancelled, seconds):
+                self._warn(execution, items, f"was cancelled {when}: {why}", "runs were cancelled before their end")
 
     def failed(
         self, config: JobConfig, context: Context, error: Exception, part: str = "", *, run_goes_on: bool = False
@@ -128,7 +128,8 @@ class ExecutionStats:
             if items := [item for item in claimed if outcomes.get(item, Outcome.CANCELLED) is outcome]:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
                 about = {"seconds": round(seconds, 3), "outcome": outcome.value}
-                self._log(level, execution, items, f"{outcome.value} after {seconds:.3f} s", **about)
+                for some, when in _ends(execution, items, seconds, outcome):
+                    self._log(level, execution, some, f"{outcome.value} {when}", **about)
 
     def _log(self, level: int, execution: Execution, items: Sequence[int], what: str, **about: object) -> None:
         """Log ``what`` has become of items of an execution."""
@@ -167,6 +168,18 @@ class ExecutionStats:
         """Log why a trigger runs no item here."""
         kind = "triggers run no item on an instance"
         self._limited_log.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
+
+
+def _ends(
+    execution: Execution, items: Sequence[int], seconds: float, outcome: Outcome = Outcome.CANCELLED
+) -> Iterator[tuple[Sequence[int], str]]:
+    """Yield items of one outcome by when they ended; runs may be cancelled before their handlers were called."""
+    is_cancelled = outcome in (Outcome.CANCELLED, Outcome.STOPPED)
+    begun = execution.begun if is_cancelled else frozenset(items)
+    if ran := [item for item in items if item in begun]:
+        yield ran, f"after {seconds:.3f} s"
+    if others := [item for item in items if item not in begun]:
+        yield others, "before the handler began"
 
 
 def _about(execution: Execution, items: Sequence[int]) -> dict[str, Any]:

@@ -499,16 +499,43 @@ def test_no_item_begins_that_waits_for_its_turn_when_the_execution_is_cut_off() 
         begun.append(context.item)
         await anyio.sleep_forever()
 
-    async def main() -> dict[int, Outcome]:
+    async def main() -> Execution:
         config = JobConfig.build(job_name="job", sharding_total_count=2, items_at_once=1)
         execution = execution_of(config, handler, 0, 1)
         with execution.cancellable() as scope:
             asyncio.get_running_loop().call_later(1, scope.cancel)
             await execute(execution)
-        return execution.outcomes
+        return execution
 
-    assert run(main) == {}
+    execution = run(main)
+    assert (execution.outcomes, execution.begun) == ({}, {0})
     assert begun == [0]
+
+
+def test_a_function_that_waits_for_a_thread_until_the_execution_is_cut_off_has_not_begun() -> None:
+    finish, begun = threading.Event(), set[int]()
+
+    async def main() -> Execution:
+        config = JobConfig.build(job_name="job", sharding_total_count=3)
+
+        def handler(context: ItemContext) -> None:
+            begun.add(context.item)
+            loop.call_soon_threadsafe(cut_off)
+            finish.wait(90)
+
+        def cut_off() -> None:
+            scope.cancel()
+            loop.call_later(0.05, finish.set)
+
+        loop = asyncio.get_running_loop()
+        execution = replace(execution_of(config, handler, 0, 1, 2), executors=Executors(anyio.CapacityLimiter(1)))
+        with execution.cancellable() as scope:
+            await execute(execution)
+        return execution
+
+    execution = anyio.run(main)
+    assert len(begun) == 1
+    assert execution.begun == begun
 
 
 def test_a_handler_that_begins_in_an_execution_that_was_cut_off_is_cancelled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -192,13 +193,34 @@ def test_a_moment_has_milliseconds_if_it_needs_them(milliseconds: int, text: str
 def test_the_log_has_a_run_that_was_cancelled_before_its_end(log_runs: str, caplog: pytest.LogCaptureFixture) -> None:
     config = CONFIG.changed(time_zone="Asia/Shanghai", log_runs=log_runs)
     recorded, execution = RecordedStats(), replace(execution_of(Outcome.COMPLETED), config=config)
-    run(partial(in_loop, recorded.stats.ended, execution, 6.0049))
+
+    async def note() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        execution.under_way[task] = item_context(config, execution.claim, 1, SavedOffsets())
+        recorded.stats.ended(execution, 6.0049)
+
+    run(note)
     when, why = "1970-01-01T08:01:00+08:00", "the job leaves, or its session is in danger"
     assert [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING] == {
         "none": [],
-        "failures": [f"job: items 1, 2: the run of {when} was cancelled after 6.005 s: {why}"],
-        "ends": [f"job: items 1, 2 cancelled after 6.005 s (CRON for {when})"],
+        "failures": [
+            f"job: item 1: the run of {when} was cancelled after 6.005 s: {why}",
+            f"job: item 2: the run of {when} was cancelled before the handler began: {why}",
+        ],
+        "ends": [
+            f"job: item 1 cancelled after 6.005 s (CRON for {when})",
+            f"job: item 2 cancelled before the handler began (CRON for {when})",
+        ],
     }[log_runs]
+
+
+def test_a_run_that_somebody_cancels_before_it_has_begun_did_not_take_no_time(caplog: pytest.LogCaptureFixture) -> None:
+    recorded = RecordedStats()
+    execution = replace(execution_of(*[Outcome.STOPPED] * 3), config=CONFIG.changed(log_runs="ends"))
+    run(partial(in_loop, recorded.stats.ended, execution, 0.0))
+    when = "1970-01-01T00:01:00+00:00"
+    assert caplog.messages == [f"job: items 0, 1, 2 stopped before the handler began (CRON for {when})"]
 
 
 @pytest.mark.parametrize("log_runs", ["none", "failures"])
