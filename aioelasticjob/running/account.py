@@ -46,6 +46,8 @@ class Account:
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self._off_since = 0
         """When this instance has noticed that it may run nothing; 0 if it may run items."""
+        self._busy_until = 0
+        """When the last run ended during which the schedule was changed."""
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self._closed: frozenset[int] = NONE
@@ -206,6 +208,7 @@ class Account:
         """
         table = self.timetable
         if view is not self.view and (succession := self._succession(view)).has_changed:
+            self._busy_until = self.clock.now
             table.advance(min(self.clock.latest, succession.ended))
             due = self._due_before(view)
             missed = due - succession.handed_on(due, self._me)

@@ -165,7 +165,10 @@ class Came(Enum):
     REPLACED = Rule(ENDED, Newest.MISSED)
     """The schedule was changed before the item could be run."""
     UNHEARD = Rule(UNKNOWN, Newest.RUN)
-    """The schedule was already in force, but this instance did not know it yet."""
+    """The schedule was already in force, but this instance did not know it yet.
+
+    If the schedule was changed during a run, moments up to the end of that run have the reason of ``RUNNING``.
+    """
     UNRECORDED = Rule("records were switched on or off before the item could be run", Newest.MISSED)
     """Records were switched off while another instance ran or rescued the item, so nobody sees the end of that run; or
     records were switched on, and show nothing of earlier runs."""

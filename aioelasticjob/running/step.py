@@ -19,7 +19,7 @@ from aioelasticjob.running.clock_skew import ASTRAY
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
-from aioelasticjob.running.state import ENDED, GONE, Came, Past, Timetable
+from aioelasticjob.running.state import BUSY, ENDED, GONE, Came, Past, Timetable
 from aioelasticjob.running.unattended import Succession, UnattendedMoments, given_at, given_to, made_after, made_in_time
 
 
@@ -175,6 +175,7 @@ class JobState(Account):
             item.followed = min(item.accounted, self.clock.now + SOON) if number in self.held else 0
         self._future.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
+        self._report(mine, min(self.timetable.newest - 1, self._busy_until), BUSY, Came.UNHEARD.value.newest)
         self._account(mine, Came.UNHEARD)
         self._pass_over_reported(view)  # schedules may share moments
 

@@ -12,7 +12,7 @@ from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, ReadItems, Report, WriteAccounted
-from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, SET_BACK, Came, Item
+from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, SET_BACK, UNKNOWN, Came, Item
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.unattended import NO_INSTANCE_UP, RETRY_PAUSE
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
@@ -395,6 +395,28 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     case.tell(state, lambda: state.collapse(case.view()))
     case.see(state)
     assert case.reported(1) == [(2, 3, BUSY), (4, 4, ENDED)]
+
+
+def test_moments_that_come_during_a_run_under_a_schedule_that_is_changed_meanwhile_came_while_it_was_going_on() -> None:
+    case = Case.of()
+    state = running_item_0(case)
+    case.now = 3.5
+    case.configure(cron="*/2 * * * * ?")
+    case.now = 9.5
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view()))
+    case.now = 14.5
+    case.see(state)
+    assert case.reported() == [(2, 2, BUSY), (3, 3, ENDED), (4, 8, BUSY), (10, 12, UNKNOWN)]
+    assert (state.owed(), state.timetable.newest) == ({0}, slot(14))
+    case.claim(state, frozenset([0]), slot(14))
+    case.now = 15.5
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view()))
+    case.configure(cron="* * * * * ?")
+    case.now = 17.5
+    case.see(state)  # nothing ran meanwhile
+    assert case.reported()[4:] == [(16, 16, UNKNOWN)]
 
 
 def ran_another_item(case: Case, *, is_switched_on: bool) -> JobState:
