@@ -49,6 +49,7 @@ SILENT_PART_OF_TIMEOUT: Final = 2
 """A server that is silent for 1/2 of the session timeout, three heartbeats without an answer, is given up."""
 CLOSE_TIMEOUT: Final = 2.0  # seconds that the request which ends the session may take
 SILENT_REASON: Final = "silent"  # why a connection was given up
+STOOD_STILL: Final = "this process stood still (its event loop was blocked, or it or the machine was suspended)"
 MAX_OUTAGES: Final = 32  # outages that are remembered
 NO_PASSWORD: Final = bytes(16)  # the password of no session
 
@@ -278,6 +279,7 @@ class SessionKeeper:
         A heartbeat is a sync request: the server answers it through its leader, and answers keep their order, so a
         server that has lost its leader stops answering too.  A silent connection is given up after half the session
         timeout (Java's client waits two thirds), which leaves time to find another server before work is cancelled.
+        If this loop was blocked for most of that time, the server was asked nothing, so its silence is not the reason.
         """
         beat, longest_silence = self._loop.time(), self.lease.timeout / SILENT_PART_OF_TIMEOUT
         while not connection.lost.is_set():
@@ -285,13 +287,16 @@ class SessionKeeper:
             if now >= beat:
                 connection.call(SYNC, self.codec.path("/"))
                 beat = now + self.lease.timeout / HEARTBEATS_PER_TIMEOUT
-            with anyio.move_on_after(min(beat, connection.heard + longest_silence) - now):
+            wait = max(min(beat, connection.heard + longest_silence) - now, 0)
+            with anyio.move_on_after(wait):
                 await connection.lost.wait()
+            late = self._loop.time() - now - wait
             # after the loop was blocked, read first what has arrived meanwhile, and only then judge the silence
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             if self._loop.time() >= connection.heard + longest_silence:
-                connection.abort(SILENT_REASON)
+                stood_still = late > (self._loop.time() - connection.heard) / 2
+                connection.abort(STOOD_STILL if stood_still else SILENT_REASON)
 
     def _lost(self, connection: Connection) -> None:
         if connection is self.connection:  # the end of an older connection changes nothing
@@ -312,7 +317,7 @@ class SessionKeeper:
         """
         if self.connection is not None:
             stops = "this process is stopping, and sends no heartbeats any more"
-            self.connection.abort("the session may have ended while this process stood still" if self._kept else stops)
+            self.connection.abort(f"{STOOD_STILL}, so the session may have ended" if self._kept else stops)
 
     def _expire(self) -> None:
         session = f"{self.lease.incarnation:#x}"

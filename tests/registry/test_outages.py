@@ -305,7 +305,7 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
         incarnation, lease = session.incarnation, session._keeper.lease
         with mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + 60):
             with deadline(session, incarnation) as running:
-                with pytest.raises(Suspended, match="stood still; nothing was written"):
+                with pytest.raises(Suspended, match="so the session may have ended; nothing was written"):
                     await session.commit([Create("/late")], incarnation=incarnation)
                 assert running.cancel_called
                 assert session.status.value.state is SessionState.SUSPENDED
@@ -326,6 +326,37 @@ def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
             mock.patch.object(VirtualClock, "now", lambda self: wall(self) + 3600),
         ):
             assert session.clock_skew == pytest.approx(0, abs=0.1)
+
+    with_session(use)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9])
+def test_a_blocked_event_loop_is_the_reason_for_a_silence_and_no_outage_of_the_registry(share: float) -> None:
+    async def use(_world: SimulatedRegistry, session: Session) -> None:
+        keeper, loop = session._keeper, asyncio.get_running_loop()
+        with deadline(session, session.incarnation), mock.patch.object(session_keeper.log, "warning") as warning:
+            await asyncio.sleep(60)
+            loop._now += share * keeper.lease.timeout  # type: ignore[attr-defined]  # a handler calls time.sleep()
+            await reached(session, SessionState.SUSPENDED)
+            await reached(session, SessionState.CONNECTED)
+        assert "was lost: this process stood still (its event loop was blocked" in str(warning.call_args_list[0])
+        ((began, ended),) = keeper.ages_of_outages()
+        assert began - ended < 1
+
+    with_session(use)
+
+
+def test_a_server_that_is_silent_is_the_reason_although_the_event_loop_was_blocked_for_a_moment() -> None:
+    async def use(world: SimulatedRegistry, session: Session) -> None:
+        keeper, loop = session._keeper, asyncio.get_running_loop()
+        world.partition()
+        await asyncio.sleep(0.3 * keeper.lease.timeout)
+        loop._now += 0.2 * keeper.lease.timeout  # type: ignore[attr-defined]
+        await reached(session, SessionState.SUSPENDED)
+        assert keeper.reason == session_keeper.SILENT_REASON
+        ((began, _),) = keeper.ages_of_outages()
+        assert began >= keeper.lease.timeout / 2
+        world.heal()
 
     with_session(use)
 
