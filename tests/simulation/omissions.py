@@ -30,7 +30,7 @@ from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.runs import EndedRun, Runs
-from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, UNKNOWN, Came
+from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, Came
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.triggers import Triggers
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
@@ -82,8 +82,15 @@ def changed_schedule_unreported() -> AbstractContextManager[object]:
 
 
 def new_schedule_unreported() -> AbstractContextManager[object]:
-    """Report no misfire of a schedule whose moments came before it was known here."""
-    return _unreported(UNKNOWN)
+    """Report no misfire of a schedule whose moments came before it was known here, or before a run ended."""
+    original: Any = JobState._begin_schedule
+
+    def begin(self: JobState, view: JobView, written: int) -> None:
+        known = len(self.reports)
+        original(self, view, written)
+        del self.reports[known:]
+
+    return mock.patch.object(JobState, "_begin_schedule", begin)
 
 
 def held_up_unreported() -> AbstractContextManager[object]:
