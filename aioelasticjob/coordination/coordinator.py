@@ -13,13 +13,14 @@ from typing import Protocol, TypeAlias, TypeVarTuple
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import write
+from aioelasticjob.coordination.commit import SentTransaction, result_of, send, write
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
     ClearRecords,
     Effect,
     EndRun,
+    MarkOrphan,
     RemoveItems,
     SayStrategyFailed,
     Transaction,
@@ -255,11 +256,15 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
     """Write effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
     written, in_part, name = 0, False, member.layout.job
+    marks = _send_marks(member, view, effects)
     for effect in effects:
         transactions, lost = await _transactions(member, view, effect)
         for number, transaction in enumerate(transactions):
             try:
-                committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
+                if isinstance(effect, MarkOrphan):
+                    committed = await result_of(member, marks[effect.item])
+                else:
+                    committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
             except (Suspended, SessionEnded):
                 raise
             except RegistryError as error:  # the view was outdated, or the effect is tried again
@@ -276,6 +281,15 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
             for item, record in lost.items():
                 _log_lost_run(member, view.config, item, record)
     return written, in_part
+
+
+def _send_marks(member: Member, view: JobView, effects: Sequence[Effect]) -> dict[int, SentTransaction]:
+    """Send the marks of all orphans together: an instance that saw the first one alone would rescue that one alone."""
+    what, orphans = "to coordinate the job (MarkOrphan)", [one for one in effects if isinstance(one, MarkOrphan)]
+    marks = {orphan.item: send(member, to_transactions(orphan, view)[0], what) for orphan in orphans}
+    for mark in marks.values():  # if one of them is awaited in vain, asyncio need not warn of the others' errors
+        mark.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+    return marks
 
 
 def _say_written(member: Member, view: JobView, effect: Effect, job: CoordinatedJob) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from asyncio import get_running_loop
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import inf
 
 import anyio
@@ -10,7 +13,7 @@ import pytest
 from anyio import current_time
 
 from aioelasticjob.coordination import coordinator, effects
-from aioelasticjob.coordination.commit import write
+from aioelasticjob.coordination.commit import SentTransaction, write
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, RETRY_PAUSE, Coordinator
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
@@ -20,6 +23,7 @@ from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.requests import Request, changed, encode, encode_progress
 from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.encoding import json_object
+from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.codec import failure
@@ -265,3 +269,36 @@ def test_surplus_items_are_removed_with_the_runs_they_lose_once_nobody_runs_them
     assert Delete(ASKED.item(1).execution, claim.items[1].version or 0) in transaction
     # with the transaction of the claim, which a wish to stop the run names
     assert done(cut_off_runs(job.member, [1])) == (claim.items, set())
+
+
+@pytest.mark.parametrize("word", ["well", "suspended"])
+def test_the_marks_of_all_orphans_are_sent_before_the_first_answer(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an instance would see the first one alone, rescue that one alone, and leave the others to the next."""
+    job, sent, seen, complaints = ClaimedJob(), list[SentTransaction](), list[int](), list[object]()
+    lost = job.taken().items
+    job.write(*(Delete(ASKED.item(item).running) for item in lost))
+
+    def answer() -> None:
+        seen.append(len(sent))
+        if word == "suspended":
+            raise Suspended("no connection")
+
+    marks = [effects.MarkOrphan(item, run) for item, run in lost.items()]
+    send = coordinator.send
+    monkeypatch.setattr(coordinator, "send", lambda *about: sent.append(send(*about)) or sent[-1])
+
+    async def main() -> None:
+        get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()  # it leads
+        job.session.commits.extend([answer] * len(lost))
+        sent.clear()
+        with nullcontext() if word == "well" else pytest.raises(Suspended):
+            await coordinator._commit(job.member, job.view(), marks, coordinated)
+        await anyio.sleep(1)
+        sent.clear()
+        gc.collect()
+
+    run(main, seed=0)
+    assert (seen, complaints) == ([3, 3, 3], [])
+    assert all(ASKED.item(item).orphan in job.registry.nodes for item in lost) == (word == "well")
