@@ -6,9 +6,9 @@ checks that this view still holds.  The time and the state of the items are look
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from zlib import crc32
 
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.request_runs import ended_as
@@ -155,10 +155,7 @@ class Choice:
         return self._state.timetable.passed(moment, self._state.clock.now) is not None
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
-        """Rescue one orphan, and return the result of its claim; None if none was claimed.
-
-        Where an instance begins its search follows from its id, so several rescuers seldom compete for the same orphan.
-        """
+        """Rescue some orphans in one run, and return the result of their claim; None if none was claimed."""
         if not (view.config.failover and self._me in view.active):
             return None
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
@@ -167,10 +164,9 @@ class Choice:
                 self._state.refuse(skew)
             self._declined = frozenset(waiting)
             return None
-        first = crc32(self._me.encode()) % len(waiting) if waiting else 0
-        for item in waiting[first:] + waiting[:first]:
+        for orphans in _attempts(waiting, view.active, self._me):
             try:
-                taken = yield from self._rescue_one(view, item)
+                taken = yield from self._rescue_together(view, orphans)
                 self._state.reports.append(NoteAnswer(RESCUE))
                 if taken is not None and taken.claim is not None:
                     return taken
@@ -180,23 +176,58 @@ class Choice:
                 self._state.reports.append(NoteAnswer(RESCUE, error))
         return None  # go on with triggers and due items at once
 
-    def _rescue_one(self, view: JobView, number: int) -> Steps[ClaimResult | None]:
-        item, taken = self._state.items[number], None
-        yield ReadItems(frozenset({number}), NONE)
-        record = item.record
-        if record.completed:
-            yield RemoveOrphanMark(number)
-        elif not ended_as(view, number, record, item.fence):
-            requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
-            fire = Fire(item.moment, FireSource.FAILOVER, record.parameter, requested=requested)
-            taken = yield from self._run(view, fire, frozenset({number}))
-            if taken.claim is None and item.seen is not None and item.record != record:
-                return (yield from self._rescue_one(view, number))  # the record that was read first was out of date
-            if taken.claim is not None and number in self._state.held:
-                yield AwaitRescueEnd(number)  # then its next moment is run together with the others
-        if number not in self._state.held:
-            item.forget()
+    def _rescue_together(self, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult | None]:
+        """Rescue the first of some orphans that can be rescued, and with it those of the same run.
+
+        An orphan whose rescue was cut off is rescued alone: if its handler is what ends the process, the others would
+        be cut off again and again with it, and be given up.
+        """
+        entries, fires, taken = self._state.items, dict[object, dict[int, Fire]](), None
+        yield ReadItems(frozenset(orphans), NONE)
+        read = {number: entries[number].record for number in orphans}
+        for number, record in read.items():
+            if record.completed:
+                yield RemoveOrphanMark(number)
+            elif not ended_as(view, number, record, entries[number].fence):
+                requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
+                moment = entries[number].moment_of(record)
+                fire = Fire(moment, FireSource.FAILOVER, record.parameter, requested=requested)
+                alone = number if record.rescues else None
+                fires.setdefault((fire.run, record.asked, fire.parameter, alone), {})[number] = fire
+        if fires:
+            chosen = next(iter(fires.values()))
+            taken = yield from self._run(view, _shared_fire(chosen.values()), frozenset(chosen))
+            claimed = frozenset(() if taken.claim is None else taken.claim.items)
+            if not claimed and any(entries[n].seen is not None and entries[n].record != read[n] for n in chosen):
+                return (yield from self._rescue_together(view, orphans))  # a record that was read first was out of date
+            if own := claimed & self._state.held:
+                yield AwaitRescueEnd(own)  # then their next moment is run together with the others
+        for number in orphans:
+            if number not in self._state.held:
+                entries[number].forget()
         return taken
+
+
+def _attempts(waiting: Sequence[int], instances: Collection[str], me: str) -> Iterator[Sequence[int]]:
+    """Yield orphans in the order in which an instance tries to rescue them: first its own share, then other shares.
+
+    The shares follow from the ids of all instances, so several rescuers seldom compete for the same orphan.  If none of
+    a share could be claimed together, each is tried alone, because one of them may have prevented it.
+    """
+    shares, place = min(len(waiting), len(instances)), sorted(instances).index(me)
+    for share in (waiting[(place + n) % shares :: shares] for n in range(shares)):
+        yield share
+        if len(share) > 1:
+            yield from zip(share)
+
+
+def _shared_fire(fires: Collection[Fire]) -> Fire:
+    """Return the fire that rescues all items of a run, given the fire that would rescue each of them."""
+    fire = next(iter(fires))
+    if (requested := fire.requested) is None:
+        return fire
+    progress = {item: one for each in fires if each.requested for item, one in each.requested.progress.items()}
+    return replace(fire, requested=replace(requested, progress=progress))
 
 
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:

@@ -217,12 +217,12 @@ class RunItems:
 
 @value
 class AwaitRescueEnd:
-    """Wait for a short time until the view shows that the rescue of this instance's own item has ended.
+    """Wait for a short time until the view shows that the rescue of this instance's own items has ended.
 
     It has no answer.
     """
 
-    item: int
+    items: frozenset[int]
 
 
 AnyReport: TypeAlias = Report | SayLowered | SayRefused | SayNothingToRun | NoteAnswer

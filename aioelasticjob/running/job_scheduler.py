@@ -54,7 +54,7 @@ MAX_WAIT = 60.0
 UNCERTAIN = 1.0
 """Seconds until another attempt if there is a connection, but it is not certain that the session lives."""
 VISIBLE_WITHIN = 1.0
-"""The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
+"""The longest wait, in seconds, until the view shows that the rescue of this instance's own items has ended."""
 
 
 class JobScheduler(CommandLoop):
@@ -217,8 +217,8 @@ class JobScheduler(CommandLoop):
                 missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
                 self.releases.follow(sorted(items), missed)
                 return None
-            case AwaitRescueEnd(item):
-                return InTask(partial(self._await_rescue_end, item))
+            case AwaitRescueEnd(items):
+                return InTask(partial(self._await_rescue_end, items))
             case RemoveOrphanMark(item):
                 return InTask(partial(remove_orphan_mark, self._member, self._driver.cache, item))
             case _:
@@ -238,9 +238,9 @@ class JobScheduler(CommandLoop):
         sent = self._claims.send(view, fire, items, begins, next_fire)
         return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
 
-    async def _await_rescue_end(self, item: int) -> None:
+    async def _await_rescue_end(self, items: frozenset[int]) -> None:
         with move_on_after(VISIBLE_WITHIN):
-            await self.views.until(lambda newer: item not in newer.rescues)
+            await self.views.until(lambda newer: items.isdisjoint(newer.rescues))
 
     async def _await_new_view(self) -> JobView:
         """Wait until the view was read anew after an outage, and return it: the schedule may have changed."""

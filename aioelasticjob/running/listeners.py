@@ -134,20 +134,20 @@ class _OncePerCluster:
             _report(execution, self.context, error)
 
     async def _rescued(self) -> str | None:
-        """Return the run that a rescue continues, if somebody has asked for it, according to the item's mark.
+        """Return the run that a rescue continues, if somebody has asked for it, according to its items' marks.
 
-        If there is no mark, because the item has ended the run for the listeners, its record names the request.
+        If there is no mark, because the items have ended the run for the listeners, their records name the request.
         """
         claim = self.execution.claim
         if claim.fire.source is not FireSource.FAILOVER:
             return None
-        (item,) = claim.items
-        last = claim.before[item]
+        last = next(iter(claim.before.values()))  # all of them were cut off in the same run
         if not last.asked:
             return None
-        begun = await self.barrier.begun_in(item)
-        if begun is not None and moment_of(begun) is None:
-            return begun
+        for item in claim.items:
+            begun = await self.barrier.begun_in(item)
+            if begun is not None and moment_of(begun) is None:
+                return begun
         request = next((one for one in self.views.value.requests if one.id == last.request), None)
         if request is None:
             return f"trigger-{last.asked}"

@@ -426,7 +426,7 @@ def test_a_rescue_of_an_own_item_is_waited_for_until_the_view_shows_its_end() ->
     here.orphan(1)
     here.case.give(1, ME)
     here.run_next()
-    assert here.commands[-1] == AwaitRescueEnd(1)
+    assert here.commands[-1] == AwaitRescueEnd(frozenset({1}))
 
 
 def test_an_orphan_whose_record_was_out_of_date_is_decided_anew() -> None:
@@ -459,6 +459,132 @@ def test_a_run_that_ends_while_its_rescue_is_prepared_is_not_rescued_and_loses_i
     here.answers[ReadOffsets] = read
     assert here.run_next() is None
     assert [type(one) for one in here.commands] == [ReadItems, ReadOffsets, ReadItems, RemoveOrphanMark]
+
+
+def with_orphans(*items: int, **changes: Any) -> Chosen:
+    """Return an instance that is alone with orphans, whose runs were cut off in the same fire."""
+    here = chosen(max(items) + 1, cron="0 0 0 1 1 ? 2090")
+    for item in items:
+        here.orphan(item, **changes)
+    here.case.drop(LAYOUT.instance(OTHER))
+    return here
+
+
+def test_orphans_of_one_fire_are_rescued_in_one_run() -> None:
+    here = with_orphans(0, 1, 3)
+    here.answers[ReadOffsets] = lambda one: dict.fromkeys(one.items, "there")
+    here.run_next()
+    assert here.claimed == [(FireSource.FAILOVER, 0.0, [0, 1, 3])]
+    (ran,) = here.gave(RunItems)
+    assert isinstance(ran, RunItems)
+    assert ran.offsets == {0: "there", 1: "there", 3: "there"}
+    assert [here.state.items[item].seen for item in (0, 1, 3)] == [None] * 3  # another instance holds them
+
+
+def test_each_instance_takes_its_share_of_the_orphans() -> None:
+    here, shares = chosen(5, cron="0 0 0 1 1 ? 2090"), list[list[int]]()
+    for item in range(5):
+        here.orphan(item)
+    for me in (ME, OTHER):
+        here.case.records.update({item: replace(here.case.records[item], completed=False) for item in range(5)})
+        here.choice = Choice(LAYOUT, me, here.state, LEAD)
+        here.run_next()
+        shares += [items for _, _, items in here.claimed]
+    assert shares == [[0, 2, 4], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "other"),
+    [
+        ({}, {"slot": slot(0.25)}),
+        ({}, {"asked": slot(0)}),
+        ({"asked": slot(0), "parameter": "p"}, {"parameter": "q"}),
+        ({}, {"rescues": 1}),
+    ],
+    ids=["moment", "by an operator", "parameter", "its rescue was cut off"],
+)
+def test_orphans_of_different_runs_are_not_rescued_together(changes: dict[str, Any], other: dict[str, Any]) -> None:
+    here = with_orphans(0, 1, 2, **changes)
+    here.orphan(1, **{**changes, **other})
+    here.run_next()
+    assert [items for _, _, items in here.claimed] == [[0, 2]]
+    for item in (0, 2):
+        here.case.drop(LAYOUT.item(item).orphan)
+    here.run_next()
+    assert [items for _, _, items in here.claimed] == [[1]]
+
+
+def test_orphans_whose_rescues_were_cut_off_are_rescued_one_at_a_time() -> None:
+    """Their handler may be what ends the process: those that are rescued with it would be given up with it."""
+    here = with_orphans(0, 1, rescues=1)
+    here.run_next()
+    assert [items for _, _, items in here.claimed] == [[0]]
+
+
+def test_orphans_that_are_not_to_be_rescued_keep_no_others_from_their_rescue() -> None:
+    here = with_orphans(0, 1, 2, 3)
+    here.orphan(0, completed=True)
+    here.orphan(1, rescues=3)
+    here.run_next()
+    assert here.gave(RemoveOrphanMark) == [RemoveOrphanMark(0)]
+    assert [items for _, _, items in here.claimed] == [[2, 3]]
+
+
+def test_a_rescue_of_several_items_goes_on_for_their_request() -> None:
+    here = with_orphans(0, 1, 2, source="TRIGGER", asked=slot(0), request="r")
+    progress = {item: (Progress(slot(0), runs=item), item) for item in range(2)}
+    here.answers[ReadRequested] = lambda one: (
+        Requested("r", 0, {one.item: progress[one.item]}) if one.item in progress else None  # it has run it since
+    )
+    here.run_next()
+    (claim,) = here.gave(ClaimItems)
+    assert isinstance(claim, ClaimItems)
+    assert (claim.items, claim.fire.requested) == ({0, 1}, Requested("r", 0, progress))
+
+
+@pytest.mark.parametrize("refused", [ReadItems, ReadOffsets, ClaimItems, None])
+def test_if_orphans_cannot_be_rescued_together_each_is_tried_alone(refused: type[Command] | None) -> None:
+    here = with_orphans(0, 1, 2)
+
+    def refuse(command: Any) -> object:
+        if 0 in (command.records if isinstance(command, ReadItems) else command.items):
+            if refused is None:
+                return ClaimResult(stale=True)  # another instance has taken its mark
+            raise NotPermitted("/job")
+        return here.perform(command)
+
+    here.case.done.clear()
+    here.answers[refused or ClaimItems] = refuse
+    taken = here.run_next()
+    assert taken is not None
+    assert taken.claim is not None
+    assert list(taken.claim.items) == [1]
+    assert [type(one.error) for one in here.said(NoteAnswer)].count(NotPermitted) == (0 if refused is None else 2)
+
+
+def test_if_the_record_of_one_orphan_was_out_of_date_all_are_decided_anew() -> None:
+    here = with_orphans(0, 1)
+
+    def read(_: ReadOffsets) -> object:
+        if here.case.records[0].slot == slot(0):
+            here.case.records[0] = replace(here.case.records[0], slot=slot(0.25), begun=slot(0.25))
+            here.case.learn(here.state, 0)
+        return {}
+
+    here.answers[ReadOffsets] = read
+    here.run_next()
+    assert here.claimed == [(FireSource.FAILOVER, 0.25, [0])]
+
+
+def test_the_end_of_a_rescue_is_waited_for_with_the_own_items_that_were_claimed() -> None:
+    here = with_orphans(0, 1, 2, 3)
+    for item in (0, 1, 2):
+        here.case.give(item, ME)
+    claimed = frozenset({0, 1, 3})
+    here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, claimed), elsewhere=frozenset({2}))
+    here.run_next()
+    assert here.commands[-1] == AwaitRescueEnd(frozenset({0, 1}))
+    assert here.state.items[3].seen is None
 
 
 def test_a_trigger_of_an_instance_that_may_run_nothing_is_removed_and_says_why() -> None:

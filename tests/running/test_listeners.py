@@ -347,6 +347,21 @@ def test_a_trigger_of_all_is_one_run_and_after_waits_for_the_item_rescued() -> N
     assert [one[0] for one in here.said[:4]] == [20, 20, 20, 20]
 
 
+def test_a_rescue_of_several_items_goes_on_with_the_run_that_somebody_has_asked_for() -> None:
+    async def scene(here: RecordedInstances) -> None:
+        here.work = lambda context: 5.0
+        all_instances = await here.start_instances(2)
+        await operations.trigger(here.cluster._session, "job")
+        await here.until(2)
+        all_instances[0].kill()
+        await here.until(50)
+        assert await here.marks() == ()
+
+    here = play(scene, sharding_total_count=4, cron="0 0 0 * * ?")
+    assert [one[1] for one in here.said] == ["before", *["item"] * 6, "after"]
+    assert here.said[5][0] == here.said[6][0]  # the two rescues are one run
+
+
 def test_a_rescue_is_of_the_moment_claimed_though_who_died_had_not_come_to_mark_it() -> None:
     async def scene(here: RecordedInstances) -> None:
         (one,) = await here.start_instances(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -185,7 +186,7 @@ def test_when_everybody_is_busy_orphans_wait_until_somebody_is_not() -> None:
         assert them.rescues() == []
         assert len(await here.names(LAYOUT.orphans)) == 2
         await here.until(125)
-        assert [(at, name) for at, name, _ in them.rescues()] == [(80.0, "b"), (100.0, "b")]
+        assert [(at, name) for at, name, _ in them.rescues()] == [(80.0, "b"), (80.0, "b")]
 
     simulate(scene)
 
@@ -561,6 +562,31 @@ def test_a_handler_that_kills_its_process_is_rescued_three_times_and_given_up(
     assert failure.subject.startswith("job: item 0 failed: GivenUp: given up: its run and 3 rescues")
 
 
+def test_a_handler_that_kills_its_process_has_no_other_run_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(cluster: VirtualCluster) -> None:
+        app, moments = ElasticJob("embedded://", session_timeout=5), list[datetime]()
+
+        @app.job(cron="0 0/5 * * * ?", failover=True, sharding_total_count=4, error_handler="hear")
+        async def job(context: ItemContext) -> None:
+            moments.append(context.fire_time)
+            if context.item == 0 and context.fire_time == moments[0]:
+                cluster.instances[-1].kill()
+            await anyio.sleep(5)
+
+        while not events_of(cluster, Misfired):  # as a supervisor does
+            await cluster.start(app)
+            while cluster.instances[-1].alive and not events_of(cluster, Misfired):
+                await anyio.sleep(1)
+        await anyio.sleep(30)
+        assert [report.items for report in events_of(cluster, Misfired)] == [(0,)]
+        assert [one.outcome for one in (await cluster.status("job")).items] == ["given up", *["completed"] * 3]
+
+    async def hear(failure: Failure, options: Options) -> None: ...
+
+    delivered_by(monkeypatch, hear=hear)
+    simulated(main)(VirtualCluster())
+
+
 def test_each_moment_has_a_count_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(cluster: VirtualCluster) -> None:
         ran: list[tuple[str, str]] = []
@@ -698,3 +724,30 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     assert not isinstance(work, float)
     done(work())
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]
+
+
+@pytest.mark.parametrize("survivors", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_all_orphans_of_a_dead_instance_take_the_time_of_one_run(survivors: int, seed: int) -> None:
+    async def scene() -> None:
+        async def work(context: ItemContext) -> None:
+            await anyio.sleep(30)
+
+        count = 4 * (survivors + 1)
+        cluster, app = cluster_of(work, cron="0 0/10 * * * ?", sharding_total_count=count)
+        victim, *_ = [await cluster.start(app) for _ in range(survivors + 1)]
+        await cluster.settled()
+        lost = await victim.holds()
+        assert len(lost) == 4
+        for _ in range(survivors + 1):
+            await cluster.event(Began)
+        await anyio.sleep(25)
+        victim.kill()
+        rescued = [await cluster.event(Rescued) for _ in lost]
+        assert sorted(one.item for one in rescued) == sorted(lost)
+        assert max(one.at for one in rescued) - min(one.at for one in rescued) < 1
+        shares = Counter(one.instance for one in rescued)
+        assert max(shares.values()) == -(-4 // survivors)
+        assert len(shares) == survivors
+
+    run(scene, seed=seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -142,10 +142,11 @@ def forget_orphans() -> AbstractContextManager[object]:
 def undo_marks() -> AbstractContextManager[object]:
     """Remove the mark of each orphan instead of taking it: the leader marks it again."""
 
-    def rescue_one(self: Choice, view: JobView, number: int) -> Steps[None]:
-        yield RemoveOrphanMark(number)
+    def rescue_together(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[None]:
+        for number in orphans:
+            yield RemoveOrphanMark(number)
 
-    return mock.patch.object(Choice, "_rescue_one", rescue_one)
+    return mock.patch.object(Choice, "_rescue_together", rescue_together)
 
 
 def try_again_at_once() -> AbstractContextManager[object]:

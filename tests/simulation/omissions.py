@@ -167,7 +167,8 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 def rescue_the_completed() -> Any:
     """Rescue every item that is marked as an orphan, though its run turns out to be completed."""
 
-    def take(self: Choice, view: JobView, number: int) -> Steps[ClaimResult]:
+    def take(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult]:
+        number = orphans[0]
         yield ReadItems(frozenset({number}), NONE)
         item = self._state.items[number]
         fire = Fire(item.record.moment, FireSource.FAILOVER, item.record.parameter)
@@ -176,7 +177,10 @@ def rescue_the_completed() -> Any:
             item.forget()
         return taken
 
-    with mock.patch.object(Choice, "_rescue_one", take), mock.patch.object(choice, "_are_cut_off", return_value=True):
+    with (
+        mock.patch.object(Choice, "_rescue_together", take),
+        mock.patch.object(choice, "_are_cut_off", return_value=True),
+    ):
         yield
 
 
