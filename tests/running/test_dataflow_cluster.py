@@ -143,24 +143,29 @@ def test_counts_of_a_dataflow_are_of_records() -> None:
     simulate(scene)
 
 
-def test_a_rescuer_starts_from_the_last_offset_and_gives_the_item_back_at_its_next_moment() -> None:
+@pytest.mark.parametrize("items", [2, 6])
+def test_a_rescuer_starts_from_the_last_offsets_and_gives_the_items_back_at_their_next_moment(items: int) -> None:
     async def scene(here: SimulatedJobs) -> None:
         cluster = DataflowProcesses(
-            here, settings={"failover": True, "cron": "0/30 * * * * ?", "sharding_strategy": "sticky"}
+            here, items, settings={"failover": True, "cron": "0/30 * * * * ?", "sharding_strategy": "sticky"}
         )
         processes = {name: await cluster.start_process(name) for name in "ab"}
         await here.until(35)
         (owner,) = cluster.holders(30)[0]
         here.faults.crash(processes[owner])
-        crashed_at, saved = here.now(), await offset(here, 0)
-        await here.until(43)
-        rescues = [(name, item) for _, name, item, source in cluster.runs if source == "FAILOVER"]
+        lost = sorted(item for item, names in cluster.holders(30).items() if names == {owner})
+        crashed_at, saved = here.now(), {item: await offset(here, item) for item in lost}
+        await here.until(45)
+        rescues = [(at, name, item) for at, name, item, source in cluster.runs if source == "FAILOVER"]
         (other,) = {"a", "b"} - {owner}
-        assert rescues == [(other, 0)]
-        again = [record for at, name, item, record in cluster.seen if (name, item) == (other, 0) and at > crashed_at]
-        assert min(again) >= saved
+        assert sorted((name, item) for _, name, item in rescues) == [(other, item) for item in lost]
+        assert len(lost) == items // 2
+        assert max(rescues)[0] - min(rescues)[0] < 0.1  # in one run
+        again = [(item, record) for at, name, item, record in cluster.seen if name == other and at > crashed_at]
+        for item in lost:
+            assert min(record for one, record in again if one == item) >= saved[item]
         await here.until(70)
-        assert cluster.holders(61) == {0: {other}, 1: {other}}
+        assert cluster.holders(61) == {item: {other} for item in range(items)}
         assert {source for at, _, _, source in cluster.runs if at >= 60} <= {"CRON", "MISFIRE"}
 
     simulate(scene)
