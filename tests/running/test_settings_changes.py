@@ -470,12 +470,15 @@ def test_failover_is_switched_on_and_off() -> None:
         here.faults.crash(them.people["a"])
         await here.until(70)
         assert {run.source for run in them.runs} == {"CRON"}
+        await here.flag(LAYOUT.item(1).disabled)  # so one of the two orphans is not rescued
         await them.change(failover=True)
         await anyio.sleep(SOON)
-        assert [run.source for run in them.since(70)] == ["FAILOVER"]
+        assert [(run.source, run.items) for run in them.since(70)] == [("FAILOVER", (0,))]
+        assert await here.names(LAYOUT.orphans) == ("1",)
         await them.change(failover=False)
         await anyio.sleep(SOON)
         assert await here.names(LAYOUT.orphans) == ()
+        await here.write(Delete(LAYOUT.item(1).disabled))
         await here.until(119)
         assert len(them.since(70)) == 1
         await here.until(125)
