@@ -8,19 +8,19 @@ embedded://127.0.0.1:2181/namespace?data_dir=DIR       one durable server for al
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Unpack
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryUnreachable
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.settings import ConnectionOptions, wrong_address
 from aioelasticjob.registry.tls import TlsSettings
-from aioelasticjob.shared_registry import EXAMPLE, SharedServer, ensure_server
+from aioelasticjob.shared_registry import EXAMPLE, ServerLog, SharedServer, ensure_server
 
 EMBEDDED = "embedded://"
 PRIVATE = (
@@ -99,7 +99,7 @@ async def open_registry(
     where = Address.parse(address, **options) if isinstance(address, str) else address
     clock, settings = clock or SystemClock(), where.settings
     async with AsyncExitStack() as stack:
-        start_again = None
+        start_again: _ServerStarts | None = None
         if where.private:
             from aioelasticjob.zookeeper.server import serve
 
@@ -110,31 +110,50 @@ async def open_registry(
             await ensure_server(where.shared)
             limited_log = LimitedLog()
             stack.callback(limited_log.close)
-            start_again = _ensure_server_again(where.shared, limited_log)
-        session = open_session(
-            settings,
-            clock=clock,
-            ensure_server=start_again,
-            creates=creates,
-            tells_of_waiting=tells_of_waiting,
-        )
-        yield await stack.enter_async_context(session)
+            start_again = _ServerStarts(where.shared, limited_log)
+        given = {"creates": creates, "tells_of_waiting": tells_of_waiting}
+        opening = open_session(settings, clock=clock, ensure_server=start_again, **given)
+        with nullcontext() if start_again is None else start_again.explained():
+            session = await stack.enter_async_context(opening)
+        yield session
 
 
-def _ensure_server_again(server: SharedServer, limited_log: LimitedLog) -> Callable[[], Awaitable[None]]:
-    """Return a function that starts a shared server again; if that fails it only logs why, and the session goes on."""
-    reason = ""
+class _ServerStarts:
+    """Starts a shared server again.  If that fails, it only logs why, and the session goes on.
 
-    async def start() -> None:
-        nonlocal reason
+    It also logs why the server had ended, if the server has said so: the server's own log is read by nobody who does
+    not know of it.
+    """
+
+    def __init__(self, server: SharedServer, limited_log: LimitedLog) -> None:
+        self._server, self._limited_log, self._server_log = server, limited_log, ServerLog(server)
+        self._obstacle = self._end = ""
+        """Why the server could not be started when that was last tried, and why it had ended before."""
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Let RegistryUnreachable say why the server has ended, if the server has said so."""
         try:
-            await ensure_server(server)
-            reason = ""
-        except ElasticJobError as error:
-            if str(error) != reason:  # the reason is logged once, however often the start is tried
-                reason = str(error)
-                text = "the embedded registry cannot be started again"
-                if limited_log.admits(log, None, text, each=MOST):
-                    log.warning("%s: %s", text, reason, extra={"reason": reason})
+            yield
+        except RegistryUnreachable as error:
+            if reason := self._server_log.newest_error() or self._end:
+                raise RegistryUnreachable(error.hosts, error.seconds, f"its server has ended: {reason}") from error
+            raise
 
-    return start
+    async def __call__(self) -> None:
+        try:
+            await ensure_server(self._server)
+        except ElasticJobError as error:
+            self._server_log.newest_error()  # it says the same
+            if str(error) != self._obstacle:  # the reason is logged once, however often the start is tried
+                self._obstacle = str(error)
+                self._warn("the embedded registry cannot be started again", self._obstacle, each=MOST)
+            return
+        self._obstacle = ""
+        if reason := self._server_log.newest_error():
+            self._end = reason
+            self._warn("the embedded registry had ended, and was started again", reason)
+
+    def _warn(self, text: str, reason: str, *, each: int = 1) -> None:
+        if self._limited_log.admits(log, None, text, each=each):
+            log.warning("%s: %s", text, reason, extra={"reason": reason})
