@@ -14,6 +14,8 @@ HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
 # at most so many seconds between two checks, by the loop's clock, which may stop while the machine is suspended
 CHECK_INTERVAL = 1.0
+UNPROVEN = "the session may end soon, or has ended"
+"""The reason that is given to what is cancelled because the session is not certain to live."""
 
 
 class Cancellable(Protocol):
@@ -78,7 +80,7 @@ class Lease:
     def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Cancel ``scope`` when the session ``incarnation`` can no longer be proven alive, until it is unbound."""
         if incarnation != self.incarnation or not self.check():
-            scope.cancel()
+            scope.cancel(UNPROVEN)
             return
         self._scopes[scope] = None
         if self._timer is None:
@@ -109,7 +111,7 @@ class Lease:
     def _cancel(self) -> None:
         scopes, self._scopes = self._scopes, {}
         for scope in scopes:
-            scope.cancel("the session may end soon, or has ended")
+            scope.cancel(UNPROVEN)
 
 
 @value

@@ -47,6 +47,8 @@ class HandlerScope:
         self._unheeded, self._after = unheeded, after
         self.cancel_called = False
         """Whether ``cancel`` was called, or the time was over."""
+        self.reason: str | None = None
+        """Why the code was cancelled, if ``cancel`` was told."""
         self.notes: Sequence[str] = ()
         """The notes of the cancellation with which the code has ended."""
         self._deadline = inf
@@ -68,7 +70,7 @@ class HandlerScope:
             self._timer.cancel()
         if self._unheeded is not None:
             self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look, self._unheeded)
-        self.cancel_called = True
+        self.cancel_called, self.reason = True, reason
         self._asking.cancel(reason)
         self._turn()
 

@@ -69,6 +69,8 @@ class Execution:
     """Items whose run somebody has cancelled."""
     cancel_called: bool = False
     """Whether ``cancel`` was called."""
+    reason: str | None = None
+    """Why the execution was cut off, if ``cancel`` was told."""
 
     @property
     def begun(self) -> frozenset[int]:
@@ -121,7 +123,7 @@ class Execution:
 
     def cancel(self, reason: str | None = None) -> None:
         """Cut off an execution that is one call of a handler."""
-        self.cancel_called = True
+        self.cancel_called, self.reason = True, self.reason or reason
         for limit in self.limits.values():
             limit.cancel(reason)
 

@@ -104,7 +104,7 @@ class Runs:
         """Cancel the execution, and each one whose claim is answered later; their items are settled as cancelled."""
         self._cancelled = True
         if self._scope is not None:
-            self._scope.cancel()
+            self._scope.cancel("the job leaves")
 
     async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
         """Run the handlers of claimed items; return the step that begins their settlement."""
@@ -207,7 +207,7 @@ class Runs:
             finally:
                 self._scope = None
                 session.unbind(scope)
-                self._stats.ended(execution, self._loop.time() - began)
+                self._stats.ended(execution, self._loop.time() - began, scope.reason)
 
     def _settle(self, ended: EndedRun) -> Settlement | None:
         """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""

@@ -64,8 +64,8 @@ class ExecutionStats:
         if execution.config.log_runs == "all":
             self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
 
-    def ended(self, execution: Execution, seconds: float) -> None:
-        """Note the outcomes of an execution, which took so many ``seconds``."""
+    def ended(self, execution: Execution, seconds: float, why: str | None = None) -> None:
+        """Note the outcomes of an execution, which took so many ``seconds``; ``why`` it was cut off, if it was."""
         self.execution, cancelled = None, list[int]()
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
@@ -80,9 +80,9 @@ class ExecutionStats:
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
         elif cancelled and execution.config.log_runs == "failures":
-            why = "the job leaves, or its session is in danger"  # no error handler is called for that
+            cause = f": {why}" if why else ""  # no error handler is called for that
             for items, when in _ends(execution, cancelled, seconds):
-                self._warn(execution, items, f"was cancelled {when}: {why}", "runs were cancelled before their end")
+                self._warn(execution, items, f"was cancelled {when}{cause}", "runs were cancelled before their end")
 
     def failed(
         self, config: JobConfig, context: Context, error: Exception, part: str = "", *, run_goes_on: bool = False

@@ -54,6 +54,24 @@ def late_runs(here: SimulatedJobs) -> list[float]:
     return [fired for _, source, fired in here.starts() if source == "MISFIRE"]
 
 
+@pytest.mark.parametrize("items", [1, 2])
+def test_the_log_says_whether_a_run_was_cancelled_because_of_the_session_or_because_the_job_leaves(
+    items: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def outage(here: SimulatedJobs) -> None:
+        await start_process(here, work=60, sharding_total_count=items)
+        await out_of_reach(here, 12, 24)
+
+    async def end(here: SimulatedJobs) -> None:
+        async with here.app(work=60, cron="0/10 * * * * ?", sharding_total_count=items, shutdown_timeout=2).running():
+            await here.until(12)
+
+    simulate(outage)
+    simulate(end)
+    cancelled = [text.partition(" s: ")[2] for text in caplog.messages if " was cancelled after " in text]
+    assert cancelled == ["the session may end soon, or has ended", "the job leaves"]
+
+
 def test_moments_after_which_a_session_has_ended_name_the_outage() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_process(here)

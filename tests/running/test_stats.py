@@ -189,8 +189,10 @@ def test_a_moment_has_milliseconds_if_it_needs_them(milliseconds: int, text: str
     assert local_text(milliseconds, "Nowhere/City") == f"1970-01-01T{text}+00:00".replace("T08", "T00")
 
 
-@pytest.mark.parametrize("log_runs", ["none", "failures", "ends"])
-def test_the_log_has_a_run_that_was_cancelled_before_its_end(log_runs: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("log_runs", "why"), [("none", None), ("failures", None), ("failures", "so"), ("ends", "so")])
+def test_the_log_has_a_run_that_was_cancelled_before_its_end(
+    log_runs: str, why: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     config = CONFIG.changed(time_zone="Asia/Shanghai", log_runs=log_runs)
     recorded, execution = RecordedStats(), replace(execution_of(Outcome.COMPLETED), config=config)
 
@@ -198,15 +200,15 @@ def test_the_log_has_a_run_that_was_cancelled_before_its_end(log_runs: str, capl
         task = asyncio.current_task()
         assert task is not None
         execution.under_way[task] = item_context(config, execution.claim, 1, SavedOffsets())
-        recorded.stats.ended(execution, 6.0049)
+        recorded.stats.ended(execution, 6.0049, why)
 
     run(note)
-    when, why = "1970-01-01T08:01:00+08:00", "the job leaves, or its session is in danger"
+    when, cause = "1970-01-01T08:01:00+08:00", f": {why}" if why else ""
     assert [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING] == {
         "none": [],
         "failures": [
-            f"job: item 1: the run of {when} was cancelled after 6.005 s: {why}",
-            f"job: item 2: the run of {when} was cancelled before the handler began: {why}",
+            f"job: item 1: the run of {when} was cancelled after 6.005 s{cause}",
+            f"job: item 2: the run of {when} was cancelled before the handler began{cause}",
         ],
         "ends": [
             f"job: item 1 cancelled after 6.005 s (CRON for {when})",
