@@ -18,6 +18,7 @@ from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.refusals import CLAIM
 from aioelasticjob.coordination.request_runs import claiming, losing
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
@@ -168,7 +169,7 @@ class Claims:
         for item in wanted:
             if entries[item].mark.removable:
                 operations.append(Delete(member.layout.item(item).misfire))
-        transaction = send(member, operations, "to claim items")
+        transaction = send(member, operations, CLAIM)
         return SentClaim(view, fire, begins, next_fire, before, wanted, first, transaction, later)
 
     def _send_more(self, sent: SentClaim, items: Iterable[int], taken: ClaimResult) -> SentClaim:

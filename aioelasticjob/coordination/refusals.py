@@ -6,6 +6,7 @@ Operators read it in the node of the instance.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,14 @@ from aioelasticjob.registry.tree import Node
 
 QUIET_FOR = 60.0
 """Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
+CLAIM, SETTLE, GIVE_BACK = "to claim items", "to settle items", "to give items back"
+READ_DUE = "to read what is due"
+KEEP_FROM_RUNNING = frozenset({CLAIM, SETTLE, GIVE_BACK, READ_DUE})
+"""Purposes of requests without which no item is run."""
+CLAIM_TAKES = 1.0
+"""Seconds: a claim is sent before its moment, and its refusal may arrive so long after it."""
+MOST_SPANS = 32
+"""Spans of refusals that are remembered."""
 KEY = "refused"
 """The key in the instance's node."""
 MOST = 3
@@ -54,6 +63,8 @@ class Refusals:
         self._job, self._clock, self._limited_log = job, clock or SystemClock(), limited_log
         self.open: dict[str, RefusedRequest] = {}
         """What was refused last and has not been accepted since, by its purpose."""
+        self._past: deque[tuple[float, float]] = deque(maxlen=MOST_SPANS)
+        """When items were kept from running and that is over, in seconds since the epoch."""
         self._logged: dict[str, float] = {}
         self._latest: RegistryError | None = None
 
@@ -63,13 +74,32 @@ class Refusals:
         now = self._clock.now()
         return tuple(one for one in self.open.values() if abs(now - one.last) < QUIET_FOR)
 
+    def ages(self, now: float) -> tuple[tuple[float, float], ...]:
+        """Return how many seconds ago each span began and ended in which a refusal kept items from running."""
+        if not self._past and not self.open:
+            return ()
+        spans = [*self._past, *(self._span(one, now) for one in self.open.values() if one.what in KEEP_FROM_RUNNING)]
+        return tuple((now - began, now - ended) for began, ended in spans)
+
+    def _span(self, one: RefusedRequest, now: float) -> tuple[float, float]:
+        """Return when the moments began and ended that could not be run because of a refusal."""
+        ended = now if abs(now - one.last) < QUIET_FOR else one.last
+        return one.since - (CLAIM_TAKES if one.what == CLAIM else 0.0), ended
+
+    def _is_over(self, one: RefusedRequest, now: float) -> None:
+        if one.what in KEEP_FROM_RUNNING:
+            self._past.append(self._span(one, now))
+
     def refused(self, what: str, error: RegistryError) -> None:
         """Note a refusal.  It is logged at most once a minute for each kind of request."""
         if error is self._latest:  # the function that raised it has noted it
             return
         now, self._latest = self._clock.now(), error
         known = self.open.get(what)
-        if known is None or abs(now - known.last) >= QUIET_FOR:
+        if known is not None and abs(now - known.last) >= QUIET_FOR:
+            self._is_over(known, now)
+            known = None
+        if known is None:
             known = RefusedRequest(what, str(error), now, now, 0)
         self.open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
         if abs(now - self._logged.get(what, -QUIET_FOR)) < QUIET_FOR:
@@ -83,6 +113,7 @@ class Refusals:
         """Note that a request was accepted.  That is logged if its refusal was logged."""
         if (over := self.open.pop(what, None)) is None:
             return
+        self._is_over(over, self._clock.now())
         if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
             log.warning(
                 "%s: the registry accepts %s again; it had refused that %s in %.1f s",

@@ -16,6 +16,7 @@ from aioelasticjob.coordination.claims import items_per_transaction
 from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache, items_below
+from aioelasticjob.coordination.refusals import GIVE_BACK, SETTLE
 from aioelasticjob.coordination.request_runs import settling
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
@@ -23,7 +24,6 @@ from aioelasticjob.logging import logger
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 
-SETTLE = "to settle items"
 Ended: TypeAlias = dict[int, VersionedRecord]
 """The records to be written for items whose runs have ended."""
 
@@ -106,7 +106,7 @@ class Settlements:
     async def give_back(self, claim: Claim) -> bool:
         """Give back items whose run has not begun, with their former records; False if the session was lost."""
         former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
-        return await self.finish(self._begin(former, "to give items back"))
+        return await self.finish(self._begin(former, GIVE_BACK))
 
     async def release(self, item: int, *, hand_over: bool) -> None:
         """Remove a lock of this session that no execution needs any more, because its run was cut off.

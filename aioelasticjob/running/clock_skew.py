@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from aioelasticjob.config import JobConfig
@@ -144,7 +145,10 @@ class ClockSkewMonitor:
 
     def outages(self) -> tuple[tuple[int, int], ...]:
         """Return the start and end of each outage of the registry, oldest first, in milliseconds."""
-        ages = self.reading.outages
+        return self.spans(self.reading.outages)
+
+    def spans(self, ages: Iterable[tuple[float, float]]) -> tuple[tuple[int, int], ...]:
+        """Return the start and end of spans of time in milliseconds, given how many seconds ago each began and ended."""
         return tuple((self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in ages)
 
     def was_away(self, moment: int) -> bool:

@@ -63,7 +63,10 @@ class StateDriver:
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
-        return self.state.clock.take(self.member.session.read_clocks())
+        state, member = self.state, self.member
+        now = state.clock.take(member.session.read_clocks())
+        state.missed.refusals = member.refusals.ages(state.clock.reading.host)
+        return now
 
     def released(self, item: int) -> None:
         """Tell the state that the item's run on another instance has ended."""

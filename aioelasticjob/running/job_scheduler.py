@@ -12,6 +12,7 @@ from aioelasticjob.coordination.claims import ClaimResult, Claims, SentClaim, re
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, CoordinatedJob
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.refusals import READ_DUE
 from aioelasticjob.coordination.request_runs import next_due
 from aioelasticjob.coordination.settlements import Settlements
 from aioelasticjob.coordination.view import JobView
@@ -47,8 +48,6 @@ from aioelasticjob.running.state import Passed, Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 
-READ_DUE = "to read what is due"
-"""The purpose of the reads of a pass, for the log line if the registry refuses them."""
 MAX_WAIT = 60.0
 """Seconds after which the scheduler reads the clock again: it may have been set, or the machine may have slept."""
 UNCERTAIN = 1.0

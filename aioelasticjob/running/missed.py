@@ -10,7 +10,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report
-from aioelasticjob.running.state import AWAY, UNKNOWN, Items, Newest, Passed, Timetable
+from aioelasticjob.running.state import AWAY, REFUSED, UNKNOWN, Items, Newest, Passed, Timetable
 
 NOT_RECORDED = "the run was cut off, and the job keeps no records"
 SKIPPED = "the clock was set ahead and skipped this time"
@@ -25,6 +25,8 @@ class MissedMoments:
 
     def __init__(self, clock: ClockSkewMonitor, items: Items, reports: list[AnyReport]) -> None:
         self._clock, self._items, self._reports = clock, items, reports
+        self.refusals: tuple[tuple[float, float], ...] = ()
+        """How many seconds ago the registry began and ceased to refuse what a run needs; the driver sets it."""
         self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
@@ -50,15 +52,17 @@ class MissedMoments:
         """Report the moments up to ``until`` that have passed without a run: for each item those after its ``last``.
 
         Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
-        again since.  If the moments came during an outage of the registry, or a jump of the clock skipped them, that is
-        the reason; otherwise it is ``why``.  ``newest`` says what happens to the newest moment that has come.
+        again since.  If the moments came during an outage of the registry, or while it refused what a run needs, or a
+        jump of the clock skipped them, that is the reason; otherwise it is ``why``.  ``newest`` says what happens to
+        the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         oldest = min(after.values(), default=until)
         if oldest >= until:
             return
-        away = [(began, ended, AWAY) for began, ended in self._clock.outages()]
-        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clock.skipped)]):
+        clock = self._clock
+        spans = ((clock.outages(), AWAY), (clock.spans(self.refusals), REFUSED), (clock.skipped, SKIPPED))
+        for began, ended, reason in sorted((*span, reason) for found, reason in spans for span in found):
             if began <= until and oldest < ended:
                 self._report(after, table, min(until, began - 1), why, newest)
                 self._report(after, table, min(until, ended), reason, newest)

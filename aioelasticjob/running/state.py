@@ -110,6 +110,7 @@ class Rule:
 
 
 AWAY = "the registry could not be reached"
+REFUSED = "the registry refused to claim or to settle items"
 BUSY = "the last run was still going on"
 ENDED = "the schedule was changed before the item could be run"
 SET_BACK = "the registry's clock was ahead and has been set back"
@@ -129,9 +130,10 @@ class Came(Enum):
     Moments of an item that is switched off are excused (``Account.pass_over``).  Five cases do not depend on the state
     of one item, and are decided elsewhere.  For each of them, here is what would go wrong without it:
 
-    * Moments came during an outage of the registry, or the clock was set ahead: that is the reason, whatever the state
-      of the item (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the
-      process had been held up, and search in the wrong place.
+    * Moments came during an outage of the registry, or while it refused the claims or settlements of the job, or the
+      clock was set ahead: that is the reason, whatever the state of the item (``MissedMoments``).  Otherwise an
+      operator whose registry was down or over its quota for a minute would read that the process had been held up, or
+      that the last run was still going on, and search in the wrong place.
     * No instance was up (``UnattendedMoments``): instances share marks of what was reported.  Otherwise two instances
       that come back after a night would both report it, for an item that moves from one to the other a second later.
     * The job keeps no records (``UnattendedMoments``): its leader reports what came while no instance was up, once for

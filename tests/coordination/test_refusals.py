@@ -7,7 +7,16 @@ import json
 import pytest
 from anyio import sleep
 
-from aioelasticjob.coordination.refusals import KEY, LONGEST_REASON, QUIET_FOR, Refusals, noted_refusals
+from aioelasticjob.coordination.refusals import (
+    CLAIM,
+    CLAIM_TAKES,
+    KEY,
+    LONGEST_REASON,
+    QUIET_FOR,
+    SETTLE,
+    Refusals,
+    noted_refusals,
+)
 from aioelasticjob.encoding import json_object
 from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.registry.codec import failure
@@ -40,6 +49,24 @@ def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureF
     refusals.refused("to leave", failure(-102, "/job"))
     clock.time += 61  # nobody asks for it any more
     assert refusals.present == ()
+
+
+def test_it_is_known_since_when_and_until_when_items_were_kept_from_running() -> None:
+    clock = StandingClock(100.0)
+    refusals, error = Refusals("report", clock), failure(-125, "/job")
+    assert refusals.ages(100.0) == ()
+    refusals.refused("to publish counts", error)  # items run all the same
+    refusals.refused(CLAIM, failure(-125, "/job"))
+    clock.time = 103.0
+    assert refusals.ages(103.0) == ((3.0 + CLAIM_TAKES, 0.0),)  # the claim was sent before it was refused
+    refusals.accepted(CLAIM)
+    refusals.refused(SETTLE, failure(-125, "/job"))
+    refusals.accepted("to publish counts")
+    clock.time = 110.0 + QUIET_FOR  # it was not tried any more
+    assert refusals.ages(clock.time)[1:] == ((7.0 + QUIET_FOR, 7.0 + QUIET_FOR),)
+    refusals.refused(SETTLE, failure(-125, "/job"))
+    began = [round(clock.time - age, 1) for age, _ in refusals.ages(clock.time)]
+    assert began == [100.0 - CLAIM_TAKES, 103.0, 110.0 + QUIET_FOR]
 
 
 def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:

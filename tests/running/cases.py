@@ -48,6 +48,8 @@ class Case:
     """Items that another instance runs."""
     outages: list[tuple[float, float]] = field(default_factory=list)
     """From when to when the registry could not be heard."""
+    refusals: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when the registry refused what a run needs."""
     reports: list[Report] = field(default_factory=list)
     done: list[Command | AnyReport] = field(default_factory=list)
     refused: list[type[Command]] = field(default_factory=list)
@@ -113,8 +115,16 @@ class Case:
 
     def reading(self) -> ClockReading:
         """Return what the clocks show."""
-        ages = tuple((self.now - began, self.now - ended) for began, ended in self.outages)
-        return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=ages)
+        return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=self.ages(self.outages))
+
+    def ages(self, spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+        """Return how many seconds ago spans of time began and ended."""
+        return tuple((self.now - began, self.now - ended) for began, ended in spans)
+
+    def show_clocks(self, state: JobState) -> None:
+        """Tell what the clocks show, and when the registry has refused requests."""
+        state.clock.take(self.reading())
+        state.missed.refusals = self.ages(self.refusals)
 
     def state(self, up_since: float = -3600) -> JobState:
         """Return the state of an instance that has just come up."""
@@ -122,14 +132,14 @@ class Case:
 
     def tell(self, state: JobState, fact: Callable[[], object]) -> None:
         """Tell a fact, and take the reports."""
-        state.clock.take(self.reading())
+        self.show_clocks(state)
         fact()
         self.take_reports(state)
 
     def see(self, state: JobState, view: JobView | None = None) -> None:
         """Show a view, or the nodes as they are now, and do what is commanded."""
         newest = state.view if state.view.tree == Tree(self.nodes) and state.held else self.view()
-        state.clock.take(self.reading())
+        self.show_clocks(state)
         steps, answer = state.see(view or newest), None
         with closing(steps), suppress(StopIteration):
             while True:

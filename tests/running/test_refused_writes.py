@@ -18,6 +18,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
+from aioelasticjob.running.state import REFUSED
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
@@ -98,8 +99,24 @@ def test_write_permission_withdrawn_while_items_run_locks_nothing_for_good(
                 assert slots(here, item) == sorted(set(slots(here, item)))
                 assert set(slots(here, item)) >= {2, 4, 8, 10, 12, 14, 16, 18}
             assert {source for _, _, source, _ in here.runs} <= {"CRON", "MISFIRE"}
-        said = [text for text in caplog.messages if "to settle items" in text]
+        said = [text for text in caplog.messages if "to settle items" in text and " missed " not in text]
         assert [text.split()[3] for text in said] == ["refuses", "accepts"]
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("which", [locks, unlocks])
+def test_moments_that_came_while_claims_or_settlements_were_refused_are_missed_for_that_reason(which: Match) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=0.5, cron=EVERY_TWO, sharding_total_count=3)
+        async with listening(here, app), app.running() as session:
+            await here.until(4.2)
+            async with refusing(session, -125, which):
+                await here.until(13)
+            await here.until(20)
+        missed = [event for event in here.events if isinstance(event, Misfired)]
+        assert {event.slot % 60_000 for event in missed} >= {12_000}
+        assert {event.why for event in missed} == {REFUSED}
 
     simulate(scene)
 

@@ -12,7 +12,7 @@ from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, ReadItems, Report, WriteAccounted
-from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, SET_BACK, UNKNOWN, Came, Item
+from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, REFUSED, SET_BACK, UNKNOWN, Came, Item
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.unattended import NO_INSTANCE_UP, RETRY_PAUSE
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
@@ -144,6 +144,17 @@ def test_the_registrys_absence_is_the_reason_for_what_came_in_it() -> None:
     case.see(state)
     assert case.reported() == [(1, 2, AWAY), (3, 3, AWAY)]
     assert not state.owed()
+
+
+def test_a_refusal_of_the_registry_is_the_reason_for_what_came_in_it() -> None:
+    case = Case.of(misfire=False)
+    state = case.state()
+    case.see(state)
+    case.refusals.append((1.6, 3.2))
+    case.now = 4.4
+    case.see(state)
+    assert case.reported() == [(1, 1, Came.HELD_UP.value.why), (2, 3, REFUSED)]
+    assert state.owed() == {0}
 
 
 def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over() -> None:
