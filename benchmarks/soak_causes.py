@@ -57,7 +57,7 @@ CAUSES: Final = (
         anyones=(MEMBER, BUSY_MEMBER),
         becomes=LOST,
     ),
-    Cause("a connection was lost", r"missed .*: the registry could not be reached", own=(LOST,)),
+    Cause("a connection was lost", r"missed .*: the registry (could not be reached|refused to claim)", own=(LOST,)),
     Cause(
         "items move: a worker starts, leaves, is killed or loses its connection",
         r"missed .*: (the assignment of items was being changed|another instance|the run was cut off, and failover)"
@@ -70,8 +70,8 @@ CAUSES: Final = (
     Cause("a process was slow", r"missed .*: this process was too slow or was suspended", own=(BUSY,)),
     Cause(
         "several moments are missed at a time",
-        r"left out, about .*: (the registry could not|the assignment of items|another instance|the run was cut off"
-        r"|the last run was still|this process was too slow|\S+, which ran before, was gone)",
+        r"left out, about .*: (the registry (could not|refused to)|the assignment of items|another instance"
+        r"|the run was cut off|the last run was still|this process was too slow|\S+, which ran before, was gone)",
         own=(BUSY,),
         anyones=MOVING,
         longer=SUMMED_UP,

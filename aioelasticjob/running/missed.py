@@ -60,12 +60,18 @@ class MissedMoments:
         oldest = min(after.values(), default=until)
         if oldest >= until:
             return
-        clock = self._clock
-        spans = ((clock.outages(), AWAY), (clock.spans(self.refusals), REFUSED), (clock.skipped, SKIPPED))
-        for began, ended, reason in sorted((*span, reason) for found, reason in spans for span in found):
+        away = [(began, ended, AWAY) for began, ended in self._clock.outages()]
+        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clock.skipped)]):
             if began <= until and oldest < ended:
-                self._report(after, table, min(until, began - 1), why, newest)
+                self._report_connected(after, table, min(until, began - 1), why, newest)
                 self._report(after, table, min(until, ended), reason, newest)
+        self._report_connected(after, table, until, why, newest)
+
+    def _report_connected(self, after: dict[int, int], table: Timetable, until: int, why: str, newest: Newest) -> None:
+        """Report moments at which the registry could be reached; it may have refused what a run needs."""
+        for began, ended in sorted(self._clock.spans(self.refusals)):
+            self._report(after, table, min(until, began - 1), why, newest)
+            self._report(after, table, min(until, ended), REFUSED, newest)
         self._report(after, table, until, why, newest)
 
     def report_given_back(self) -> None:

@@ -150,10 +150,13 @@ def test_a_refusal_of_the_registry_is_the_reason_for_what_came_in_it() -> None:
     case = Case.of(misfire=False)
     state = case.state()
     case.see(state)
-    case.refusals.append((1.6, 3.2))
-    case.now = 4.4
+    case.refusals.append((1.6, 5.2))
+    case.outages.append((2.8, 3.1))  # that is worse
+    case.now = 7.4
     case.see(state)
-    assert case.reported() == [(1, 1, Came.HELD_UP.value.why), (2, 3, REFUSED)]
+    held_up = Came.HELD_UP.value.why
+    reports = [(1, 1, held_up), (2, 2, REFUSED), (3, 3, AWAY), (4, 5, REFUSED), (6, 6, held_up)]
+    assert case.reported() == reports
     assert state.owed() == {0}
 
 
