@@ -19,8 +19,16 @@ from aioelasticjob.running.clock_skew import ASTRAY
 from aioelasticjob.running.commands import NodeSteps, ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
-from aioelasticjob.running.state import BUSY, ENDED, GONE, Came, Past, Timetable
-from aioelasticjob.running.unattended import Succession, UnattendedMoments, given_at, given_to, made_after, made_in_time
+from aioelasticjob.running.state import BUSY, ENDED, GONE, Came, Newest, Past, Timetable
+from aioelasticjob.running.unattended import (
+    NO_INSTANCE_UP,
+    Succession,
+    UnattendedMoments,
+    given_at,
+    given_to,
+    made_after,
+    made_in_time,
+)
 
 
 class JobState(Account):
@@ -285,7 +293,10 @@ class JobState(Account):
             item.given = 0 if number in unmarked else given.get(number, 0)
         for number in unmarked:
             self.items[number].forget()
+        absent_until = min(self.timetable.newest - 1, view.up_since * 1000, self._up_since * 1000)
         for last, numbers in self._by_former_runner(view, gained - unmarked).items():
+            if view.config.catch_up:  # the newest moment of the absence is run, so nobody has reported those before it
+                self._report(numbers, int(absent_until), NO_INSTANCE_UP, Newest.RUN)
             self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
         self.looked_at, begun = view, self._begun_elsewhere()
         for number in begun:

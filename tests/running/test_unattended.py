@@ -200,6 +200,7 @@ def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_rep
         await here.until(250)
         await start_process(here, "b", catch_up=back)
         assert reported(here, 0) == reported(here, 1) == spans
+        assert {event.why for event in here.events if isinstance(event, Misfired)} == {NO_INSTANCE_UP}
         assert [source for _, source, _ in here.starts()[1:]] == ["MISFIRE"] * caught_up
         assert sum(len(one.items) for one in here.events if isinstance(one, CaughtUp)) == 2 * caught_up
 
