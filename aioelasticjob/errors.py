@@ -151,7 +151,8 @@ class GivenUp(ElasticJobError):
 
     def __init__(self, rescues: int, instance: str) -> None:
         super().__init__(
-            f"given up: its run and {rescues} rescues in a row were cut off, the last one on {instance};"
+            f"given up: its run and {rescues} rescue{'' if rescues == 1 else 's'} in a row were cut off,"
+            f" the last one on {instance};"
             " see whether the handler ends its process, then trigger the job, or raise max_rescues"
         )
         self.rescues, self.instance = rescues, instance

@@ -186,7 +186,7 @@ def test_only_streams_give_way() -> None:
 @pytest.mark.parametrize(
     ("why", "accepted"),
     [
-        ("given up: its run and 1 rescues in a row were cut off", True),
+        ("given up: its run and 1 rescue in a row were cut off", True),
         ("given up: its run and 0 rescues in a row were cut off", False),
         ("the run was cut off, and failover is off", False),
     ],
