@@ -47,7 +47,7 @@ class Account:
         self._off_since = 0
         """When this instance has noticed that it may run nothing; 0 if it may run items."""
         self._busy_until = 0
-        """When the last run ended during which the schedule was changed."""
+        """When a run ended during which the schedule was changed, until the new one is followed; 0 if none did."""
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self._closed: frozenset[int] = NONE

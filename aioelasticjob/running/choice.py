@@ -115,7 +115,9 @@ class Choice:
         if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # a record has changed
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
-        claim, is_ahead = taken.claim, fire.source is FireSource.CRON and fire.slot > self._state.clock.now
+        state, claim = self._state, taken.claim
+        # a moment that has come already may lie ahead again, because the time went back a little
+        is_ahead = fire.source is FireSource.CRON and fire.slot > max(state.clock.now, state.timetable.newest)
         if is_ahead and claim is None:  # the items may be free when the moment comes
             self._refused_ahead = 0 if taken.stale else fire.slot
             return taken

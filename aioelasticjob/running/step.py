@@ -184,6 +184,7 @@ class JobState(Account):
         self._future.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._report(mine, min(self.timetable.newest - 1, self._busy_until), BUSY, Came.UNHEARD.value.newest)
+        self._busy_until = 0  # if the time is set back, no later moment came during that run
         self._account(mine, Came.UNHEARD)
         self._pass_over_reported(view)  # schedules may share moments
 

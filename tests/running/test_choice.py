@@ -242,6 +242,18 @@ def test_items_that_run_elsewhere_shortly_before_a_moment_are_claimed_again_when
     assert here.case.reported(0) == []
 
 
+def test_a_moment_that_has_come_is_not_claimed_again_and_again_if_the_time_goes_back_a_little() -> None:
+    here = chosen()
+    here.case.now = 1.1
+    here.case.see(here.state)
+    here.case.now = 0.9
+    here.answers[ClaimItems] = lambda _: ClaimResult(elsewhere=frozenset({0}))
+    here.run_next()
+    assert here.claimed == [(FireSource.CRON, 1, [0])]
+    assert len(here.gave(FollowReleases)) == 1
+    assert here.run_next() is None
+
+
 def test_a_claim_ahead_with_an_outdated_view_is_sent_again_at_once() -> None:
     here = chosen()
     here.case.now = 0.9

@@ -433,6 +433,26 @@ def test_moments_that_come_during_a_run_under_a_schedule_that_is_changed_meanwhi
     assert case.reported()[4:] == [(16, 16, UNKNOWN)]
 
 
+def test_a_run_during_which_the_schedule_was_changed_explains_no_later_change_after_the_time_was_set_back() -> None:
+    case = Case.of(ahead=100)
+    state = running_item_0(case)
+    case.configure(cron="*/2 * * * * ?")
+    case.now = 9.5
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view()))
+    case.see(state)
+    case.ahead = 0
+    for case.now in (9.6, 9.6 + STEADY, 30):
+        case.see(state)
+    case.claim(state, frozenset([0]), slot(30))
+    case.settle(state, frozenset([0]))
+    case.reports.clear()
+    case.configure(cron="* * * * * ?")
+    case.now = 34.5
+    case.see(state)
+    assert case.reported() == [(31, 33, UNKNOWN)]
+
+
 def ran_another_item(case: Case, *, is_switched_on: bool) -> JobState:
     """Return the state of an instance that has run item 0 for 3.2 s, in which item 1 was switched on, or not."""
     case.put(LAYOUT.item(1).disabled)
