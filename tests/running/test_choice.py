@@ -533,6 +533,14 @@ def test_orphans_whose_rescues_were_cut_off_are_rescued_one_at_a_time() -> None:
     assert [items for _, _, items in here.claimed] == [[0]]
 
 
+def test_orphans_are_rescued_one_at_a_time_if_each_may_be_rescued_only_once() -> None:
+    """Otherwise a handler that ends its process would have the others given up, whose rescue it has cut off."""
+    here = with_orphans(0, 1)
+    here.case.configure(max_rescues=1)
+    here.run_next()
+    assert [items for _, _, items in here.claimed] == [[0]]
+
+
 def test_orphans_that_are_not_to_be_rescued_keep_no_others_from_their_rescue() -> None:
     here = with_orphans(0, 1, 2, 3)
     here.orphan(0, completed=True)
