@@ -605,6 +605,8 @@ def test_the_end_of_a_rescue_is_waited_for_with_the_own_items_that_were_claimed(
     here.run_next()
     assert here.commands[-1] == AwaitRescueEnd(frozenset({0, 1}))
     assert here.state.items[3].seen is None
+    assert here.gave(FollowReleases) == []  # the view shows the end of another instance's rescue
+    assert not here.state.items[2].elsewhere
 
 
 def test_a_trigger_of_an_instance_that_may_run_nothing_is_removed_and_says_why() -> None:

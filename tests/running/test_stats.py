@@ -23,8 +23,9 @@ from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
 from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import VirtualClock, run
@@ -223,6 +224,20 @@ def test_a_run_that_somebody_cancels_before_it_has_begun_did_not_take_no_time(ca
     run(partial(in_loop, recorded.stats.ended, execution, 0.0))
     when = "1970-01-01T00:01:00+00:00"
     assert caplog.messages == [f"job: items 0, 1, 2 stopped before the handler began (CRON for {when})"]
+
+
+@pytest.mark.parametrize(("attempt", "begun"), [(1, set()), (2, {1})])
+def test_a_run_whose_later_attempt_got_no_thread_has_begun(attempt: int, begun: set[int]) -> None:
+    async def note() -> None:
+        task, execution, limit = asyncio.current_task(), execution_of(), HandlerScope(None)
+        assert task is not None
+        limit.notes = [NEVER_BEGAN]
+        execution.limits[1] = limit
+        context = item_context(CONFIG, execution.claim, 1, SavedOffsets())
+        execution.under_way[task] = replace(context, attempt=attempt)
+        assert execution.begun == begun
+
+    run(note)
 
 
 @pytest.mark.parametrize("log_runs", ["none", "failures"])
