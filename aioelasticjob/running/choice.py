@@ -181,8 +181,8 @@ class Choice:
     def _rescue_together(self, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult | None]:
         """Rescue the first of some orphans that can be rescued, and with it those of the same run.
 
-        An orphan whose rescue was cut off is rescued alone: if its handler is what ends the process, the others would
-        be cut off again and again with it, and be given up.  If one rescue is all that is allowed, each is made alone.
+        The last rescue that an orphan may have is made alone: if another handler is what ends the process, the orphan
+        would be cut off once more with it, and be given up.
         """
         entries, fires, taken = self._state.items, dict[object, dict[int, Fire]](), None
         yield ReadItems(frozenset(orphans), NONE)
@@ -194,7 +194,7 @@ class Choice:
                 requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
                 moment = entries[number].moment_of(record)
                 fire = Fire(moment, FireSource.FAILOVER, record.parameter, requested=requested)
-                alone = number if record.rescues or view.config.max_rescues == 1 else None
+                alone = number if record.rescues + 1 >= view.config.max_rescues else None
                 fires.setdefault((fire.run, record.asked, fire.parameter, alone), {})[number] = fire
         if fires:
             chosen = next(iter(fires.values()))

@@ -511,9 +511,9 @@ def test_each_instance_takes_its_share_of_the_orphans() -> None:
         ({}, {"slot": slot(0.25)}),
         ({}, {"asked": slot(0)}),
         ({"asked": slot(0), "parameter": "p"}, {"parameter": "q"}),
-        ({}, {"rescues": 1}),
+        ({}, {"rescues": 2}),
     ],
-    ids=["moment", "by an operator", "parameter", "its rescue was cut off"],
+    ids=["moment", "by an operator", "parameter", "its last rescue"],
 )
 def test_orphans_of_different_runs_are_not_rescued_together(changes: dict[str, Any], other: dict[str, Any]) -> None:
     here = with_orphans(0, 1, 2, **changes)
@@ -526,19 +526,13 @@ def test_orphans_of_different_runs_are_not_rescued_together(changes: dict[str, A
     assert [items for _, _, items in here.claimed] == [[1]]
 
 
-def test_orphans_whose_rescues_were_cut_off_are_rescued_one_at_a_time() -> None:
-    """Their handler may be what ends the process: those that are rescued with it would be given up with it."""
-    here = with_orphans(0, 1, rescues=1)
+@pytest.mark.parametrize(("rescues", "claimed"), [(0, [0, 1]), (1, [0, 1]), (2, [0])])
+def test_the_last_rescue_that_an_orphan_may_have_is_made_alone(rescues: int, claimed: list[int]) -> None:
+    """Otherwise a handler that ends its process would have those given up that are rescued with it."""
+    here = with_orphans(0, 1, rescues=rescues)
+    here.case.configure(max_rescues=3)
     here.run_next()
-    assert [items for _, _, items in here.claimed] == [[0]]
-
-
-def test_orphans_are_rescued_one_at_a_time_if_each_may_be_rescued_only_once() -> None:
-    """Otherwise a handler that ends its process would have the others given up, whose rescue it has cut off."""
-    here = with_orphans(0, 1)
-    here.case.configure(max_rescues=1)
-    here.run_next()
-    assert [items for _, _, items in here.claimed] == [[0]]
+    assert [items for _, _, items in here.claimed] == [claimed]
 
 
 def test_orphans_that_are_not_to_be_rescued_keep_no_others_from_their_rescue() -> None:
