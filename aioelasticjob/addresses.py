@@ -99,7 +99,7 @@ async def open_registry(
     where = Address.parse(address, **options) if isinstance(address, str) else address
     clock, settings = clock or SystemClock(), where.settings
     async with AsyncExitStack() as stack:
-        start_again: _ServerStarts | None = None
+        start_again: _ServerRestarter | None = None
         if where.private:
             from aioelasticjob.zookeeper.server import serve
 
@@ -110,33 +110,33 @@ async def open_registry(
             await ensure_server(where.shared)
             limited_log = LimitedLog()
             stack.callback(limited_log.close)
-            start_again = _ServerStarts(where.shared, limited_log)
+            start_again = _ServerRestarter(where.shared, limited_log)
         given = {"creates": creates, "tells_of_waiting": tells_of_waiting}
         opening = open_session(settings, clock=clock, ensure_server=start_again, **given)
-        with nullcontext() if start_again is None else start_again.explained():
+        with nullcontext() if start_again is None else start_again.naming_reason():
             session = await stack.enter_async_context(opening)
         yield session
 
 
-class _ServerStarts:
+class _ServerRestarter:
     """Starts a shared server again.  If that fails, it only logs why, and the session goes on.
 
-    It also logs why the server had ended, if the server has said so: the server's own log is read by nobody who does
-    not know of it.
+    It also logs why the server had ended, if the server's own log says so.  Few people know that log, so before,
+    nobody learned that the disk was full.
     """
 
     def __init__(self, server: SharedServer, limited_log: LimitedLog) -> None:
         self._server, self._limited_log, self._server_log = server, limited_log, ServerLog(server)
-        self._obstacle = self._end = ""
-        """Why the server could not be started when that was last tried, and why it had ended before."""
+        self._start_failure = self._server_error = ""
+        """Why the last start has failed, if it has; and the last error with which the server has ended."""
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Let RegistryUnreachable say why the server has ended, if the server has said so."""
+    def naming_reason(self) -> Iterator[None]:
+        """Let RegistryUnreachable say why the server has ended, if the server's log says so."""
         try:
             yield
         except RegistryUnreachable as error:
-            if reason := self._server_log.newest_error() or self._end:
+            if reason := self._server_log.newest_error() or self._server_error:
                 raise RegistryUnreachable(error.hosts, error.seconds, f"its server has ended: {reason}") from error
             raise
 
@@ -144,15 +144,15 @@ class _ServerStarts:
         try:
             await ensure_server(self._server)
         except ElasticJobError as error:
-            self._server_log.newest_error()  # it says the same
-            if str(error) != self._obstacle:  # the reason is logged once, however often the start is tried
-                self._obstacle = str(error)
-                self._warn("the embedded registry cannot be started again", self._obstacle, each=MOST)
+            self._server_log.newest_error()  # the server's log says the same as this error
+            if str(error) != self._start_failure:  # the reason is logged once, however often the start is tried
+                self._start_failure = str(error)
+                self._warn("the embedded registry cannot be started again", self._start_failure, each=MOST)
             return
-        self._obstacle = ""
+        self._start_failure = ""
         if reason := self._server_log.newest_error():
-            self._end = reason
-            self._warn("the embedded registry had ended, and was started again", reason)
+            self._server_error = reason
+            self._warn("the embedded registry was started again after it had ended", reason)
 
     def _warn(self, text: str, reason: str, *, each: int = 1) -> None:
         if self._limited_log.admits(log, None, text, each=each):

@@ -33,8 +33,8 @@ POLL_INTERVAL: Final = 0.05
 """Seconds between two looks at a server that another process is starting."""
 MAX_LOG_BYTES: Final = 1 << 20
 """When a server starts and its log is larger than so many bytes, a new log is begun."""
-ERROR: Final = "error: "
-"""How a line of the server's log begins that says why the server has ended."""
+ERROR_PREFIX: Final = "error: "
+"""A line of the server's log that begins with this text says why the server has ended."""
 EXAMPLE: Final = "embedded://127.0.0.1:2181/namespace?data_dir=DIR&linger=30"
 
 _PACKAGE_ROOT = str(Path(__file__).parents[1])
@@ -68,16 +68,16 @@ class SharedServer:
 
 
 class ServerLog:
-    """The log of a shared server, from the moment on at which this object was made."""
+    """Reads the errors that a shared server writes into its log after this object was made."""
 
     def __init__(self, server: SharedServer) -> None:
         from aioelasticjob.zookeeper.lock import LOG
 
         self._file, self._read = server.data_dir / LOG, 0
-        self.newest_error()  # what is older says nothing about a server that ends from now on
+        self.newest_error()  # skip the older errors: they do not say why the server ends later
 
     def newest_error(self) -> str:
-        """Return the newest error that a server has written since the last call, which is why it ended; "" if none."""
+        """Return the newest error that the server has written since the last call: why it has ended; "" if none."""
         try:
             with self._file.open("rb") as log:
                 if log.seek(0, os.SEEK_END) < self._read:  # a new log was begun
@@ -87,7 +87,7 @@ class ServerLog:
                 self._read = log.tell()
         except OSError:
             return ""
-        return next((line.removeprefix(ERROR) for line in reversed(lines) if line.startswith(ERROR)), "")
+        return next((line.removeprefix(ERROR_PREFIX) for line in reversed(lines) if line.startswith(ERROR_PREFIX)), "")
 
 
 async def ensure_server(server: SharedServer) -> None:
@@ -187,7 +187,7 @@ def _spawn(server: SharedServer, lock: int) -> None:
             raise RegistryUnreachable(server.address, START_TIMEOUT, "it was started and does not listen") from None
     if code:
         words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
-        reason = words[-1].removeprefix(ERROR) if words else f"its server ended with {code}"
+        reason = words[-1].removeprefix(ERROR_PREFIX) if words else f"its server ended with {code}"
         if reason.startswith("cannot listen"):
             raise InvalidSetting("address", server.address, reason)
         raise InvalidSetting("data_dir", str(server.data_dir), reason)

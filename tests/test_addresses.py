@@ -62,7 +62,7 @@ def test_a_shared_server_that_cannot_be_started_for_reasons_that_take_turns_fill
 
     async def main() -> None:
         limited_log = LimitedLog()
-        start = addresses._ServerStarts(SharedServer.parse("127.0.0.1", 2181, ""), limited_log)
+        start = addresses._ServerRestarter(SharedServer.parse("127.0.0.1", 2181, ""), limited_log)
         for _ in range(50):
             await start()
         limited_log.close()

@@ -503,20 +503,20 @@ def test_what_stands_in_the_way_later_is_logged_once_and_ends_nothing(
 DISK_FULL = "cannot write registry/zookeeper.sqlite3: database or disk is full"
 
 
-def says(registry: SharedRegistry, line: str) -> None:
+def log_as_server(registry: SharedRegistry, line: str) -> None:
     """Write a line into the server's log."""
     registry.data_dir.mkdir(exist_ok=True)
     with (registry.data_dir / "server.log").open("a") as log:
         log.write(f"{line}\n")
 
 
-def test_the_log_of_a_server_says_why_it_has_ended_since_the_last_look(registry: SharedRegistry) -> None:
+def test_the_newest_error_is_one_that_the_server_has_logged_since_the_last_call(registry: SharedRegistry) -> None:
     assert ServerLog(registry.server).newest_error() == ""  # there is no log
-    says(registry, "error: an old one")
+    log_as_server(registry, "error: an old one")
     log = ServerLog(registry.server)
     assert log.newest_error() == ""
     for line in ("error: the disk is slow", f"error: {DISK_FULL}", "zookeeper listening on 127.0.0.1:2181"):
-        says(registry, line)
+        log_as_server(registry, line)
     assert log.newest_error() == DISK_FULL
     assert log.newest_error() == ""
     (registry.data_dir / "server.log").write_text("error: of a new log\n")
@@ -524,30 +524,30 @@ def test_the_log_of_a_server_says_why_it_has_ended_since_the_last_look(registry:
 
 
 @pytest.mark.process
-def test_a_client_that_starts_the_server_again_says_why_it_had_ended(
+def test_a_client_that_starts_the_server_again_logs_why_the_server_had_ended(
     registry: SharedRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "aioelasticjob.addresses")
 
     async def main() -> None:
         async with open_registry(registry.address, session_timeout=20, base_sleep_time=0.1) as session:
-            says(registry, f"error: {DISK_FULL}")
+            log_as_server(registry, f"error: {DISK_FULL}")
             registry.kill()
             await back(session)
 
     anyio.run(main)
     (line,) = [record.getMessage() for record in caplog.records if record.name == "aioelasticjob.addresses"]
-    assert line == f"the embedded registry had ended, and was started again: {DISK_FULL}"
+    assert line == f"the embedded registry was started again after it had ended: {DISK_FULL}"
 
 
 @pytest.mark.parametrize(
     ("last_words", "reason"), [(f"error: {DISK_FULL}", f"its server has ended: {DISK_FULL}"), ("bye", "Connect call")]
 )
-def test_a_server_that_ends_whenever_it_is_started_is_unreachable_for_its_own_reason(
+def test_if_a_server_ends_each_time_it_is_started_the_error_says_why(
     registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch, last_words: str, reason: str
 ) -> None:
     async def ends_at_once(server: SharedServer) -> None:
-        says(registry, last_words)
+        log_as_server(registry, last_words)
 
     async def main() -> None:
         with pytest.raises(RegistryUnreachable) as found:
