@@ -58,7 +58,7 @@ class ClaimResult:
 
 @value
 class SentClaim:
-    """A claim of which one transaction was sent."""
+    """A transaction of a claim that was sent, and the items of the transactions that follow it."""
 
     view: JobView
     fire: Fire
@@ -73,7 +73,7 @@ class SentClaim:
     """How many operations precede those of the items."""
     transaction: SentTransaction
     later: tuple[Sequence[int], ...] = ()
-    """The items of each later transaction."""
+    """The items of each transaction that is sent later."""
 
     @property
     def items(self) -> set[int]:
@@ -173,7 +173,7 @@ class Claims:
         return SentClaim(view, fire, begins, next_fire, before, wanted, first, transaction, later)
 
     def _send_more(self, sent: SentClaim, items: Iterable[int], taken: ClaimResult) -> SentClaim:
-        """Send a further transaction of a claim; the one that has taken the first items has removed the trigger."""
+        """Send a further transaction of a claim.  It need not remove the trigger if an earlier one has removed it."""
         fire = sent.fire if taken.claim is None else taken.claim.fire
         return self._send(sent.view, fire, sent.begins, sent.next_fire, items)
 

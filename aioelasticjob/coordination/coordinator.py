@@ -284,10 +284,10 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
 
 
 def _send_marks(member: Member, view: JobView, effects: Sequence[Effect]) -> dict[int, SentTransaction]:
-    """Send the marks of all orphans together: an instance that saw the first one alone would rescue that one alone."""
+    """Send the marks of all orphans together: an instance that saw only the first one would rescue only that one."""
     what, orphans = "to coordinate the job (MarkOrphan)", [one for one in effects if isinstance(one, MarkOrphan)]
     marks = {orphan.item: send(member, to_transactions(orphan, view)[0], what) for orphan in orphans}
-    for mark in marks.values():  # if one of them is awaited in vain, asyncio need not warn of the others' errors
+    for mark in marks.values():  # if one fails, nobody awaits the others; asyncio need not warn of their errors
         mark.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
     return marks
 

@@ -23,12 +23,12 @@ QUIET_FOR = 60.0
 """Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
 CLAIM, SETTLE, GIVE_BACK = "to claim items", "to settle items", "to give items back"
 READ_DUE = "to read what is due"
-KEEP_FROM_RUNNING = frozenset({CLAIM, SETTLE, GIVE_BACK, READ_DUE})
-"""Purposes of requests without which no item is run."""
-CLAIM_TAKES = 1.0
-"""Seconds: a claim is sent before its moment, and its refusal may arrive so long after it."""
-MOST_SPANS = 32
-"""Spans of refusals that are remembered."""
+NEEDED_TO_RUN = frozenset({CLAIM, SETTLE, GIVE_BACK, READ_DUE})
+"""The purposes of the requests that a job needs to run items.  While one is refused, moments may be missed."""
+REFUSAL_DELAY = 1.0
+"""Seconds.  The refusal of a claim may arrive so long after the moment that is claimed."""
+MAX_SPANS = 32
+"""How many spans of refusals are remembered after they have ended."""
 KEY = "refused"
 """The key in the instance's node."""
 MOST = 3
@@ -63,8 +63,8 @@ class Refusals:
         self._job, self._clock, self._limited_log = job, clock or SystemClock(), limited_log
         self.open: dict[str, RefusedRequest] = {}
         """What was refused last and has not been accepted since, by its purpose."""
-        self._past: deque[tuple[float, float]] = deque(maxlen=MOST_SPANS)
-        """When items were kept from running and that is over, in seconds since the epoch."""
+        self._past: deque[tuple[float, float]] = deque(maxlen=MAX_SPANS)
+        """The start and end of each past span of refusals that kept items from running, in seconds since the epoch."""
         self._logged: dict[str, float] = {}
         self._latest: RegistryError | None = None
 
@@ -75,19 +75,20 @@ class Refusals:
         return tuple(one for one in self.open.values() if abs(now - one.last) < QUIET_FOR)
 
     def ages(self, now: float) -> tuple[tuple[float, float], ...]:
-        """Return how many seconds ago each span began and ended in which a refusal kept items from running."""
+        """Return how many seconds ago each span of refusals that kept items from running began and ended."""
         if not self._past and not self.open:
             return ()
-        spans = [*self._past, *(self._span(one, now) for one in self.open.values() if one.what in KEEP_FROM_RUNNING)]
+        spans = [*self._past, *(self._span(one, now) for one in self.open.values() if one.what in NEEDED_TO_RUN)]
         return tuple((now - began, now - ended) for began, ended in spans)
 
     def _span(self, one: RefusedRequest, now: float) -> tuple[float, float]:
-        """Return when the moments began and ended that could not be run because of a refusal."""
+        """Return the start and the end of the span whose moments could not be run because of a refusal."""
         ended = now if abs(now - one.last) < QUIET_FOR else one.last
-        return one.since - (CLAIM_TAKES if one.what == CLAIM else 0.0), ended
+        return one.since - (REFUSAL_DELAY if one.what == CLAIM else 0.0), ended
 
-    def _is_over(self, one: RefusedRequest, now: float) -> None:
-        if one.what in KEEP_FROM_RUNNING:
+    def _remember(self, one: RefusedRequest, now: float) -> None:
+        """Keep the span of a refusal that is over, if it kept items from running."""
+        if one.what in NEEDED_TO_RUN:
             self._past.append(self._span(one, now))
 
     def refused(self, what: str, error: RegistryError) -> None:
@@ -97,7 +98,7 @@ class Refusals:
         now, self._latest = self._clock.now(), error
         known = self.open.get(what)
         if known is not None and abs(now - known.last) >= QUIET_FOR:
-            self._is_over(known, now)
+            self._remember(known, now)
             known = None
         if known is None:
             known = RefusedRequest(what, str(error), now, now, 0)
@@ -113,7 +114,7 @@ class Refusals:
         """Note that a request was accepted.  That is logged if its refusal was logged."""
         if (over := self.open.pop(what, None)) is None:
             return
-        self._is_over(over, self._clock.now())
+        self._remember(over, self._clock.now())
         if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
             log.warning(
                 "%s: the registry accepts %s again; it had refused that %s in %.1f s",

@@ -271,16 +271,18 @@ def test_surplus_items_are_removed_with_the_runs_they_lose_once_nobody_runs_them
     assert done(cut_off_runs(job.member, [1])) == (claim.items, set())
 
 
-@pytest.mark.parametrize("word", ["well", "suspended"])
-def test_the_marks_of_all_orphans_are_sent_before_the_first_answer(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise an instance would see the first one alone, rescue that one alone, and leave the others to the next."""
-    job, sent, seen, complaints = ClaimedJob(), list[SentTransaction](), list[int](), list[object]()
+@pytest.mark.parametrize("answers", ["accepted", "suspended"])
+def test_the_marks_of_all_orphans_are_sent_before_the_first_answer(
+    answers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an instance that saw only the first mark would rescue only that orphan, and the others would wait."""
+    job, sent, seen, asyncio_errors = ClaimedJob(), list[SentTransaction](), list[int](), list[object]()
     lost = job.taken().items
     job.write(*(Delete(ASKED.item(item).running) for item in lost))
 
     def answer() -> None:
         seen.append(len(sent))
-        if word == "suspended":
+        if answers == "suspended":
             raise Suspended("no connection")
 
     marks = [effects.MarkOrphan(item, run) for item, run in lost.items()]
@@ -288,17 +290,17 @@ def test_the_marks_of_all_orphans_are_sent_before_the_first_answer(word: str, mo
     monkeypatch.setattr(coordinator, "send", lambda *about: sent.append(send(*about)) or sent[-1])
 
     async def main() -> None:
-        get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        get_running_loop().set_exception_handler(lambda _, context: asyncio_errors.append(context))
         coordinated = CoordinatedInstance(job)
         await coordinated.settle()  # it leads
         job.session.commits.extend([answer] * len(lost))
         sent.clear()
-        with nullcontext() if word == "well" else pytest.raises(Suspended):
+        with nullcontext() if answers == "accepted" else pytest.raises(Suspended):
             await coordinator._commit(job.member, job.view(), marks, coordinated)
         await anyio.sleep(1)
         sent.clear()
         gc.collect()
 
     run(main, seed=0)
-    assert (seen, complaints) == ([3, 3, 3], [])
-    assert all(ASKED.item(item).orphan in job.registry.nodes for item in lost) == (word == "well")
+    assert (seen, asyncio_errors) == ([3, 3, 3], [])
+    assert all(ASKED.item(item).orphan in job.registry.nodes for item in lost) == (answers == "accepted")

@@ -9,10 +9,10 @@ from anyio import sleep
 
 from aioelasticjob.coordination.refusals import (
     CLAIM,
-    CLAIM_TAKES,
     KEY,
     LONGEST_REASON,
     QUIET_FOR,
+    REFUSAL_DELAY,
     SETTLE,
     Refusals,
     noted_refusals,
@@ -51,22 +51,22 @@ def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureF
     assert refusals.present == ()
 
 
-def test_it_is_known_since_when_and_until_when_items_were_kept_from_running() -> None:
+def test_spans_in_which_a_refusal_kept_items_from_running_are_remembered() -> None:
     clock = StandingClock(100.0)
     refusals, error = Refusals("report", clock), failure(-125, "/job")
     assert refusals.ages(100.0) == ()
-    refusals.refused("to publish counts", error)  # items run all the same
+    refusals.refused("to publish counts", error)  # this keeps no item from running
     refusals.refused(CLAIM, failure(-125, "/job"))
     clock.time = 103.0
-    assert refusals.ages(103.0) == ((3.0 + CLAIM_TAKES, 0.0),)  # the claim was sent before it was refused
+    assert refusals.ages(103.0) == ((3.0 + REFUSAL_DELAY, 0.0),)  # the claim was sent before it was refused
     refusals.accepted(CLAIM)
     refusals.refused(SETTLE, failure(-125, "/job"))
     refusals.accepted("to publish counts")
-    clock.time = 110.0 + QUIET_FOR  # it was not tried any more
+    clock.time = 110.0 + QUIET_FOR  # the request was not sent again
     assert refusals.ages(clock.time)[1:] == ((7.0 + QUIET_FOR, 7.0 + QUIET_FOR),)
     refusals.refused(SETTLE, failure(-125, "/job"))
     began = [round(clock.time - age, 1) for age, _ in refusals.ages(clock.time)]
-    assert began == [100.0 - CLAIM_TAKES, 103.0, 110.0 + QUIET_FOR]
+    assert began == [100.0 - REFUSAL_DELAY, 103.0, 110.0 + QUIET_FOR]
 
 
 def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:
