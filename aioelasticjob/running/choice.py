@@ -49,8 +49,8 @@ class Choice:
     def __init__(self, layout: Layout, me: str, state: JobState, lead: int) -> None:
         self._me, self._state, self._lead = me, state, lead
         self.triggers = Triggers(layout, me, state)
-        self._refused_ahead = 0
-        """The moment for which a claim ahead got no item; it is claimed again when it comes."""
+        self._unclaimed_ahead = 0
+        """The moment for which a claim ahead got no item; 0 if there is none.  It is claimed again when it comes."""
         self._declined: frozenset[int] = NONE
         """The orphans that this instance does not rescue because of the clock skew, as it has reported already."""
 
@@ -92,7 +92,7 @@ class Choice:
         If the view or the time changes before the moment comes, the claim is given back, and the run is chosen anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
-        if not 0 < upcoming - state.clock.now <= self._lead or upcoming == self._refused_ahead:
+        if not 0 < upcoming - state.clock.now <= self._lead or upcoming == self._unclaimed_ahead:
             return None
         if state.intolerable_skew():
             return None
@@ -119,7 +119,7 @@ class Choice:
         # a moment that has come already may lie ahead again, because the time went back a little
         is_ahead = fire.source is FireSource.CRON and fire.slot > max(state.clock.now, state.timetable.newest)
         if is_ahead and claim is None:  # the items may be free when the moment comes
-            self._refused_ahead = 0 if taken.stale else fire.slot
+            self._unclaimed_ahead = 0 if taken.stale else fire.slot
             return taken
         if taken.cut_off:
             self._state.missed.report_lost_runs(taken.cut_off)
@@ -135,7 +135,7 @@ class Choice:
                 if not is_in_force or (is_ahead and self._is_overtaken(fire.slot)):
                     yield GiveBack()
                     return taken
-        self._account(fire, taken)
+        self._note_result(fire, taken)
         if taken.elsewhere and not is_rescue:
             yield FollowReleases(view, fire, taken.elsewhere)
         if claim is not None:
@@ -143,17 +143,17 @@ class Choice:
             self._state.collapse((yield NewestView()))
         return taken
 
-    def _account(self, fire: Fire, taken: ClaimResult) -> None:
-        """Account for the moment of a claim, which has come, also for the items that the claim did not get."""
+    def _note_result(self, fire: Fire, taken: ClaimResult) -> None:
+        """Note the result of a claim whose moment has come, also for the items that the claim did not get."""
         if fire.source is FireSource.CRON:
-            self._state.reach(fire.slot)  # otherwise it would seem to have come during its own run
+            self._state.reach(fire.slot)  # otherwise the moment would seem to have come during its own run
         if taken.obstructed:
             self._state.note_obstructed(taken.obstructed, fire)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._state.note_running_elsewhere(taken.elsewhere, fire)
 
     def _is_overtaken(self, moment: int) -> bool:
-        """Whether the next moment has come too, because this process was held up: then that moment is run."""
+        """Whether the next moment has come, too, because this process was held up.  Then only that one is run."""
         return self._state.timetable.passed(moment, self._state.clock.now) is not None
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
@@ -166,7 +166,7 @@ class Choice:
                 self._state.refuse(skew)
             self._declined = frozenset(waiting)
             return None
-        for orphans in _attempts(waiting, view.active, self._me):
+        for orphans in _groups_to_rescue(waiting, view.active, self._me):
             try:
                 taken = yield from self._rescue_together(view, orphans)
                 self._state.reports.append(NoteAnswer(RESCUE))
@@ -179,7 +179,7 @@ class Choice:
         return None  # go on with triggers and due items at once
 
     def _rescue_together(self, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult | None]:
-        """Rescue the first of some orphans that can be rescued, and with it those of the same run.
+        """Rescue the first of these orphans that can be rescued, together with those that were cut off in its run.
 
         The last rescue that an orphan may have is made alone: if another handler is what ends the process, the orphan
         would be cut off once more with it, and be given up.
@@ -201,7 +201,7 @@ class Choice:
             taken = yield from self._run(view, _shared_fire(chosen.values()), frozenset(chosen))
             claimed = frozenset(() if taken.claim is None else taken.claim.items)
             if not claimed and any(entries[n].seen is not None and entries[n].record != read[n] for n in chosen):
-                return (yield from self._rescue_together(view, orphans))  # a record that was read first was out of date
+                return (yield from self._rescue_together(view, orphans))  # a record was out of date
             if own := claimed & self._state.held:
                 yield AwaitRescueEnd(own)  # then their next moment is run together with the others
         for number in orphans:
@@ -210,11 +210,11 @@ class Choice:
         return taken
 
 
-def _attempts(waiting: Sequence[int], instances: Collection[str], me: str) -> Iterator[Sequence[int]]:
-    """Yield orphans in the order in which an instance tries to rescue them: first its own share, then other shares.
+def _groups_to_rescue(waiting: Sequence[int], instances: Collection[str], me: str) -> Iterator[Sequence[int]]:
+    """Yield groups of orphans in the order in which an instance tries to rescue them: its own share, then the others.
 
-    The shares follow from the ids of all instances, so several rescuers seldom compete for the same orphan.  If none of
-    a share could be claimed together, each is tried alone, because one of them may have prevented it.
+    The shares follow from the ids of all instances, so two rescuers seldom compete for the same orphan.  One orphan may
+    prevent the claim of its whole share.  So after a share, each of its orphans is tried alone.
     """
     shares, place = min(len(waiting), len(instances)), sorted(instances).index(me)
     for share in (waiting[(place + n) % shares :: shares] for n in range(shares)):
@@ -224,7 +224,7 @@ def _attempts(waiting: Sequence[int], instances: Collection[str], me: str) -> It
 
 
 def _shared_fire(fires: Collection[Fire]) -> Fire:
-    """Return the fire that rescues all items of a run, given the fire that would rescue each of them."""
+    """Return one fire that rescues several items of a run, given the fire that would rescue each item alone."""
     fire = next(iter(fires))
     if (requested := fire.requested) is None:
         return fire

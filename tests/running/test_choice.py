@@ -232,7 +232,7 @@ def test_items_that_run_elsewhere_shortly_before_a_moment_are_claimed_again_when
     here.case.now = 0.9
     here.answers[ClaimItems] = lambda _: ClaimResult(elsewhere=frozenset({0}))
     here.run_next()
-    assert here.run_next() is None  # it is not asked again and again until then
+    assert here.run_next() is None  # the items are not claimed again before that
     assert here.gave(FollowReleases) == here.case.reported(0) == []
     here.case.now = 1.0
     del here.answers[ClaimItems]
@@ -474,7 +474,7 @@ def test_a_run_that_ends_while_its_rescue_is_prepared_is_not_rescued_and_loses_i
 
 
 def with_orphans(*items: int, **changes: Any) -> Chosen:
-    """Return an instance that is alone with orphans, whose runs were cut off in the same fire."""
+    """Return the choice of the only instance that is up; these items were cut off in the same fire."""
     here = chosen(max(items) + 1, cron="0 0 0 1 1 ? 2090")
     for item in items:
         here.orphan(item, **changes)
@@ -535,7 +535,7 @@ def test_the_last_rescue_that_an_orphan_may_have_is_made_alone(rescues: int, cla
     assert [items for _, _, items in here.claimed] == [claimed]
 
 
-def test_orphans_that_are_not_to_be_rescued_keep_no_others_from_their_rescue() -> None:
+def test_orphans_that_are_not_rescued_do_not_prevent_the_rescue_of_others() -> None:
     here = with_orphans(0, 1, 2, 3)
     here.orphan(0, completed=True)
     here.orphan(1, rescues=3)
@@ -544,11 +544,12 @@ def test_orphans_that_are_not_to_be_rescued_keep_no_others_from_their_rescue() -
     assert [items for _, _, items in here.claimed] == [[2, 3]]
 
 
-def test_a_rescue_of_several_items_goes_on_for_their_request() -> None:
+def test_a_rescue_of_several_items_goes_on_with_their_request() -> None:
     here = with_orphans(0, 1, 2, source="TRIGGER", asked=slot(0), request="r")
     progress = {item: (Progress(slot(0), runs=item), item) for item in range(2)}
     here.answers[ReadRequested] = lambda one: (
-        Requested("r", 0, {one.item: progress[one.item]}) if one.item in progress else None  # it has run it since
+        # item 2 has run for the request since
+        Requested("r", 0, {one.item: progress[one.item]}) if one.item in progress else None
     )
     here.run_next()
     (claim,) = here.gave(ClaimItems)
@@ -563,7 +564,7 @@ def test_if_orphans_cannot_be_rescued_together_each_is_tried_alone(refused: type
     def refuse(command: Any) -> object:
         if 0 in (command.records if isinstance(command, ReadItems) else command.items):
             if refused is None:
-                return ClaimResult(stale=True)  # another instance has taken its mark
+                return ClaimResult(stale=True)  # another instance has claimed item 0
             raise NotPermitted("/job")
         return here.perform(command)
 
@@ -590,7 +591,7 @@ def test_if_the_record_of_one_orphan_was_out_of_date_all_are_decided_anew() -> N
     assert here.claimed == [(FireSource.FAILOVER, 0.25, [0])]
 
 
-def test_the_end_of_a_rescue_is_waited_for_with_the_own_items_that_were_claimed() -> None:
+def test_after_a_rescue_the_view_has_to_show_the_end_for_the_own_items_that_were_claimed() -> None:
     here = with_orphans(0, 1, 2, 3)
     for item in (0, 1, 2):
         here.case.give(item, ME)

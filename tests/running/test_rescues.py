@@ -562,7 +562,7 @@ def test_a_handler_that_kills_its_process_is_rescued_three_times_and_given_up(
     assert failure.subject.startswith("job: item 0 failed: GivenUp: given up: its run and 3 rescues")
 
 
-def test_a_handler_that_kills_its_process_has_no_other_run_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_a_handler_kills_its_process_no_other_run_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(cluster: VirtualCluster) -> None:
         app, moments = ElasticJob("embedded://", session_timeout=5), list[datetime]()
 
@@ -573,7 +573,7 @@ def test_a_handler_that_kills_its_process_has_no_other_run_given_up(monkeypatch:
                 cluster.instances[-1].kill()
             await anyio.sleep(5)
 
-        while not events_of(cluster, Misfired):  # as a supervisor does
+        while not events_of(cluster, Misfired):  # a supervisor starts the next process
             await cluster.start(app)
             while cluster.instances[-1].alive and not events_of(cluster, Misfired):
                 await anyio.sleep(1)

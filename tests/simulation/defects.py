@@ -140,7 +140,7 @@ def forget_orphans() -> AbstractContextManager[object]:
 
 
 def undo_marks() -> AbstractContextManager[object]:
-    """Remove the mark of each orphan instead of taking it: the leader marks it again."""
+    """Remove the mark of each orphan instead of rescuing it: the leader marks it again."""
 
     def rescue_together(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[None]:
         for number in orphans:

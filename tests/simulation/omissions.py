@@ -82,7 +82,7 @@ def changed_schedule_unreported() -> AbstractContextManager[object]:
 
 
 def new_schedule_unreported() -> AbstractContextManager[object]:
-    """Report no misfire of a schedule whose moments came before it was known here, or before a run ended."""
+    """Report no moment of a new schedule that came before this instance knew the schedule, or before a run ended."""
     original: Any = JobState._begin_schedule
 
     def begin(self: JobState, view: JobView, written: int) -> None:
@@ -165,9 +165,9 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 
 @contextmanager
 def rescue_the_completed() -> Any:
-    """Rescue every item that is marked as an orphan, though its run turns out to be completed."""
+    """Rescue the first orphan of each group, even if its record says that its run is completed."""
 
-    def take(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult]:
+    def rescue_first(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult]:
         number = orphans[0]
         yield ReadItems(frozenset({number}), NONE)
         item = self._state.items[number]
@@ -178,7 +178,7 @@ def rescue_the_completed() -> Any:
         return taken
 
     with (
-        mock.patch.object(Choice, "_rescue_together", take),
+        mock.patch.object(Choice, "_rescue_together", rescue_first),
         mock.patch.object(choice, "_are_cut_off", return_value=True),
     ):
         yield
