@@ -34,11 +34,13 @@ class ClockReading:
     steady: float
     """The time of a clock that nobody sets."""
     skew: float = 0.0
-    """How far this host's clock is ahead of the registry's, as far as that is known."""
+    """How far this host's clock is ahead of the registry's; 0 if no answer has said it yet."""
     gap: float = 0.0
-    """How long ago the last answer but one gave the registry's time: if its clock jumped, it was since then."""
+    """How long ago the last answer but one gave the registry's time.  If a clock jumped, it jumped after that."""
     outages: Outages = ()
-    """How long ago each outage began and ended, oldest first; 0 if it goes on.  None comes before the first connection.
+    """How long ago each outage began and ended, oldest first.  The end is 0 if the outage goes on.
+
+    The time before the first connection is no outage.
     """
 
 

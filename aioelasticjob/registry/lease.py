@@ -15,7 +15,7 @@ RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error 
 # at most so many seconds between two checks, by the loop's clock, which may stop while the machine is suspended
 CHECK_INTERVAL = 1.0
 UNPROVEN = "the session may end soon, or has ended"
-"""The reason that is given to what is cancelled because the session is not certain to live."""
+"""Why work is cancelled when the session is not certain to live."""
 
 
 class Cancellable(Protocol):

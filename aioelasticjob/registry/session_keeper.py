@@ -48,7 +48,8 @@ log = logger(__name__)
 SILENT_PART_OF_TIMEOUT: Final = 2
 """A server that is silent for 1/2 of the session timeout, three heartbeats without an answer, is given up."""
 CLOSE_TIMEOUT: Final = 2.0  # seconds that the request which ends the session may take
-SILENT_REASON: Final = "silent"  # why a connection was given up
+# why a connection was given up
+SILENT_REASON: Final = "silent"
 STOOD_STILL: Final = "this process stood still (its event loop was blocked, or it or the machine was suspended)"
 MAX_OUTAGES: Final = 32  # outages that are remembered
 NO_PASSWORD: Final = bytes(16)  # the password of no session
@@ -279,7 +280,8 @@ class SessionKeeper:
         A heartbeat is a sync request: the server answers it through its leader, and answers keep their order, so a
         server that has lost its leader stops answering too.  A silent connection is given up after half the session
         timeout (Java's client waits two thirds), which leaves time to find another server before work is cancelled.
-        If this loop was blocked for most of that time, the server was asked nothing, so its silence is not the reason.
+        If the event loop was blocked for most of that time, the server was asked nothing.  Then its silence proves
+        nothing, and the reason is that this process stood still.
         """
         beat, longest_silence = self._loop.time(), self.lease.timeout / SILENT_PART_OF_TIMEOUT
         while not connection.lost.is_set():

@@ -47,7 +47,10 @@ class Account:
         self._off_since = 0
         """When this instance has noticed that it may run nothing; 0 if it may run items."""
         self._busy_until = 0
-        """When a run ended during which the schedule was changed, until the new one is followed; 0 if none did."""
+        """When the last run ended that was still going on when the schedule was changed, until the new one is followed.
+
+        It is 0 if there was no such run.
+        """
         self.looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self._closed: frozenset[int] = NONE

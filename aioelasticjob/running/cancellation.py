@@ -48,7 +48,7 @@ class HandlerScope:
         self.cancel_called = False
         """Whether ``cancel`` was called, or the time was over."""
         self.reason: str | None = None
-        """Why the code was cancelled, if ``cancel`` was told."""
+        """Why the code was cancelled; None if ``cancel`` was given no reason, or was not called."""
         self.notes: Sequence[str] = ()
         """The notes of the cancellation with which the code has ended."""
         self._deadline = inf

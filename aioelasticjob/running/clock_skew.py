@@ -148,7 +148,7 @@ class ClockSkewMonitor:
         return self.spans(self.reading.outages)
 
     def spans(self, ages: Iterable[tuple[float, float]]) -> tuple[tuple[int, int], ...]:
-        """Return when spans of time began and ended, in milliseconds, given how many seconds ago each did."""
+        """Return the start and end of each span in milliseconds, given how many seconds ago it began and ended."""
         return tuple((self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in ages)
 
     def was_away(self, moment: int) -> bool:

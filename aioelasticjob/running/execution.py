@@ -70,11 +70,11 @@ class Execution:
     cancel_called: bool = False
     """Whether ``cancel`` was called."""
     reason: str | None = None
-    """Why the execution was cut off, if ``cancel`` was told."""
+    """The first reason that was given to ``cancel``, if any."""
 
     @property
     def begun(self) -> frozenset[int]:
-        """The items whose handler was called.  A plain function that never got a thread was not."""
+        """The items whose handler was called.  A plain function that waited for a thread in vain was not called."""
         return frozenset(n for one in self.under_way.values() if self._has_begun(one) for n in one.claimed)
 
     def _has_begun(self, context: Context) -> bool:

@@ -141,7 +141,7 @@ class _OncePerCluster:
         claim = self.execution.claim
         if claim.fire.source is not FireSource.FAILOVER:
             return None
-        last = next(iter(claim.before.values()))  # all of them were cut off in the same run
+        last = next(iter(claim.before.values()))  # all items of a rescue were cut off in the same run
         if not last.asked:
             return None
         for item in claim.items:

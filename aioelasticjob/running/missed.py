@@ -26,7 +26,10 @@ class MissedMoments:
     def __init__(self, clock: ClockSkewMonitor, items: Items, reports: list[AnyReport]) -> None:
         self._clock, self._items, self._reports = clock, items, reports
         self.refusals: tuple[tuple[float, float], ...] = ()
-        """How many seconds ago the registry began and ceased to refuse what a run needs; the driver sets it."""
+        """How many seconds ago each span began and ended in which the registry refused what a run needs.
+
+        The driver sets it.
+        """
         self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
@@ -52,9 +55,9 @@ class MissedMoments:
         """Report the moments up to ``until`` that have passed without a run: for each item those after its ``last``.
 
         Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
-        again since.  If the moments came during an outage of the registry, or while it refused what a run needs, or a
-        jump of the clock skipped them, that is the reason; otherwise it is ``why``.  ``newest`` says what happens to
-        the newest moment that has come.
+        again since.  The reason is an outage of the registry if the moments came during it, or a jump of the clock that
+        skipped them, or else a refusal of what a run needs; if there was none of these, it is ``why``.  ``newest`` says
+        what happens to the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         oldest = min(after.values(), default=until)
@@ -68,7 +71,7 @@ class MissedMoments:
         self._report_connected(after, table, until, why, newest)
 
     def _report_connected(self, after: dict[int, int], table: Timetable, until: int, why: str, newest: Newest) -> None:
-        """Report moments at which the registry could be reached; it may have refused what a run needs."""
+        """Report moments at which the registry could be reached, but may have refused what a run needs."""
         for began, ended in sorted(self._clock.spans(self.refusals)):
             self._report(after, table, min(until, began - 1), why, newest)
             self._report(after, table, min(until, ended), REFUSED, newest)

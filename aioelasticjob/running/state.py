@@ -131,9 +131,9 @@ class Came(Enum):
     of one item, and are decided elsewhere.  For each of them, here is what would go wrong without it:
 
     * Moments came during an outage of the registry, or while it refused the claims or settlements of the job, or the
-      clock was set ahead: that is the reason, whatever the state of the item (``MissedMoments``).  Otherwise an
-      operator whose registry was down or over its quota for a minute would read that the process had been held up, or
-      that the last run was still going on, and search in the wrong place.
+      clock was set ahead: that is the reason, whatever the state of the item (``MissedMoments``).  Otherwise, if the
+      registry was down or its quota was used up for a minute, an operator would read that the process had been held up,
+      or that the last run was still going on.  The operator would search in the wrong place.
     * No instance was up (``UnattendedMoments``): instances share marks of what was reported.  Otherwise two instances
       that come back after a night would both report it, for an item that moves from one to the other a second later.
     * The job keeps no records (``UnattendedMoments``): its leader reports what came while no instance was up, once for
@@ -169,7 +169,8 @@ class Came(Enum):
     UNHEARD = Rule(UNKNOWN, Newest.RUN)
     """The schedule was already in force, but this instance did not know it yet.
 
-    If the schedule was changed during a run, moments up to the end of that run have the reason of ``RUNNING``.
+    If the schedule was changed during a run, its moments up to the end of that run are missed for the reason of
+    ``RUNNING``: the run was still going on.
     """
     UNRECORDED = Rule("records were switched on or off before the item could be run", Newest.MISSED)
     """Records were switched off while another instance ran or rescued the item, so nobody sees the end of that run; or

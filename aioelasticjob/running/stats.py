@@ -65,7 +65,7 @@ class ExecutionStats:
             self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
 
     def ended(self, execution: Execution, seconds: float, why: str | None = None) -> None:
-        """Note the outcomes of an execution, which took so many ``seconds``; ``why`` it was cut off, if it was."""
+        """Note the outcomes of an execution that took so many ``seconds``; ``why`` says why it was cancelled."""
         self.execution, cancelled = None, list[int]()
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
@@ -79,8 +79,8 @@ class ExecutionStats:
             execution.trace.close(execution.outcomes, seconds)
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
-        elif cancelled and execution.config.log_runs == "failures":
-            cause = f": {why}" if why else ""  # no error handler is called for that
+        elif cancelled and execution.config.log_runs == "failures":  # no error handler is called for these runs
+            cause = f": {why}" if why else ""
             for items, when in _ends(execution, cancelled, seconds):
                 self._warn(execution, items, f"was cancelled {when}{cause}", "runs were cancelled before their end")
 
@@ -173,7 +173,7 @@ class ExecutionStats:
 def _ends(
     execution: Execution, items: Sequence[int], seconds: float, outcome: Outcome = Outcome.CANCELLED
 ) -> Iterator[tuple[Sequence[int], str]]:
-    """Yield items of one outcome by when they ended; runs may be cancelled before their handlers were called."""
+    """Yield first the items whose handler was called, then the others, each with a text that says when they ended."""
     is_cancelled = outcome in (Outcome.CANCELLED, Outcome.STOPPED)
     begun = execution.begun if is_cancelled else frozenset(items)
     if ran := [item for item in items if item in begun]:

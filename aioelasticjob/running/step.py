@@ -294,10 +294,10 @@ class JobState(Account):
             item.given = 0 if number in unmarked else given.get(number, 0)
         for number in unmarked:
             self.items[number].forget()
-        absent_until = min(self.timetable.newest - 1, view.up_since * 1000, self._up_since * 1000)
+        none_up_until = min(self.timetable.newest - 1, view.up_since * 1000, self._up_since * 1000)
         for last, numbers in self._by_former_runner(view, gained - unmarked).items():
-            if view.config.catch_up:  # the newest moment of the absence is run, so nobody has reported those before it
-                self._report(numbers, int(absent_until), NO_INSTANCE_UP, Newest.RUN)
+            if view.config.catch_up:  # the newest of them is run, and nobody has reported the older ones
+                self._report(numbers, int(none_up_until), NO_INSTANCE_UP, Newest.RUN)
             self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
         self.looked_at, begun = view, self._begun_elsewhere()
         for number in begun:

@@ -331,7 +331,7 @@ def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
 
 
 @pytest.mark.parametrize("share", [0.6, 0.9])
-def test_a_blocked_event_loop_is_the_reason_for_a_silence_and_no_outage_of_the_registry(share: float) -> None:
+def test_the_silence_of_a_registry_while_the_event_loop_was_blocked_is_no_outage(share: float) -> None:
     async def use(_world: SimulatedRegistry, session: Session) -> None:
         keeper, loop = session._keeper, asyncio.get_running_loop()
         with deadline(session, session.incarnation), mock.patch.object(session_keeper.log, "warning") as warning:
@@ -346,7 +346,7 @@ def test_a_blocked_event_loop_is_the_reason_for_a_silence_and_no_outage_of_the_r
     with_session(use)
 
 
-def test_a_server_that_is_silent_is_the_reason_although_the_event_loop_was_blocked_for_a_moment() -> None:
+def test_a_connection_is_lost_because_of_a_silent_server_even_if_the_event_loop_was_blocked_for_a_moment() -> None:
     async def use(world: SimulatedRegistry, session: Session) -> None:
         keeper, loop = session._keeper, asyncio.get_running_loop()
         world.partition()

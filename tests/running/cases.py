@@ -47,9 +47,9 @@ class Case:
     running: set[int] = field(default_factory=set)
     """Items that another instance runs."""
     outages: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when the registry could not be heard."""
+    """The start and end of each outage of the registry."""
     refusals: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when the registry refused what a run needs."""
+    """The start and end of each span in which the registry refused what a run needs."""
     reports: list[Report] = field(default_factory=list)
     done: list[Command | AnyReport] = field(default_factory=list)
     refused: list[type[Command]] = field(default_factory=list)
@@ -118,11 +118,11 @@ class Case:
         return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=self.ages(self.outages))
 
     def ages(self, spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-        """Return how many seconds ago spans of time began and ended."""
+        """Return how many seconds ago each span began and ended."""
         return tuple((self.now - began, self.now - ended) for began, ended in spans)
 
     def show_clocks(self, state: JobState) -> None:
-        """Tell what the clocks show, and when the registry has refused requests."""
+        """Tell the state what the clocks show, and when the registry has refused requests."""
         state.clock.take(self.reading())
         state.missed.refusals = self.ages(self.refusals)
 

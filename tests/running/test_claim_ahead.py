@@ -146,7 +146,7 @@ def test_a_claim_that_was_given_back_is_not_kept() -> None:
 def test_an_item_that_another_instance_settles_just_before_a_moment_runs_at_that_moment(
     ends: float, misfire: bool
 ) -> None:
-    """A claim that is sent ahead may find that the item runs elsewhere; then the item is claimed at the moment."""
+    """A claim that is sent ahead may find that the item still runs elsewhere.  Then it is sent again at the moment."""
 
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", work=ends - 10, misfire=misfire)

@@ -359,7 +359,7 @@ def test_a_rescue_of_several_items_goes_on_with_the_run_that_somebody_has_asked_
 
     here = play(scene, sharding_total_count=4, cron="0 0 0 * * ?")
     assert [one[1] for one in here.said] == ["before", *["item"] * 6, "after"]
-    assert here.said[5][0] == here.said[6][0]  # the two rescues are one run
+    assert here.said[5][0] == here.said[6][0]  # both orphans are rescued in one run
 
 
 def test_a_rescue_is_of_the_moment_claimed_though_who_died_had_not_come_to_mark_it() -> None:

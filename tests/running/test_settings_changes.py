@@ -470,7 +470,7 @@ def test_failover_is_switched_on_and_off() -> None:
         here.faults.crash(them.people["a"])
         await here.until(70)
         assert {run.source for run in them.runs} == {"CRON"}
-        await here.flag(LAYOUT.item(1).disabled)  # so one of the two orphans is not rescued
+        await here.flag(LAYOUT.item(1).disabled)  # so this orphan is not rescued
         await them.change(failover=True)
         await anyio.sleep(SOON)
         assert [(run.source, run.items) for run in them.since(70)] == [("FAILOVER", (0,))]

@@ -190,7 +190,10 @@ def test_a_moment_has_milliseconds_if_it_needs_them(milliseconds: int, text: str
     assert local_text(milliseconds, "Nowhere/City") == f"1970-01-01T{text}+00:00".replace("T08", "T00")
 
 
-@pytest.mark.parametrize(("log_runs", "why"), [("none", None), ("failures", None), ("failures", "so"), ("ends", "so")])
+@pytest.mark.parametrize(
+    ("log_runs", "why"),
+    [("none", None), ("failures", None), ("failures", "the job leaves"), ("ends", "the job leaves")],
+)
 def test_the_log_has_a_run_that_was_cancelled_before_its_end(
     log_runs: str, why: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,7 +221,7 @@ def test_the_log_has_a_run_that_was_cancelled_before_its_end(
     }[log_runs]
 
 
-def test_a_run_that_somebody_cancels_before_it_has_begun_did_not_take_no_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_that_somebody_stopped_a_run_before_its_handler_began(caplog: pytest.LogCaptureFixture) -> None:
     recorded = RecordedStats()
     execution = replace(execution_of(*[Outcome.STOPPED] * 3), config=CONFIG.changed(log_runs="ends"))
     run(partial(in_loop, recorded.stats.ended, execution, 0.0))

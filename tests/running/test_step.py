@@ -151,7 +151,7 @@ def test_a_refusal_of_the_registry_is_the_reason_for_what_came_in_it() -> None:
     state = case.state()
     case.see(state)
     case.refusals.append((1.6, 5.2))
-    case.outages.append((2.8, 3.1))  # that is worse
+    case.outages.append((2.8, 3.1))  # an outage goes before a refusal
     case.now = 7.4
     case.see(state)
     held_up = Came.HELD_UP.value.why
@@ -411,7 +411,7 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     assert case.reported(1) == [(2, 3, BUSY), (4, 4, ENDED)]
 
 
-def test_moments_that_come_during_a_run_under_a_schedule_that_is_changed_meanwhile_came_while_it_was_going_on() -> None:
+def test_moments_of_a_schedule_changed_during_a_run_are_missed_because_that_run_was_going_on() -> None:
     case = Case.of()
     state = running_item_0(case)
     case.now = 3.5
@@ -429,7 +429,7 @@ def test_moments_that_come_during_a_run_under_a_schedule_that_is_changed_meanwhi
     case.tell(state, lambda: state.collapse(case.view()))
     case.configure(cron="* * * * * ?")
     case.now = 17.5
-    case.see(state)  # nothing ran meanwhile
+    case.see(state)  # no run was going on when the schedule was changed
     assert case.reported()[4:] == [(16, 16, UNKNOWN)]
 
 
