@@ -54,7 +54,7 @@ class DeclaredSettings(BaseModel):
     without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
     fires. If all moments are over, the job joins and is shown as finished."""
     time_zone: Annotated[ZoneName, SCHEDULE] = "UTC"
-    """An IANA name such as `Europe/Berlin`, or `GMT+8`; in code also a `ZoneInfo` that was made from a name."""
+    """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it
     ([why](../why/cron.md))."""

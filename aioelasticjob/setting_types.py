@@ -63,7 +63,7 @@ def _words(given: object) -> object:
 
 
 def _zone_name(given: object) -> object:
-    """Return the name of a time zone; a ``ZoneInfo`` that was made from a name is accepted as well."""
+    """Return the name of a ``ZoneInfo`` that was made from a name; return what is no time zone object as it is."""
     if not isinstance(given, tzinfo):
         return given
     if name := getattr(given, "key", None):

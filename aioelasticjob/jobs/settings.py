@@ -27,7 +27,7 @@ class CommonSettings(TypedDict, total=False):
     without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
     fires. If all moments are over, the job joins and is shown as finished."""
     time_zone: str | ZoneInfo
-    """An IANA name such as `Europe/Berlin`, or `GMT+8`; in code also a `ZoneInfo` that was made from a name."""
+    """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Literal["cron", "quartz"]
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it."""
     sharding_total_count: int
