@@ -6,7 +6,6 @@ Operators read it in the node of the instance.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -63,7 +62,7 @@ class Refusals:
         self._job, self._clock, self._limited_log = job, clock or SystemClock(), limited_log
         self.open: dict[str, RefusedRequest] = {}
         """What was refused last and has not been accepted since, by its purpose."""
-        self._past: deque[tuple[float, float]] = deque(maxlen=MAX_SPANS)
+        self.past: tuple[tuple[float, float], ...] = ()
         """The start and end of each past span of refusals that kept items from running, in seconds since the epoch."""
         self._logged: dict[str, float] = {}
         self._latest: RegistryError | None = None
@@ -76,9 +75,7 @@ class Refusals:
 
     def ages(self, now: float) -> tuple[tuple[float, float], ...]:
         """Return how many seconds ago each span of refusals that kept items from running began and ended."""
-        if not self._past and not self.open:
-            return ()
-        spans = [*self._past, *(self._span(one, now) for one in self.open.values() if one.what in NEEDED_TO_RUN)]
+        spans = [*self.past, *(self._span(one, now) for one in self.open.values() if one.what in NEEDED_TO_RUN)]
         return tuple((now - began, now - ended) for began, ended in spans)
 
     def _span(self, one: RefusedRequest, now: float) -> tuple[float, float]:
@@ -89,7 +86,7 @@ class Refusals:
     def _remember(self, one: RefusedRequest, now: float) -> None:
         """Keep the span of a refusal that is over, if it kept items from running."""
         if one.what in NEEDED_TO_RUN:
-            self._past.append(self._span(one, now))
+            self.past = (*self.past, self._span(one, now))[-MAX_SPANS:]
 
     def refused(self, what: str, error: RegistryError) -> None:
         """Note a refusal.  It is logged at most once a minute for each kind of request."""

@@ -63,9 +63,10 @@ class StateDriver:
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
-        state, member = self.state, self.member
-        now = state.clock.take(member.session.read_clocks())
-        state.missed.refusals = member.refusals.ages(state.clock.reading.host)
+        state, refusals = self.state, self.member.refusals
+        now = state.clock.take(self.member.session.read_clocks())
+        if refusals.open or refusals.past:
+            state.missed.refusals = refusals.ages(state.clock.reading.host)
         return now
 
     def released(self, item: int) -> None:
