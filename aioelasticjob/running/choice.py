@@ -187,15 +187,16 @@ class Choice:
         entries, fires, taken = self._state.items, dict[object, dict[int, Fire]](), None
         yield ReadItems(frozenset(orphans), NONE)
         read = {number: entries[number].record for number in orphans}
-        for number, record in read.items():
-            if record.completed:
-                yield RemoveOrphanMark(number)
-            elif not ended_as(view, number, record, entries[number].fence):
-                requested: Requested | None = (yield ReadRequested(number, record)) if is_id(record.request) else None
-                moment = entries[number].moment_of(record)
-                fire = Fire(moment, FireSource.FAILOVER, record.parameter, requested=requested)
-                alone = number if record.rescues + 1 >= view.config.max_rescues else None
-                fires.setdefault((fire.run, record.asked, fire.parameter, alone), {})[number] = fire
+        for number in (number for number, record in read.items() if record.completed):
+            yield RemoveOrphanMark(number)
+        lost = {n: one for n, one in read.items() if not (one.completed or ended_as(view, n, one, entries[n].fence))}
+        asked = {number: record for number, record in lost.items() if is_id(record.request)}
+        requested: dict[int, Requested] = (yield ReadRequested(asked)) if asked else {}
+        for number, record in lost.items():
+            moment = entries[number].moment_of(record)
+            fire = Fire(moment, FireSource.FAILOVER, record.parameter, requested=requested.get(number))
+            alone = number if record.rescues + 1 >= view.config.max_rescues else None
+            fires.setdefault((fire.run, record.asked, fire.parameter, alone), {})[number] = fire
         if fires:
             chosen = next(iter(fires.values()))
             taken = yield from self._run(view, _shared_fire(chosen.values()), frozenset(chosen))

@@ -121,13 +121,12 @@ class ReadOffsets:
 
 @value
 class ReadRequested:
-    """Read the request for which an item's run was made that has this record.
+    """Read the requests for which the runs of items were made that have these records.
 
-    The answer is a ``Requested``, or None if the request is over.
+    The answer is a ``Requested`` for each item whose request goes on.
     """
 
-    item: int
-    record: Record
+    records: dict[int, Record]
 
 
 @value

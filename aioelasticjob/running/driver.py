@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import Future
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, assert_never
 
@@ -24,6 +25,7 @@ from aioelasticjob.coordination.request_runs import matching_request
 from aioelasticjob.coordination.requests import decode
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.model import Record, Requested
 from aioelasticjob.registry.transaction import Check, Delete
 from aioelasticjob.running.commands import (
     AnyReport,
@@ -96,11 +98,8 @@ class StateDriver:
                     raise
                 except RegistryError:
                     return None
-            case ReadRequested(item, record):
-                paths = [member.layout.request(record.request), member.layout.request_item(record.request, item)]
-                node, progress = await member.session.get_many(paths)
-                request = None if node is None else decode(record.request, node)
-                return matching_request(item, record, request, progress)
+            case ReadRequested(lost):
+                return await _read_requested(member, lost)
             case RemoveTrigger(path, version):
                 # a newer view may show more items
                 assigned = Check(member.layout.sharding, self.state.view.sharding_version)
@@ -135,6 +134,19 @@ class StateDriver:
         """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""
         now = self.now()
         return inf if self.state.clock.unsteady else now
+
+
+async def _read_requested(member: Member, lost: Mapping[int, Record]) -> dict[int, Requested]:
+    """Return the requests for which lost runs of items were made, without those that are over."""
+    layout, found = member.layout, dict[int, Requested]()
+    requests = [layout.request(record.request) for record in lost.values()]
+    progress = [layout.request_item(record.request, item) for item, record in lost.items()]
+    nodes = iter(await member.session.get_many(requests + progress))
+    for (item, record), node in zip(lost.items(), [*islice(nodes, len(lost))], strict=True):
+        request = None if node is None else decode(record.request, node)
+        if (requested := matching_request(item, record, request, next(nodes))) is not None:
+            found[item] = requested
+    return found
 
 
 Pass: TypeAlias = Steps[float | None]

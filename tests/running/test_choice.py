@@ -426,7 +426,7 @@ def test_a_rescue_goes_on_for_the_request_whose_run_was_cut_off() -> None:
     here = chosen(2, cron="0 0 0 1 1 ? 2090")
     here.orphan(1, source="TRIGGER", asked=slot(0), request="r")
     requested = Requested("r", 0, {1: (Progress(slot(0)), 0)})
-    here.answers[ReadRequested] = lambda one: requested
+    here.answers[ReadRequested] = lambda one: dict.fromkeys(one.records, requested)
     here.run_next()
     (claim,) = here.gave(ClaimItems)
     assert isinstance(claim, ClaimItems)
@@ -547,10 +547,9 @@ def test_orphans_that_are_not_rescued_do_not_prevent_the_rescue_of_others() -> N
 def test_a_rescue_of_several_items_goes_on_with_their_request() -> None:
     here = with_orphans(0, 1, 2, source="TRIGGER", asked=slot(0), request="r")
     progress = {item: (Progress(slot(0), runs=item), item) for item in range(2)}
-    here.answers[ReadRequested] = lambda one: (
-        # item 2 has run for the request since
-        Requested("r", 0, {one.item: progress[one.item]}) if one.item in progress else None
-    )
+    here.answers[ReadRequested] = lambda one: {  # item 2 has run for the request since
+        item: Requested("r", 0, {item: progress[item]}) for item in one.records.keys() & progress
+    }
     here.run_next()
     (claim,) = here.gave(ClaimItems)
     assert isinstance(claim, ClaimItems)
