@@ -357,11 +357,12 @@ def test_what_was_taken_before_the_connection_was_lost_is_run() -> None:
 
 
 def test_what_was_taken_before_the_assignment_changed_is_run() -> None:
-    job = ClaimedJob(ITEMS_AT_ONCE + 10)
+    job = ClaimedJob(2 * ITEMS_AT_ONCE + 10)
     job.session.commits.extend(["well", lambda: job.write(Set(LAYOUT.sharding, b"", -1))])
     taken = job.claim()
     assert taken.claim is not None
     assert (len(taken.claim.items), taken.stale) == (ITEMS_AT_ONCE, True)
+    assert len(job.session.sizes) == 2  # what is left waits for the next view
 
 
 def test_a_rescue_takes_the_mark_and_gives_it_back_to_nobody() -> None:

@@ -11,6 +11,7 @@ from aioelasticjob.coordination.refusals import (
     CLAIM,
     KEY,
     LONGEST_REASON,
+    MAX_SPANS,
     QUIET_FOR,
     REFUSAL_DELAY,
     SETTLE,
@@ -67,6 +68,16 @@ def test_spans_in_which_a_refusal_kept_items_from_running_are_remembered() -> No
     refusals.refused(SETTLE, failure(-125, "/job"))
     began = [round(clock.time - age, 1) for age, _ in refusals.ages(clock.time)]
     assert began == [100.0 - REFUSAL_DELAY, 103.0, 110.0 + QUIET_FOR]
+
+
+def test_only_the_last_spans_of_refusals_are_remembered() -> None:
+    clock = StandingClock(100.0)
+    refusals = Refusals("report", clock)
+    for second in range(MAX_SPANS + 8):
+        clock.time = 100.0 + second
+        refusals.refused(SETTLE, failure(-125, "/job"))
+        refusals.accepted(SETTLE)
+    assert [age for age, _ in refusals.ages(clock.time)] == list(map(float, reversed(range(MAX_SPANS))))
 
 
 def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:

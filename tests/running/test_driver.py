@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.refusals import SETTLE, Refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.error_handlers import ErrorDispatcher
-from aioelasticjob.errors import Suspended
+from aioelasticjob.errors import RegistryError, Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
@@ -69,12 +72,28 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
 def test_a_trigger_is_not_removed_by_who_has_yet_to_see_the_newest_assignment(is_outdated: bool) -> None:
     job, clock, trigger = ClaimedJob(1), StandingClock(SLOT), LAYOUT.trigger(ME)
     job.write(Create(trigger))
-    view = read(job.registry.tree(), LAYOUT, CONFIG)
-    events = Events()
-    dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
-    stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
-    driver = StateDriver(job.member, view, stats, Past(clock.now()))
+    driver = _driver(job, job.member, clock)
     if is_outdated:
         job.write(Set(LAYOUT.sharding, b"", -1))  # it may give this instance items that the trigger is for
     assert done(driver.perform(RemoveTrigger(trigger, 0))) is not is_outdated
     assert (trigger in job.registry.nodes) is is_outdated
+
+
+def test_when_the_registry_refused_settlements_is_known_also_after_it_accepts_them_again() -> None:
+    job, clock = ClaimedJob(1), StandingClock(SLOT)
+    job.registry.now = SLOT
+    refusals = Refusals("job", clock)
+    driver = _driver(job, replace(job.member, refusals=refusals), clock)
+    refusals.refused(SETTLE, RegistryError("the quota is used up"))
+    for _ in range(3):
+        driver.now()
+        assert driver.state.missed.refusals == ((clock.time - SLOT, max(0.0, clock.time - SLOT - 10)),)
+        clock.time = job.registry.now = clock.time + 10
+        refusals.accepted(SETTLE)
+
+
+def _driver(job: ClaimedJob, member: Member, clock: StandingClock) -> StateDriver:
+    events = Events()
+    dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
+    stats = ExecutionStats(member, clock, events, dispatcher, LimitedLog())
+    return StateDriver(member, read(job.registry.tree(), LAYOUT, CONFIG), stats, Past(clock.now()))
