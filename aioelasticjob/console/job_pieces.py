@@ -101,7 +101,8 @@ class JobPieces:
         """Return the pieces of which only the parts are sent that have changed: every lane, every item's row."""
         request, shown = self._request, shown_items(self._request, status)
         found = lanes(status, self._registry, shown)
-        rows = [Piece(f"row-{item.item}", self._row(status, item)) for item in shown]
+        there = {None, *(one.id for one in status.instances)}
+        rows = [Piece(f"row-{item.item}", self._row(status, item, item.holder not in there)) for item in shown]
         columns = {"with_offsets": bool(self._offsets), "count": len(status.items)}
         # An item that changes hands moves between two lanes, so the lanes are then sent together.
         held = tuple(tuple(item.item for item in lane.items) for lane in found)
@@ -208,14 +209,20 @@ class JobPieces:
             return {"span": self._request.http.query_params.get("span", ""), **items}
         return {"from": f"{window.start:.0f}", "to": f"{window.end:.0f}", **items}
 
-    def _row(self, status: JobStatus, item: ItemStatus) -> str:
+    def _row(self, status: JobStatus, item: ItemStatus, is_gone: bool) -> str:
         colour = self._registry.palettes[self._name].css_class(item.holder)
         offset = self._offsets.get(item.item)
-        made_of = (item, colour, offset, bool(self._offsets))
+        made_of = (item, colour, is_gone, offset, bool(self._offsets))
         kept = self._rows.get(item.item)
         if kept is None or kept[0] != made_of:
             html = self._request.render(
-                "job-item.html", job=status, item=item, colour=colour, offset=offset, with_offsets=bool(self._offsets)
+                "job-item.html",
+                job=status,
+                item=item,
+                colour=colour,
+                is_gone=is_gone,
+                offset=offset,
+                with_offsets=bool(self._offsets),
             )
             kept = self._rows[item.item] = made_of, html
         return kept[1]

@@ -313,6 +313,10 @@ def test_a_killed_worker_is_on_the_health_strip_and_its_job_says_that_nobody_is_
     expect(strip).to_contain_text(f"0 there, {gone + 1} gone")
     expect(nobody).to_contain_text(re.compile(rf"^Nobody there{empty + 1} jobs?"))
     expect(page.get_by_role("row", name=re.compile("report"))).to_contain_text("nobody is there to run it")
+    page.goto(page.url.replace("/jobs", "/job/report"))
+    expect(page.locator("#row-0 [data-label='Held by']")).to_contain_text(
+        "gone"
+    )  # until its items are given to another
 
 
 def test_the_health_strip_counts_what_failed_and_names_the_last_rescue(
