@@ -21,6 +21,7 @@ from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.test_network_faults import T, reached, with_session
+from tests.support.clocks import block_loop
 from tests.support.deadlines import deadline
 from tests.support.simulated_registry import OUR_HOST, PORT, SimulatedRegistry, settings, simulated
 
@@ -333,10 +334,10 @@ def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
 @pytest.mark.parametrize("share", [0.6, 0.9])
 def test_the_silence_of_a_registry_while_the_event_loop_was_blocked_is_no_outage(share: float) -> None:
     async def use(_world: SimulatedRegistry, session: Session) -> None:
-        keeper, loop = session._keeper, asyncio.get_running_loop()
+        keeper = session._keeper
         with deadline(session, session.incarnation), mock.patch.object(session_keeper.log, "warning") as warning:
             await asyncio.sleep(60)
-            loop._now += share * keeper.lease.timeout  # type: ignore[attr-defined]  # a handler calls time.sleep()
+            block_loop(share * keeper.lease.timeout)
             await reached(session, SessionState.SUSPENDED)
             await reached(session, SessionState.CONNECTED)
         assert "was lost: this process stood still (its event loop was blocked" in str(warning.call_args_list[0])
@@ -348,10 +349,10 @@ def test_the_silence_of_a_registry_while_the_event_loop_was_blocked_is_no_outage
 
 def test_a_connection_is_lost_because_of_a_silent_server_even_if_the_event_loop_was_blocked_for_a_moment() -> None:
     async def use(world: SimulatedRegistry, session: Session) -> None:
-        keeper, loop = session._keeper, asyncio.get_running_loop()
+        keeper = session._keeper
         world.partition()
         await asyncio.sleep(0.3 * keeper.lease.timeout)
-        loop._now += 0.2 * keeper.lease.timeout  # type: ignore[attr-defined]
+        block_loop(0.2 * keeper.lease.timeout)
         await reached(session, SessionState.SUSPENDED)
         assert keeper.reason == session_keeper.SILENT_REASON
         ((began, _),) = keeper.ages_of_outages()

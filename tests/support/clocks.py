@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+
+from aioelasticjob.testing.loop import VirtualLoop
 
 
 @dataclass
@@ -13,3 +16,10 @@ class StandingClock:
 
     def now(self) -> float:
         return self.time
+
+
+def block_loop(seconds: float) -> None:
+    """Let time pass without a turn of the running loop, as a blocking call in a handler does."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop._now += seconds
