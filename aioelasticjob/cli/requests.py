@@ -16,7 +16,7 @@ from aioelasticjob.cli.jobs import AnyName, AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
-from aioelasticjob.cli.terminal import confirm, out, write_json
+from aioelasticjob.cli.terminal import confirm, out, print_warning, write_json
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.cron.zone import wall_time, zone_named
 from aioelasticjob.durations import as_seconds
@@ -260,7 +260,7 @@ def _ask(
             return asked, None
         if not as_json:  # with --json, stdout holds only the JSON of the end
             print_result(asked, as_json=False)
-        return asked, await operations.ended(session, job, asked.request, clock=SystemClock())
+        return asked, await operations.ended(session, job, asked.request, clock=SystemClock(), warn=print_warning)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,7 +17,9 @@ from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import CUT_OFF
-from aioelasticjob.operations.queries import listed, names, requests_view
+from aioelasticjob.operations.actions import see_who_runs
+from aioelasticjob.operations.queries import listed, names, requests_view, view_of
+from aioelasticjob.operations.results import NotPossible
 from aioelasticjob.registry.session import Session
 
 POLL_INTERVAL = 0.3
@@ -87,20 +89,30 @@ async def request(session: Session, job: str, id: str, *, now: float | None = No
     return status_of_request(view, existing(view, id), now)
 
 
-async def ended(session: Session, job: str, id: str, *, clock: Clock | None = None) -> RequestStatus:
+async def ended(
+    session: Session, job: str, id: str, *, clock: Clock | None = None, warn: Callable[[str], None] | None = None
+) -> RequestStatus:
     """Wait until all runs of a request have ended, and return how.  A run that was cut off for good has ended, too.
 
-    With a ``clock`` a request that has expired is not waited for, also if no leader notes it.
+    With a ``clock`` a request that has expired is not waited for, also if no leader notes it.  ``warn`` is told, once
+    for each reason, why nothing of the request can begin at present.
 
     Raises:
         InvalidSetting: there is no such job, or no such request.
         RegistryError: the registry could not be read.
     """
+    warned = ""
     while True:
         view = await requests_view(session, job, id)
-        found = status_of_request(view, existing(view, id), None if clock is None else clock.now())
+        now = None if clock is None else clock.now()
+        found = status_of_request(view, existing(view, id), now)
         if found.is_over:
             return found
+        if warn is not None:
+            held_up = await _held_up(session, job, found, now)
+            if held_up and held_up != warned:
+                warn(f"{held_up}; the request waits until then")
+            warned = held_up
         if found.running and not found.waiting and not view.config.failover:
             paths = [path for item in map(view.layout.item, found.running) for path in (item.running, item.execution)]
             nodes = await session.get_many(paths)
@@ -157,6 +169,20 @@ def status_of_request(view: JobView, request: Request, now: float | None = None)
     if now is not None and request.is_open and waiting and 0 < request.expires <= round(now * 1000):
         state = EXPIRED
     return RequestStatus(request, state, dict(outcomes), waiting, running, zone)
+
+
+async def _held_up(session: Session, job: str, found: RequestStatus, now: float | None) -> str:
+    """Return why nothing of a request can begin at present; empty if something can, or if it is not due yet."""
+    request = found.request
+    if request.paused:
+        return f"{job}: the request {request.id} is paused: resume it first"
+    is_due = not request.at or (now is not None and request.at <= round(now * 1000))
+    if found.waiting and not found.running and is_due:
+        try:
+            see_who_runs(await view_of(session, job))
+        except NotPossible as refusal:
+            return str(refusal)
+    return ""
 
 
 def _state(request: Request, waiting: tuple[int, ...], running: tuple[int, ...], *, begun: bool) -> str:

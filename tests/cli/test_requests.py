@@ -13,8 +13,11 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import Result
 
-from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.addresses import open_registry
+from aioelasticjob.cli import requests
 from aioelasticjob.cli.operator_name import operator_name
+from aioelasticjob.cli.terminal import print_warning
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
@@ -101,6 +104,27 @@ def test_a_second_request_of_the_same_id_says_what_holds(ask: Ask) -> None:
     later = said(ask("trigger", "report", "--in", "1h", "--id", "soon", "--expires", "5m"))
     assert "asked to run all its items at 2" in later
     assert "asked already" in said(ask("trigger", "report", "--in", "1h", "--id", "soon", "--expires", "5m"))
+
+
+def test_who_waits_is_warned_while_the_job_is_paused(
+    ask: Ask, embedded: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resume() -> None:
+        async with open_registry(f"zk://{embedded.address}/shop") as session:
+            await operations.resume(session, "report")
+
+    resuming = threading.Thread(target=lambda: asyncio.run(resume()))
+
+    def warn(message: str) -> None:
+        print_warning(message)
+        resuming.start()
+
+    monkeypatch.setattr(requests, "print_warning", warn)
+    said(ask("pause", "report"))
+    done = ask("trigger", "report", "--in", "0s", "--wait")
+    resuming.join(timeout=30)
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "done: 3 completed")
+    assert done.stderr == "warning: report: is paused: resume it first; the request waits until then\n"
 
 
 def test_an_expired_request_says_so(ask: Ask) -> None:

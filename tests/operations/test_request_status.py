@@ -145,3 +145,44 @@ def test_what_has_expired_is_shown_so_though_no_instance_is_there_to_note_it() -
         assert (ended.state, ended.outcomes_text) == ("expired", "nothing was run")
 
     simulate(scene)
+
+
+def test_who_waits_is_told_once_why_nothing_can_begin() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER)
+        await operations.ask(here.observer, "job", delay=60, id="r")
+        said = list[str]()
+
+        async def follow() -> None:
+            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await operations.pause(here.observer, "job")
+            await here.until(30)
+            assert said == []  # it is not due yet
+            await here.until(90)
+            await operations.pause_request(here.observer, "job", "r")
+            await here.until(100)
+            await operations.resume(here.observer, "job")
+            await here.until(110)
+            await operations.resume_request(here.observer, "job", "r")
+        assert said == [
+            "job: is paused: resume it first; the request waits until then",
+            "job: the request r is paused: resume it first; the request waits until then",
+        ]
+
+    simulate(scene)
+
+
+def test_who_waits_is_told_that_no_instance_is_left() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", cron=NEVER)
+        await operations.ask(here.observer, "job", delay=60, id="r")
+        here.faults.crash(them.people["a"])
+        said = list[str]()
+        with anyio.move_on_after(120):
+            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
+        assert said == ["job: no instance is there: start a process that runs it first; the request waits until then"]
+
+    simulate(scene)
