@@ -137,7 +137,8 @@ class Choice:
                     return taken
         self._note_result(fire, taken)
         if taken.elsewhere and not is_rescue:
-            yield FollowReleases(view, fire, taken.elsewhere)
+            is_missed = view.config.misfire and fire.source in SCHEDULED
+            yield FollowReleases(taken.elsewhere, (view, fire.slot) if is_missed else None)
         if claim is not None:
             yield RunItems(view, claim, offsets)
             self._state.collapse((yield NewestView()))

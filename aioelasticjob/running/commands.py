@@ -174,9 +174,9 @@ class ClaimItems:
 class FollowReleases:
     """Begin to follow the runs of these items on another instance, without waiting for their end.  It has no answer."""
 
-    view: JobView
-    fire: Fire
     items: frozenset[int]
+    missed: tuple[JobView, int] | None = None
+    """The view and the moment of a claim that found these runs, if operators are to see that the moment was missed."""
 
 
 @value

@@ -33,7 +33,7 @@ class ItemReleases:
 
     def follow(self, items: Iterable[int], missed: tuple[JobView, int] | None = None) -> None:
         """Wait for each of these items.  If they ``missed`` a moment of a view, first mark that for operators."""
-        for item in items:
+        for item in sorted(items):
             self._tasks.start_soon(self._until_free, item, missed)
 
     async def release_left(self) -> None:

@@ -19,7 +19,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import SCHEDULED, Fire, FireSource
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.choice import Choice
@@ -167,8 +167,7 @@ class JobScheduler(CommandLoop):
         view = self.views.value
         if view.tree.outdated:
             view = yield NewestView()
-        if begun := (yield from self._state.look(view)):
-            self.releases.follow(begun)
+        yield from self._state.see(view)
         run = self._choice.next_run(view)
         taken = None if run is None else (yield from run)
         self._failures = 0
@@ -212,9 +211,8 @@ class JobScheduler(CommandLoop):
                 return InTask(self._ahead.give_back)
             case JoinRun(fire, items):
                 return InTask(partial(join_run, self._job.listeners, self._member, fire, items))
-            case FollowReleases(view, fire, items):
-                missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
-                self.releases.follow(sorted(items), missed)
+            case FollowReleases(items, missed):
+                self.releases.follow(items, missed)
                 return None
             case AwaitRescueEnd(items):
                 return InTask(partial(self._await_rescue_end, items))

@@ -16,7 +16,7 @@ from aioelasticjob.model import NONE
 from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.running.account import SOON, Account
 from aioelasticjob.running.clock_skew import ASTRAY
-from aioelasticjob.running.commands import NodeSteps, ReadItems
+from aioelasticjob.running.commands import FollowReleases, NodeSteps, ReadItems, Steps
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
 from aioelasticjob.running.state import BUSY, ENDED, GONE, Came, Newest, Past, Timetable
@@ -39,8 +39,6 @@ class JobState(Account):
 
     def __init__(self, me: str, view: JobView, reading: ClockReading, past: Past) -> None:
         super().__init__(me, view, reading, past)
-        self.begun_elsewhere: frozenset[int] = NONE
-        """The items that a view was the first to show to run on another instance, until ``look`` returns them."""
         self._unattended = UnattendedMoments(me, self.clock, self.missed, self.items)
         self._since = int(view.schedules.since * 1000)
         """Since when the schedule is known to be in force."""
@@ -62,20 +60,7 @@ class JobState(Account):
         """The records from the future.  The object keeps nothing, so it is made when it is needed."""
         return FutureRecords(self.missed, self.items, self.reports)
 
-    def look(self, view: JobView) -> NodeSteps[frozenset[int]]:
-        """Apply a view, and compute which moments are due.
-
-        The result is the items that this view is the first to show to run on another instance.  No view will show the
-        end of those runs, so the caller waits for it and calls ``released``.
-        """
-        if self.only_time_has_passed(view):
-            self.see_what_is_due(view)
-        else:
-            yield from self.see(view)
-        begun, self.begun_elsewhere = self.begun_elsewhere, NONE
-        return begun
-
-    def see(self, view: JobView) -> NodeSteps[None]:
+    def see(self, view: JobView) -> Steps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
 
         If the registry refuses a command, its error ends this generator, and the driver calls this method again later.
@@ -83,6 +68,9 @@ class JobState(Account):
         counts as applied (``looked_at``), only after their records were read and their missed moments marked; until
         then each call reads and marks them anew.
         """
+        if self.only_time_has_passed(view):
+            self.see_what_is_due(view)
+            return
         self.note_change(view)
         self._follow_clock()
         self.follow_small_step_back()
@@ -102,7 +90,7 @@ class JobState(Account):
             if gained or rescued:
                 yield from self._read(view, gained, rescued)
             unmarked = (yield from self._gain(view, gained)) if gained else NONE
-            self._hold(view, given, gained, unmarked)
+            yield from self._hold(view, given, gained, unmarked)
         if not view.config.monitor_execution:
             yield from self._unattended.report_unrecorded(view, self.timetable, max(self.newest_reported, self._since))
         yield from self._settle_future(view)
@@ -284,10 +272,13 @@ class JobState(Account):
                 after = {number: max(at, one.since) for number, at in since.items()}
                 self.missed.report(after, Timetable(one.cron, one.until), min(one.until, self.clock.latest), why)
 
-    def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
+    def _hold(
+        self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]
+    ) -> Steps[None]:
         """Hold the items that are assigned to this instance, except those that could not be marked.
 
-        Those are gained with the next view.
+        Those are gained with the next view.  If this view is the first to show that an item runs on another instance,
+        that run is followed, because no view will show its end.
         """
         self.held, self._switched = frozenset(given) - unmarked, False
         for number, item in self.items.items():
@@ -302,8 +293,9 @@ class JobState(Account):
         self.looked_at, begun = view, self._begun_elsewhere()
         for number in begun:
             self.items[number].elsewhere = True
-        self.begun_elsewhere |= begun
         self._note_rescued()
+        if begun:
+            yield FollowReleases(begun)
 
     def _settle_future(self, view: JobView) -> NodeSteps[None]:
         """Lower or report records from the future, once it is certain that the clock is right.

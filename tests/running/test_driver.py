@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
-from aioelasticjob.running.commands import RemoveTrigger
+from aioelasticjob.running.commands import NodeCommand, RemoveTrigger, Steps
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
@@ -31,10 +32,11 @@ SLOT = 1010
 async def look(driver: StateDriver, view: JobView) -> None:
     """Apply a view, and perform the commands that this takes."""
     driver.now()
-    steps, answer = driver.state.look(view), None
+    steps: Steps[None] = driver.state.see(view)
+    answer = None
     with suppress(StopIteration):
         while True:
-            answer = await driver.perform(steps.send(answer))
+            answer = await driver.perform(cast(NodeCommand, steps.send(answer)))
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

@@ -18,7 +18,7 @@ from aioelasticjob.coordination.settlements import Settlement
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.events import Began
-from aioelasticjob.running.commands import NodeSteps
+from aioelasticjob.running.commands import Steps
 from aioelasticjob.running.life import Life
 from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.running.step import JobState
@@ -41,15 +41,15 @@ async def _a_defect_in_one_job(cluster: VirtualCluster) -> None:
 def test_a_defect_of_this_package_in_one_job_makes_it_join_again_and_the_others_do_not_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look, failures = JobState.look, list[int]()
+    see, failures = JobState.see, list[int]()
 
-    def fails_sometimes(self: JobState, view: JobView) -> NodeSteps[frozenset[int]]:
+    def fails_sometimes(self: JobState, view: JobView) -> Steps[None]:
         if self.view.config.job_name == "broken" and len(failures) < 3 and ran["sound"] > 5 * (len(failures) + 1):
             failures.append(1)
             raise AssertionError("a defect")
-        return look(self, view)
+        return see(self, view)
 
-    monkeypatch.setattr(JobState, "look", fails_sometimes)
+    monkeypatch.setattr(JobState, "see", fails_sometimes)
     ran.clear()
     with pytest.raises(UnhandledErrors, match="errors nobody handled") as raised:
         _a_defect_in_one_job(VirtualCluster())
@@ -66,23 +66,23 @@ def _broken_and_sound(handler: Callable[[ItemContext], Awaitable[object]] = coun
 
 
 def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    look, failures = JobState.look, list[str]()
+    see, failures = JobState.see, list[str]()
 
     def fail(what: str) -> None:
         failures.append(what)
         raise AssertionError(what)
 
-    def looks(self: JobState, view: JobView) -> NodeSteps[frozenset[int]]:
+    def looks(self: JobState, view: JobView) -> Steps[None]:
         if self.view.config.job_name == "broken" and not failures and ran["sound"] > 5:
             fail("looks")
-        return look(self, view)
+        return see(self, view)
 
     async def joins(member: Member, *args: Any) -> object:
         if member.layout.job == "broken" and 0 < len(failures) < 3:
             fail("joins")
         return await join(member, *args)
 
-    monkeypatch.setattr(JobState, "look", looks)
+    monkeypatch.setattr(JobState, "see", looks)
     monkeypatch.setattr("aioelasticjob.running.life.join", joins)
     ran.clear()
     with pytest.raises(UnhandledErrors) as raised:

@@ -11,7 +11,15 @@ from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY
-from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, ReadItems, Report, WriteAccounted
+from aioelasticjob.running.commands import (
+    Command,
+    FollowReleases,
+    MarkMissed,
+    ReadAccounted,
+    ReadItems,
+    Report,
+    WriteAccounted,
+)
 from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, REFUSED, SET_BACK, UNKNOWN, Came, Item
 from aioelasticjob.running.step import JobState
 from aioelasticjob.running.unattended import NO_INSTANCE_UP, RETRY_PAUSE
@@ -801,7 +809,7 @@ def test_a_run_elsewhere_is_waited_for_although_the_marks_of_another_item_are_re
     case.see(state)
     assert not case.refused
     case.see(state)
-    assert state.begun_elsewhere == {1}
+    assert FollowReleases(frozenset({1})) in case.done
     assert case.reported() == [(1, 30, SET_BACK)]
 
 
