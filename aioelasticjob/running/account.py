@@ -55,8 +55,6 @@ class Account:
         """The newest view that was applied completely."""
         self._closed: frozenset[int] = NONE
         """The items held at the last look that may not run here: the item, this server or the job is switched off."""
-        self._scheduled_since = view.schedules.dated
-        """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
         self._refuses = False
         """Whether this instance has refused the last fire."""
 
@@ -210,7 +208,7 @@ class Account:
         moments of the new one are accounted for when the state sees that view.
         """
         table = self.timetable
-        if view is not self.view and (succession := self._succession(view)).has_changed:
+        if view is not self.view and (succession := Succession(self.view, view)).has_changed:
             self._busy_until = self.clock.now
             table.advance(min(self.clock.latest, succession.ended))
             due = self._due_before(view)
@@ -296,6 +294,3 @@ class Account:
         until = min(until, (now or self.clock.now) + SOON)
         last = {item: self.items[item].run_until for item in items}
         self.missed.report(last, self.timetable, until, why, newest=newest)
-
-    def _succession(self, view: JobView) -> Succession:
-        return Succession(self.view.config.schedule, self._scheduled_since, view)

@@ -76,12 +76,12 @@ class JobState(Account):
         self.follow_small_step_back()
         self.missed.report_given_back()
         if view is not self.looked_at:
-            succession, recorded = self._succession(view), self.view.config.monitor_execution
+            succession, recorded = Succession(self.view, view), self.view.config.monitor_execution
             if succession.has_changed:
-                self._change_schedule(view)
+                self._change_schedule(view, succession)
             now = view.config.monitor_execution
             if now is not recorded or any(one.recorded is not recorded for one in succession.between):
-                self._switch_monitoring(view)
+                self._switch_monitoring(view, succession)
             if view.leader == self._me:
                 self.missed.report_removed_orphans(self.view, view)
             self.view = view
@@ -126,13 +126,12 @@ class JobState(Account):
                 item.floor = min(item.floor, max(since, item.reported))  # never report twice
             self._pass_over_reported(self.view)
 
-    def _change_schedule(self, view: JobView) -> None:
+    def _change_schedule(self, view: JobView, succession: Succession) -> None:
         """Close the old schedule and begin the new one at the time at which it was written.
 
         That can be well before now, because this instance does not look at views during an execution.
         """
         written = self.clock.in_time(int(view.schedules.since * 1000), noticed=view.schedules.dated_by <= self._noticed)
-        succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
         self._close_schedule(view, min(written, succession.ended), ours)
         if self._me in view.active:
@@ -163,7 +162,7 @@ class JobState(Account):
 
     def _begin_schedule(self, view: JobView, written: int) -> None:
         """Follow the new schedule, and account for its moments that came before this instance looked at it."""
-        self._since, self._scheduled_since, self._is_inherited = written, view.schedules.dated, False
+        self._since, self._is_inherited = written, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
             item.floor = max(item.floor, written)
@@ -176,14 +175,14 @@ class JobState(Account):
         self._account(mine, Came.UNHEARD)
         self._pass_over_reported(view)  # schedules may share moments
 
-    def _switch_monitoring(self, view: JobView) -> None:
+    def _switch_monitoring(self, view: JobView, succession: Succession) -> None:
         """Adapt to a job whose records were switched on or off, or both since the last look.
 
         If they were switched off, report now what other instances have kept this one from running, and the runs that
         were cut off: later no record shows it.  If they were switched on, run nothing again only because it has no
         record, and report what was due.
         """
-        self._switched, self._scheduled_since = True, view.schedules.dated  # the schedule is noted again, unchanged
+        self._switched = True
         if not view.config.monitor_execution:
             self._account(self._kept_from(view), Came.UNRECORDED)
             items = {number: self.items[number] for number in self.held - view.rescues.keys()}
@@ -198,7 +197,7 @@ class JobState(Account):
         written = self.clock.in_time(since)
         self.timetable.advance(min(self.clock.latest, written))
         due = self._kept_from(view) | self._due_before(view)
-        handed_on = self._succession(view).handed_on(due, self._me)
+        handed_on = succession.handed_on(due, self._me)
         self._account(due - handed_on, Came.UNRECORDED, ended=written)
         for number in handed_on:
             self._account([number], Came.UNRECORDED, ended=given_at(view, number))

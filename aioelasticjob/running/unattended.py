@@ -12,7 +12,6 @@ from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, Accou
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.coordination.schedules import FormerSchedule
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.cron import Cron
 from aioelasticjob.layout import server_switch
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.running.commands import MarkMissed, NodeSteps, ReadAccounted, WriteAccounted
@@ -175,14 +174,11 @@ def given_to(instance: str, view: JobView) -> Mapping[int, int]:
 
 
 class Succession:
-    """Compares the schedule that an instance follows with a newer view.
+    """Compares the schedule of the view that an instance follows with that of a newer view."""
 
-    ``since`` is the registry's date of that schedule, in seconds.  The registry's clock may have been set meanwhile.
-    """
-
-    def __init__(self, followed: Cron | None, since: float, view: JobView) -> None:
-        self._view = view
-        self.between: list[FormerSchedule] = _after(view, since)
+    def __init__(self, before: JobView, view: JobView) -> None:
+        self._view, followed = view, before.config.schedule
+        self.between: list[FormerSchedule] = _after(view, before.schedules.dated)
         """The schedules that came after the one followed and have been replaced since, oldest first."""
         self.has_changed = view.config.schedule != followed or any(one.cron != followed for one in self.between)
         """Whether another schedule is in force, or the same one again after another."""

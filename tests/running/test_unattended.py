@@ -471,27 +471,27 @@ def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated
     job.write(Set(DESK.config, config.to_json(), -1), Create(DESK.schedule, json.dumps(note).encode()))
     view = read(job.registry.tree(), DESK, config)
     assert (view.schedules.dated, [one.since for one in view.schedules.former]) == (1_000, [4_000_000])
-    assert not Succession(config.schedule, 1_000, view).has_changed
+    assert not Succession(view, view).has_changed
 
 
 def test_a_schedule_is_the_same_while_it_is_in_force_whatever_else_is_changed() -> None:
     case = Case.of(cron=EACH)
-    followed, since = case.config.schedule, case.view().schedules.dated
+    before = case.view()
     case.now = 10
     case.configure(description="hello")
-    assert not Succession(followed, since, case.view()).has_changed
+    assert not Succession(before, case.view()).has_changed
 
 
 @pytest.mark.parametrize("back", [False, True])
 def test_a_schedule_that_was_replaced_has_ended_then_though_it_is_back_in_force(back: bool) -> None:
     case = Case.of(cron=EACH)
-    followed, since = case.config.schedule, case.view().schedules.dated
+    before = case.view()
     case.now = 10
     case.configure(cron=FIFTH)
     if back:
         case.now = 20
         case.configure(cron=EACH)
-    found = Succession(followed, since, case.view())
+    found = Succession(before, case.view())
     assert found.has_changed
     assert found.ended == (BEGIN + 10) * 1000
     assert [one.cron and one.cron.expression for one in found.between] == [FIFTH] * back
@@ -499,24 +499,27 @@ def test_a_schedule_that_was_replaced_has_ended_then_though_it_is_back_in_force(
 
 def test_a_schedule_that_was_written_over_before_it_was_noted_is_followed_by_those_that_are_dated_later() -> None:
     case = Case.of(cron=EACH)
-    for now, cron in ((10, FIFTH), (20, EACH), (30, FIFTH)):
+    case.now, case.config = 15, case.config.changed(cron=FIFTH)
+    case.put(case.view().layout.config, case.config.to_json())
+    before = case.view()
+    for now, cron in ((20, "0/7 * * * * ?"), (30, FIFTH)):
         case.now = now
         case.configure(cron=cron)
-    found = Succession(case.config.schedule, BEGIN + 15, case.view())
+    found = Succession(before, case.view())
     assert [one.since for one in found.between] == [(BEGIN + 20) * 1000]
     assert found.has_changed  # another was in force meanwhile
 
 
 def test_who_has_an_item_when_its_schedule_ends_depends_on_which_came_first() -> None:
     case = Case.of(items=3, cron=EACH)
-    followed, since = case.config.schedule, case.view().schedules.dated
+    before = case.view()
     case.now = 10
     case.give(0, OTHER)
     case.now = 20
     case.configure(cron=FIFTH)
     case.now = 30
     case.give(1, OTHER)
-    found = Succession(followed, since, case.view())
+    found = Succession(before, case.view())
     assert found.handed_on(range(3), ME) == {0}  # whose next holder has seen the end of the last one
 
 
