@@ -240,9 +240,7 @@ class CommandLoop(ABC):
             self._steps.close()
         self._steps = self._awaited = None
 
-    def _go_on(
-        self, step: Callable[[], object] | None, answer: object = None, error: RegistryError | None = None
-    ) -> float | InTask:
+    def _go_on(self, step: Callable[[], object] | None, answer: object = None) -> float | InTask:
         """Make steps, beginning with this one, until a task is needed, an answer is awaited, or a pass has to wait.
 
         The clocks are read before the first command.
@@ -250,11 +248,10 @@ class CommandLoop(ABC):
         is_first = True
         while True:
             if step is not None:
-                answer = error = None
                 try:
                     answer = step()
-                except RegistryError as failure:
-                    error = failure
+                except RegistryError as error:
+                    answer = error
                 except BaseException:
                     self.close()
                     raise
@@ -270,30 +267,30 @@ class CommandLoop(ABC):
             if is_first:
                 self._driver.now()
                 is_first = False
-            command = self._next(answer, error)
+            command = self._next(answer)
             if isinstance(command, float):
                 again, self._again = self._again, False
                 return 0.0 if again else command
             step = partial(self._perform, command)
 
-    def _next(self, answer: object, error: RegistryError | None) -> Command | float:
-        """Send an answer in, and return the next command, or the seconds until the next pass."""
+    def _next(self, answer: object) -> Command | float:
+        """Send an answer or an error in, and return the next command, or the seconds until the next pass."""
         steps, self._steps = self._steps, None  # an error ends it
         try:
             while True:
                 try:
                     if steps is None:
                         steps, answer = self._begin(), None
-                    command = steps.send(answer) if error is None else steps.throw(error)
+                    command = steps.throw(answer) if isinstance(answer, RegistryError) else steps.send(answer)
                 except StopIteration as end:
-                    steps = error = None
+                    steps = None
                     if end.value is not None:
                         return float(end.value)
                 else:
                     self._steps = steps
                     return command
-        except RegistryError as failure:
-            return self._refused(failure)
+        except RegistryError as error:
+            return self._refused(error)
         finally:
             if self._state.reports:
                 self._driver.say_all()
@@ -302,13 +299,12 @@ class CommandLoop(ABC):
         """Do work, and go on after it; return the seconds until the next turn."""
         found: float | InTask = task
         while isinstance(found, InTask):
-            answer = error = None
             try:
                 answer = await found.work()
-            except RegistryError as failure:
-                error = failure
+            except RegistryError as error:
+                answer = error
             except BaseException:  # also a cancellation
                 self.close()
                 raise
-            found = self._go_on(None, answer, error)
+            found = self._go_on(None, answer)
         return found
