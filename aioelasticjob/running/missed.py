@@ -60,22 +60,15 @@ class MissedMoments:
         what happens to the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
-        oldest = min(after.values(), default=until)
-        if oldest >= until:
+        if min(after.values(), default=until) >= until:
             return
-        away = [(began, ended, AWAY) for began, ended in self._clock.outages()]
-        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clock.skipped)]):
-            if began <= until and oldest < ended:
-                self._report_connected(after, table, min(until, began - 1), why, newest)
-                self._report(after, table, min(until, ended), reason, newest)
-        self._report_connected(after, table, until, why, newest)
-
-    def _report_connected(self, after: dict[int, int], table: Timetable, until: int, why: str, newest: Newest) -> None:
-        """Report moments at which the registry could be reached, but may have refused what a run needs."""
-        for began, ended in sorted(self._clock.spans(self.refusals)):
-            self._report(after, table, min(until, began - 1), why, newest)
-            self._report(after, table, min(until, ended), REFUSED, newest)
-        self._report(after, table, until, why, newest)
+        clock = self._clock
+        reasons = (AWAY, clock.outages()), (SKIPPED, clock.skipped), (REFUSED, clock.spans(self.refusals))
+        spans = [(began, ended, reason) for reason, found in reasons for began, ended in found]
+        ends = {end for began, ended, _ in spans for end in (began - 1, ended) if end < until}
+        for end in sorted({until, *ends}):
+            reason = next((reason for began, ended, reason in spans if began <= end <= ended), why)
+            self._report(after, table, end, reason, newest)
 
     def report_given_back(self) -> None:
         """Report moments that another instance claimed and gave back, if a later one was claimed or reported meanwhile.
