@@ -58,10 +58,6 @@ class Choice:
         """Return the run that comes first, whose result is that of its claim; None if there is nothing to run now."""
         if view.orphans or self.triggers.deferred or view.requested or self._me in view.triggered:
             return self._run_unscheduled(view)
-        return self._scheduled_run(view)
-
-    def _scheduled_run(self, view: JobView) -> Steps[ClaimResult] | None:
-        """Return the run of what is due, or due soon."""
         return self._due(view) or self._due_soon(view)
 
     def _run_unscheduled(self, view: JobView) -> Steps[ClaimResult | None]:
@@ -69,7 +65,7 @@ class Choice:
         taken = (yield from self._rescue(view)) if view.orphans else None
         if taken is None:
             taken = yield from self.triggers.answer(view, self._run)
-        if taken is None and (run := self._scheduled_run(view)):
+        if taken is None and (run := self._due(view) or self._due_soon(view)):
             taken = yield from run
         return taken
 
