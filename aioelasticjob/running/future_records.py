@@ -12,13 +12,12 @@ was made earlier has no moments before its date.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running.clock_skew import AHEAD, ASTRAY
+from aioelasticjob.running.clock_skew import AHEAD
 from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import SET_BACK, FutureRecord, Item, Items, Passed, Timetable
@@ -41,28 +40,6 @@ class FutureRecords:
             found = now if item.future is None else min(now, item.future.found)
             future = FutureRecord(max(since, now - MAX_FUTURE), found, item.record.slot > now + MAX_FUTURE)
             item.future = future if _done(item) > now + tolerated else None
-
-    def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
-        """Search all items of this instance again, because the time has been set to ``now``, ahead or back."""
-        for item in self._items.values():
-            item.future = None
-        self.find(items, now, since, 0)
-
-    def forget_others(self, held: frozenset[int]) -> None:
-        """Forget the records of items that were given away: the new holders report or lower them."""
-        for number, item in self._items.items():
-            if number not in held:
-                item.future = None
-
-    def schedule_changed(self, now: int) -> None:
-        """Trust all dates up to now, because the present schedule was written with a correct clock.
-
-        Correct clocks may differ by ``ASTRAY``.  A date further ahead was given by a clock that was ahead, and that was
-        corrected before this instance saw the schedule.
-        """
-        for item in self._items.values():
-            if item.future is not None:
-                item.future = replace(item.future, found=now + int(ASTRAY * 1000))
 
     def lower(self, view: JobView, items: Iterable[int]) -> frozenset[int]:
         """Lower the records that claim moments too far in the future, and return their items."""

@@ -8,6 +8,7 @@ generator of commands.  Clock readings are facts too (``clock.take``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
@@ -113,7 +114,9 @@ class JobState(Account):
         that is set back by mistake for some seconds costs only the moments in these seconds.
         """
         if self.clock.has_jumped():
-            self._future.find_anew(self.held, self.clock.set_to, self.clock.since)
+            for item in self.items.values():
+                item.future = None
+            self._future.find(self.held, self.clock.set_to, self.clock.since, 0)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
             self.timetable = Timetable(self.view.config.schedule, since)
@@ -168,7 +171,8 @@ class JobState(Account):
             item.floor = max(item.floor, written)
             # a moment that a clock ahead has passed over hides none that have yet to come
             item.followed = min(item.accounted, self.clock.now + SOON) if number in self.held else 0
-        self._future.schedule_changed(self.clock.now)
+            if item.future is not None:  # the clock that dated the schedule was right, so dates up to then are, too
+                item.future = replace(item.future, found=self.clock.now + int(ASTRAY * 1000))
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._report(mine, min(self.timetable.newest - 1, self._busy_until), BUSY, Came.UNHEARD.value.newest)
         self._busy_until = 0  # if the time is set back, no later moment came during that run
@@ -303,7 +307,8 @@ class JobState(Account):
         """
         if self.clock.unsteady or self._me not in view.active:
             return
-        self._future.forget_others(self.held)
+        for number in self.items.keys() - self.held:  # the new holders report or lower these records
+            self.items[number].future = None
         open_ = self.held - view.disabled_items
         self._account(self._future.lower(view, open_), Came.SET_BACK)
         yield from self._future.report(view, self.timetable, open_)
