@@ -29,7 +29,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import dismissed
-from aioelasticjob.coordination.missed_marks import AccountedMoment, note_accounted
+from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.operator_log import log_operator_actions
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.record_cache import cut_off_runs, items_below, read_items
@@ -102,8 +102,6 @@ class Coordinator:
         """The mistakes in the job's nodes that were logged last."""
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
-        self._accounted: AccountedMoment | None = None
-        """The newest moment that is noted of a job that is not monitored; None if it has to be read."""
         self._leaves = False
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
@@ -172,7 +170,7 @@ class Coordinator:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
-            self._accounted = await note_accounted(member, view, time, self._accounted)
+            await note_accounted(member, view, time)
         unwanted = await _unwanted_records(member) if due.unwanted else {}
         cut_off = dict[int, VersionedRecord]()
         if due.orphans:

@@ -91,37 +91,33 @@ async def mark_misfired(member: Member, cache: RecordCache, view: JobView, item:
         entry.mark = replace(entry.mark, removable=True)
 
 
-async def note_accounted(
-    member: Member, view: JobView, now: float, known: AccountedMoment | None = None
-) -> AccountedMoment | None:
-    """Write the newest moment up to ``now`` (seconds) if it is later than the ``known`` one; return the newest known.
+async def note_accounted(member: Member, view: JobView, now: float) -> None:
+    """Write the newest moment up to ``now`` (seconds) if it is later than the one that is noted.
 
-    The result is None if the node has to be read before the next attempt.  A later moment that another instance has
-    written is kept, unless it is so far in the future that a clock must have been ahead.
+    A later moment that another instance has written is kept, unless it is so far in the future that a clock must have
+    been ahead.
 
     Raises:
-        Suspended: there is no connection.
-        SessionEnded: the session was lost.
+        RegistryError: the node could not be read, or there is no connection any more.
     """
     schedule = view.config.schedule
     if view.config.monitor_execution or schedule is None:
-        return known
+        return
     came = schedule.previous_before(moment(now + 0.001))
     newest = 0 if came is None else round(came.timestamp() * 1000)
-    known = known or await read_accounted(member)
-    if known is None or known.moment - MAX_FUTURE <= newest <= known.moment:
-        return known  # also if somebody has removed the node: then there is nothing to write to
+    noted = await read_accounted(member)
+    if noted is None or noted.moment - MAX_FUTURE <= newest <= noted.moment:
+        return  # also if somebody has removed the node: then there is nothing to write to
     operations: list[Op] = [
         Check(member.layout.instance(member.id)),
-        Set(member.layout.execution, str(newest).encode(), known.version),
+        Set(member.layout.execution, str(newest).encode(), noted.version),
     ]
     try:
-        committed = await write(member, operations, "to note up to which moment an instance was up")
+        await write(member, operations, "to note up to which moment an instance was up")
     except (Suspended, SessionEnded):
         raise
     except RegistryError:  # another instance has written, or the registry refuses it; the next tick tries again
-        return None
-    return AccountedMoment(newest, committed.versions[1])
+        pass
 
 
 async def read_accounted(member: Member) -> AccountedMoment | None:
