@@ -128,7 +128,8 @@ class Choice:
                 offsets |= yield ReadOffsets(renewed, claimed=True)
             if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
                 is_in_force = yield AwaitMoment(view, claim)
-                if not is_in_force or (is_ahead and self._is_overtaken(fire.slot)):
+                # if this process was held up until the next moment has come as well, only that one is run
+                if not is_in_force or (is_ahead and state.timetable.passed(fire.slot, state.clock.now)):
                     yield GiveBack()
                     return taken
         self._note_result(fire, taken)
@@ -148,10 +149,6 @@ class Choice:
             self._state.note_obstructed(taken.obstructed, fire)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._state.note_running_elsewhere(taken.elsewhere, fire)
-
-    def _is_overtaken(self, moment: int) -> bool:
-        """Whether the next moment has come, too, because this process was held up.  Then only that one is run."""
-        return self._state.timetable.passed(moment, self._state.clock.now) is not None
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
         """Rescue some orphans in one run, and return the result of their claim; None if none was claimed."""
