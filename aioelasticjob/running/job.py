@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -21,7 +22,7 @@ from aioelasticjob.names import importable_name
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.life import History, Life, report_defect
+from aioelasticjob.running.life import History, Life
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.state import Items
@@ -46,7 +47,7 @@ class LocalJob:
 
     def __init__(self, job: Job, session: Session, host: Host, shared: ProcessContext, scheduler: Scheduler) -> None:
         self._job, self._session, self._host, self._shared = job, session, host, shared
-        self._scheduler, self._leaving = scheduler, Latest(False)
+        self._scheduler, self._leaving = scheduler, False
         self._past = History(job=job.config.job_name, limited_log=shared.limited_log)
         self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
         self._incarnation, self._instance = 0, ""
@@ -84,10 +85,10 @@ class LocalJob:
                 self._past.is_up = True
                 task_status.started()
 
-        while not self._leaving.value:
+        while not self._leaving:
             await self._pause()
             status = await self._session.status.until(lambda now: now.state in READABLE)
-            if status.state is SessionState.CLOSED:
+            if status.state is SessionState.CLOSED or self._leaving:
                 break
             member = self._member(status)
             life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._go_on)
@@ -100,7 +101,7 @@ class LocalJob:
 
     def leave(self) -> None:
         """Leave once the running handlers have ended."""
-        self._leaving.set(True)
+        self._leaving = True
         if self.life is not None:
             self.life.leave(process_stops=True)
 
@@ -118,34 +119,31 @@ class LocalJob:
         """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
         try:
             with unwrapped():
-                await life.tasks.run(life.begin, self._leaving, up)
-            if life.error is not None:
-                raise life.error
+                await life.tasks.run(life.begin, up)
+            if life.errors:
+                raise life.errors.pop(0)
         except Exception as error:
             cost = Suspended | SessionEnded | OutcomeUnknown  # a slow start may cause these
             if not (self._past.is_up or isinstance(error, cost)):
                 await life.end()
                 raise
-            self._report_error(error)
+            life.errors.insert(0, error)
             return False
         if life.job_scheduler is None or life.tasks.over:  # the session may have ended just after the job had joined
             return False
-        if self._leaving.value:
+        if self._leaving:
             life.leave(process_stops=True)
         return True
 
     async def _go_on(self, life: Life) -> None:
         """End a life, and begin the next one unless the job has left."""
-        if life.error is not None:
-            self._report_error(life.error)
         if await self._end(life):
             self.gone.set(True)
         else:
             await self.live()
 
     async def _end(self, life: Life) -> bool:
-        """End a life; return whether the job has left.  Errors in ending it are reported for this job only."""
-        reported = life.error
+        """End a life, and report its error; return whether the job has left.  Errors in ending it do not go further."""
         try:
             await life.end()
             self.life = None
@@ -157,17 +155,20 @@ class LocalJob:
                 await life.remove_what_is_left()
         except Exception as error:
             life.fail(error)
-        self.life = None
-        if life.error is not None and life.error is not reported:
-            self._report_error(life.error)
+        finally:
+            self.life = None
+            self._report_errors(life)
         return life.left
 
-    def _report_error(self, error: Exception) -> None:
-        """Report the error that has ended a life."""
-        if isinstance(error, ElasticJobError):
-            self._past.warn_rejoin(error)
-        else:
-            report_defect(self._job.config.job_name, error)
+    def _report_errors(self, life: Life) -> None:
+        """Report the error that has ended a life, and later ones if they are bugs of this package."""
+        for number, error in enumerate(life.errors):
+            if not isinstance(error, ElasticJobError):
+                what = "an error in this package; this process joins the job again, and its other jobs go on"
+                message = f"{self._job.config.job_name}: {what}"
+                get_running_loop().call_exception_handler({"message": message, "exception": error})
+            elif number == 0:
+                self._past.warn_rejoin(error)
 
     async def _pause(self) -> None:
         """Wait a moment if the last life has failed within this session: the cause of the failure may still exist."""

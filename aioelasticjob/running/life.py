@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from anyio import fail_after
+from anyio import CancelScope, fail_after, move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import ENDED_STATES, connected, until_answered
@@ -19,7 +19,7 @@ from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import LEAVE, announce_leaving, join, leave
+from aioelasticjob.coordination.membership import LEAVE, announce_leaving, dismissed, join, leave
 from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.settlements import Settlements
@@ -37,9 +37,11 @@ from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.monitor_port import OFF, MonitorPort
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
-from aioelasticjob.running.standby import LEAVE_TIMEOUT, unless, wait_until_known
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stopping import Stopping
+
+LEAVE_TIMEOUT = 1.0
+"""Seconds that the last writes of a job may take: publishing its counts, and unregistering its instance."""
 
 log = logger(__name__)
 
@@ -54,8 +56,6 @@ class History(Past):
     """Whether the job has joined once, or has to wait before it can."""
     config: JobConfig | None = None
     """The newest valid configuration."""
-    trouble: str = ""
-    """The last warning."""
     standing_by: JobHealth | None = None
     """The health of the job while it cannot run in this process, though the registry answers."""
     again: bool = False
@@ -72,8 +72,7 @@ class History(Past):
 
     def wait(self, problem: str | InvalidSetting, instance: str | None = None) -> None:
         """Log why the job has to wait before it can run, once for each reason, and keep it for the job's health."""
-        if str(problem) != self.trouble:
-            self.trouble = str(problem)
+        if self.standing_by is None or self.standing_by.problem != str(problem):
             why = problem.with_page() if isinstance(problem, InvalidSetting) else problem
             text = f"the job cannot run in this process at present: {why}"
             self.limited_log.warning(log, self.job, "jobs cannot run in this process", text, each=MOST)
@@ -82,14 +81,13 @@ class History(Past):
     def resume(self) -> None:
         """Log that the job has joined, if it had to wait."""
         if self.standing_by is not None:
-            self.standing_by, self.trouble = None, ""
+            self.standing_by = None
             kind = "jobs can run in this process again"
             if self.limited_log.admits(log, self.job, kind, each=MOST, level=logging.INFO):
                 log.info("%s: the job can run in this process now", self.job, extra={"job": self.job})
 
     def warn_rejoin(self, error: ElasticJobError) -> None:
         """Log why the job has to join again."""
-        self.trouble = str(error)
         kind = f"a process joins jobs again: {type(error).__name__}"
         self.limited_log.warning(log, self.job, kind, f"this process joins the job again: {error.with_page()}")
 
@@ -114,8 +112,8 @@ class Life:
         self.member, self._job, self._shared, self._past = member, job, shared, past
         self._scheduler, self._over = scheduler, over
         self.tasks = TaskScope(scheduler, self)
-        self.error: Exception | None = None
-        """The error that ended this life, if an error did."""
+        self.errors = list[Exception]()
+        """The error that ended this life, if an error did, and those that came after it."""
         self.job_scheduler: JobScheduler | None = None
         """Runs the job; None until the job has joined."""
         self._port: MonitorPort | None = None
@@ -125,14 +123,19 @@ class Life:
         self._listening: Activity | None = None
         layout, expected = member.layout, (member.layout.server(member.ip),)
         self._follower = Follower(member.session, layout.mirrored, layout.shallow, self._following.wake, expected)
+        self._wait = CancelScope()
+        """The wait until the job can join, which ends if the process leaves; deleted once the job has joined."""
         self.is_over = False
         """Whether this life is to end."""
-        self.left = False
-        """Whether the job was asked to leave."""
         self.dismissal = ""
         """Why the job has to leave though the process goes on; empty if it stays, or leaves with the process."""
 
-    async def begin(self, leaving: Latest[bool], up: Callable[[], None]) -> None:
+    @property
+    def left(self) -> bool:
+        """Whether the job was asked to leave."""
+        return bool(self.dismissal) if self.job_scheduler is None else self.job_scheduler.left
+
+    async def begin(self, up: Callable[[], None]) -> None:
         """Join the job, or wait until it is worth trying again.  ``up`` is called once it has joined, or has to wait.
 
         Raises:
@@ -151,14 +154,32 @@ class Life:
         up()
         if lacking:
             try:
-                self.dismissal = await wait_until_known(member, self._job.config, trees, leaving)
-                self.left = bool(self.dismissal)
+                self.dismissal = await self._wait_until_known()
                 return
             except InvalidSetting as mistake:
                 past.wait(mistake)
         if problem:
-            async with unless(leaving):
+            with self._wait:
                 await trees.until(lambda newer: newer is not seen)
+
+    async def _wait_until_known(self) -> str:
+        """Register the instance, but run nothing until this release knows all features that the job requires.
+
+        The configuration that this process declares is neither written nor compared with the registry's: the registry's
+        may have a meaning that this release does not know.  Return an empty text if the job can be joined now, and
+        otherwise why this instance has to leave.
+        """
+        member, config, trees = self.member, self._job.config, self._follower.trees
+        await join(member, config, trees, config)
+        why = ""
+        with self._wait:
+            while not why and member.lacks(tree := trees.value):
+                why = await dismissed(member, read(tree, member.layout, config))
+                if not why:
+                    await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
+        with suppress(RegistryError), move_on_after(LEAVE_TIMEOUT, shield=True):
+            await leave(member)  # if that fails, the session's end removes the instance
+        return why
 
     async def _join(self) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
@@ -196,6 +217,7 @@ class Life:
         if past.again:
             self.tasks.start_soon(job_scheduler.releases.release_left)
         self.job_scheduler = job_scheduler
+        del self._wait  # an unused scope takes two kilobytes
         job_scheduler.activity.wake()
         self._coordinating.wake()
         self._follow_port(views)
@@ -234,11 +256,8 @@ class Life:
                 activity.wake()
 
     def fail(self, error: Exception) -> None:
-        """End this life because of an error; of several errors the first is kept.  The process's other jobs go on."""
-        if self.error is None:
-            self.error = error
-        elif not isinstance(error, ElasticJobError):
-            report_defect(self._job.config.job_name, error)
+        """End this life because of an error.  The process's other jobs go on."""
+        self.errors.append(error)
         self.end_soon()
 
     def end_soon(self) -> None:
@@ -263,26 +282,27 @@ class Life:
             self.leave(process_stops=False)
 
     def leave(self, *, process_stops: bool) -> None:
-        """Stop claiming, and leave once no handler runs."""
-        if self.job_scheduler is not None:
-            announces = not (self.job_scheduler.left or self.job_scheduler.is_at_rest)  # or it unregisters soon
-            self.job_scheduler.leave(process_stops=process_stops)
-            if announces:
-                self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
+        """Stop claiming, and leave once no handler runs; do not wait any longer until the job can join."""
+        if self.job_scheduler is None:
+            self._wait.cancel()
+            return
+        announces = not (self.job_scheduler.left or self.job_scheduler.is_at_rest)  # or it unregisters soon
+        self.job_scheduler.leave(process_stops=process_stops)
+        if announces:
+            self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
     async def end(self) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
         try:
             job_scheduler = self.job_scheduler
             if job_scheduler is not None:
-                self.left = job_scheduler.left
                 job_scheduler.cancel()
             self.tasks.cancel()
             await self.tasks.ended()
             if job_scheduler is not None:
                 view = job_scheduler.views.value
                 await job_scheduler.end()
-                if self.error is None:
+                if not self.errors:
                     await _unregister(job_scheduler, self.member, view, self._shared)
                 past = self._past
                 past.config = view.config
@@ -339,12 +359,6 @@ def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig,
         both = f"this process runs {member.handler}, but instance {other} runs {handler}"
         text = f"{both}: both are given items of the job; if these are two jobs, give one of them another name"
         member.log_limited(log, "instances of one job run different handlers", text, instance=other)
-
-
-def report_defect(job: str, error: Exception) -> None:
-    """Pass an error that is a bug of this package to the loop's exception handler."""
-    message = f"{job}: an error in this package; this process joins the job again, and its other jobs go on"
-    get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
 async def _announce_leaving(member: Member, stopping: Stopping) -> None:

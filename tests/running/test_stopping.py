@@ -21,7 +21,7 @@ from aioelasticjob.operations import JobStatus, NotPossible
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.running import life, process_context
-from aioelasticjob.running.standby import LEAVE_TIMEOUT
+from aioelasticjob.running.life import LEAVE_TIMEOUT
 from aioelasticjob.running.stopping import SETTLE_TIMEOUT, Departures, Stopping
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster, run
 from aioelasticjob.testing.loop import START
