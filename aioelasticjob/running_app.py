@@ -26,9 +26,8 @@ from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import Health, JobHealth, Phase
-from aioelasticjob.running.job import Host
 from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.process import LocalJobs
+from aioelasticjob.running.process import Host, LocalJobs
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.watchdog import watchdog
 from aioelasticjob.user_code import UserCode

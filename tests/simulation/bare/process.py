@@ -15,8 +15,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext, run_lease
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.job import Host, LocalJob
-from aioelasticjob.running.process import LocalJobs
+from aioelasticjob.running.process import Host, LocalJob, LocalJobs
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process as Simulated
