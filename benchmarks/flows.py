@@ -28,10 +28,9 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.dataflow import DataflowEngine
+from aioelasticjob.running.early_end import RetryWaits, StreamControl
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.retry_waits import RetryWaits
-from aioelasticjob.running.stream_control import StreamControl
 
 PAGE = 4096
 """Bytes of a page of memory."""

@@ -22,9 +22,9 @@ from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed
 from aioelasticjob.running.batches import BatchQueue, Workers
 from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.early_end import is_to_end
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.feed import Feed, HandlerCalls
-from aioelasticjob.running.stream_control import is_to_end
 
 REPORT_INTERVAL = 1.0
 """Seconds between two counts of the processed records, and between two ``Flowed`` events."""

@@ -23,9 +23,8 @@ from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import NONE, Claim, Outcome
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope, warn_unheeded
+from aioelasticjob.running.early_end import AttemptTimedOut, FailedAttempt, RetryWaits, StreamControl
 from aioelasticjob.running.executors import NEVER_BEGAN, Executors
-from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, RetryWaits
-from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
 

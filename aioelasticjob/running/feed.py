@@ -23,8 +23,8 @@ from aioelasticjob.model import Outcome
 from aioelasticjob.plural import counted
 from aioelasticjob.running.batches import Batch, BatchQueue, Call, Workers
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope
+from aioelasticjob.running.early_end import StreamControl
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.user_code import UserCode, cancellation_behind
 
 Batches: TypeAlias = AsyncGenerator[Sequence[object], None]

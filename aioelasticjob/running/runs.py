@@ -22,14 +22,13 @@ from aioelasticjob.logging import logger
 from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.driver import Awaited, InTask, StateDriver
+from aioelasticjob.running.early_end import RetryWaits, StreamControl, left_open
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
-from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.state import Passed
 from aioelasticjob.running.stopping import Stopping
-from aioelasticjob.running.stream_control import StreamControl, left_open
 from aioelasticjob.running.trace import Trace
 
 log = logger(__name__)

@@ -20,9 +20,9 @@ from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.plural import listed_items
+from aioelasticjob.running.early_end import FailedAttempt
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.missed_reports import MissedReports
-from aioelasticjob.running.retry_waits import FailedAttempt
 
 log = logger(__name__)
 

@@ -10,7 +10,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.events import AttemptFailed, Began, Ended, Events, HandedOver, Rescued, Started
 from aioelasticjob.jobs.context import Context, task_id
 from aioelasticjob.model import Claim, FireSource, Outcome
-from aioelasticjob.running.retry_waits import FailedAttempt
+from aioelasticjob.running.early_end import FailedAttempt
 
 
 class Trace:

@@ -19,9 +19,9 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.script import ScriptFailed, ScriptStillRuns
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
+from aioelasticjob.running.early_end import AttemptTimedOut, FailedAttempt
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors, Processes
-from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt
 from aioelasticjob.settings import WrongSettings
 from tests.jobs.test_http import serving
 from tests.running import process_functions

@@ -23,9 +23,9 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.dataflow import DataflowEngine
+from aioelasticjob.running.early_end import StreamControl
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.testing import run
 from tests.support.retry_waits import PlainWaits
 

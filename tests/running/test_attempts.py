@@ -13,7 +13,7 @@ import pytest
 from aioelasticjob import InstanceContext, ItemContext, Outcome, Retry, operations
 from aioelasticjob.events import AttemptFailed, Ended
 from aioelasticjob.registry.transaction import Set
-from aioelasticjob.running.retry_waits import HELD_ELSEWHERE, LEAVES, SWITCHED_OFF
+from aioelasticjob.running.early_end import HELD_ELSEWHERE, LEAVES, SWITCHED_OFF
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 EVERY_MINUTE = "0 * * * * ?"

@@ -24,9 +24,9 @@ from aioelasticjob.jobs.base import Job, item_context
 from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.early_end import FailedAttempt
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import NEVER_BEGAN, Executors
-from aioelasticjob.running.retry_waits import FailedAttempt
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import ME, ClaimedJob

@@ -11,7 +11,7 @@ import pytest
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
-from aioelasticjob.running.stream_control import is_to_end, left_open
+from aioelasticjob.running.early_end import is_to_end, left_open
 from aioelasticjob.testing import VirtualClock
 from tests.coordination.rules.world import world
 from tests.running.test_dataflow_cluster import SERVER, DataflowProcesses, offset

@@ -24,7 +24,7 @@ from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome, VersionedRecord
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
-from aioelasticjob.running import choice, execution, retry_waits
+from aioelasticjob.running import choice, early_end, execution
 from aioelasticjob.running.choice import Choice
 from aioelasticjob.running.commands import ReadItems, Report, Steps
 from aioelasticjob.running.execution import Execution
@@ -284,7 +284,7 @@ def always_catch_up() -> AbstractContextManager[object]:
 
 def try_what_is_switched_off() -> AbstractContextManager[object]:
     """Begin further attempts of whatever was switched off or given away meanwhile."""
-    return mock.patch.object(retry_waits, "why_not_again", return_value="")
+    return mock.patch.object(early_end, "why_not_again", return_value="")
 
 
 def try_without_a_lock() -> AbstractContextManager[object]:

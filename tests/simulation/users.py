@@ -24,7 +24,7 @@ from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Depends
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
 from aioelasticjob.model import Outcome
-from aioelasticjob.running.retry_waits import AttemptTimedOut
+from aioelasticjob.running.early_end import AttemptTimedOut
 from aioelasticjob.testing.process import current_process
 from tests.simulation.history import Attempted, AttemptOver, Begun, Called, Raised, Saved
 

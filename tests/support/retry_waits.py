@@ -12,7 +12,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.running.retry_waits import RetryWaits
+from aioelasticjob.running.early_end import RetryWaits
 
 
 class PlainWaits(RetryWaits):

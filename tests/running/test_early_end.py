@@ -13,7 +13,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import server_switch
 from aioelasticjob.model import Claim, Fire, FireSource
 from aioelasticjob.registry.tree import Node, Tree
-from aioelasticjob.running.retry_waits import HELD_ELSEWHERE, LEAVES, SWITCHED_OFF, RetryWaits, why_not_again
+from aioelasticjob.running.early_end import HELD_ELSEWHERE, LEAVES, SWITCHED_OFF, RetryWaits, why_not_again
 from aioelasticjob.testing import run
 from tests.running.cases import LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat
