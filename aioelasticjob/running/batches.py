@@ -1,22 +1,32 @@
-"""The batches of a dataflow: queues that hold them, and workers that call ``process`` for their records.
+"""The batches of a dataflow: calls of its handlers, offsets, queues of batches, and workers that call ``process``.
 
-A record costs no task, no queue entry and no scope, because the workers share the iterator of its batch.
+The handlers are called in the loop, a thread or a process, with retries and time limits.  A record costs no task, no
+queue entry and no scope, because the workers share the iterator of its batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from operator import length_hint
 from typing import Any, TypeAlias
 
 from anyio.abc import TaskGroup
 
-from aioelasticjob.jobs.context import Context
+from aioelasticjob.coordination.offsets import encoded
+from aioelasticjob.errors import Fenced, InvalidSetting
+from aioelasticjob.jobs.base import Handler
+from aioelasticjob.jobs.context import Checkpoints, Context
+from aioelasticjob.jobs.dataflow import Dataflow
+from aioelasticjob.jobs.dependencies import provided
+from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.observers.tracing import BatchSpan
 from aioelasticjob.rates import IDLE, Load
+from aioelasticjob.running.cancellation import HandlerScope, handler_scope
+from aioelasticjob.running.execution import Execution
 from aioelasticjob.user_code import UserCode
 
 MAX_TURN_SECONDS = 0.005
@@ -25,6 +35,9 @@ RECORDS_PER_CLOCK_CHECK = 16
 """How many records a worker processes between two looks at the time."""
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
+Batches: TypeAlias = AsyncGenerator[Sequence[object], None]
+Given: TypeAlias = dict[str, Any]
+"""The values that providers have made for one handler, by the names of its arguments."""
 
 
 class Batch:
@@ -191,3 +204,133 @@ class Workers:
                 await asyncio.sleep(0)
                 rested = time()
         await door.tidy()
+
+
+class Position:
+    """The offsets as ``fetch`` sees them.
+
+    An offset that ``fetch`` saves belongs to the batch that it returns next.  It is written to the registry once all
+    records of that batch have been processed.
+    """
+
+    def __init__(self, saved: Checkpoints) -> None:
+        self._saved = saved
+        self._said: dict[int, str] = {}
+        self._new: dict[int, str] = {}
+        self.over = False
+        """Whether the run is over, so that offsets cannot be saved any more."""
+
+    @property
+    def known(self) -> bool:
+        """Whether ``fetch`` saves offsets.  If so, it does not return records again that are still being processed."""
+        return bool(self._said)
+
+    def get(self, item: int) -> str | None:
+        """Return the offset that ``fetch`` has saved last in this run, or else the one in the registry."""
+        return self._said[item] if item in self._said else self._saved.get(item)
+
+    async def save(self, item: int, value: str) -> None:
+        """Note an offset for the next batch.
+
+        Raises:
+            Fenced: the run is over.
+            InvalidSetting: the value is not text, or too large.
+        """
+        encoded(value)
+        if self.over:
+            raise Fenced(item)
+        self._said[item] = self._new[item] = value
+
+    def take(self) -> dict[int, str]:
+        """Return the offsets that ``fetch`` has saved since the last call of this method."""
+        new, self._new = self._new, {}
+        return new
+
+
+class HandlerCalls:
+    """The handlers of a dataflow, as one execution calls them."""
+
+    def __init__(self, flow: Dataflow[Any], execution: Execution) -> None:
+        self._flow, self._execution, self._config = flow, execution, execution.config
+        self._process, self._dead = flow.handlers
+        declared = flow.config.batch_size  # the code says whether process takes lists, operators say of which length
+        self.step = declared and (self._config.batch_size or declared)
+        """The number of records that ``process`` takes as a list; None if it takes them one by one."""
+
+    def provided(self, context: Context) -> AbstractAsyncContextManager[tuple[Given, ...]]:
+        """Return a context manager with the handlers' other arguments: one value of each provider for a whole run."""
+        if not any(self._flow.needs):
+            return nullcontext(({}, {}, {}))
+        return provided(context, self._execution.executors.overrides, *self._flow.needs)
+
+    async def batches(self, context: Context, given: Given) -> Batches:
+        """Yield the batches of ``fetch``: all batches of a generator; one of a function, or more if streaming."""
+        if self._flow.generates:
+            async with _closing(self._flow.fetch(context, **given)) as generator:
+                async for found in generator:
+                    yield _checked(found)
+            return
+        fetch = self._awaitable(self._flow.sendable, given)
+        yield _checked(await fetch(context))
+        while self._config.streaming:
+            yield _checked(await fetch(context))
+
+    def fetch_scope(self, context: Context) -> HandlerScope:
+        """Return a scope that can cancel the call of ``fetch`` in the current task, and that names it if it goes on."""
+        fetch, is_awaited = self._flow.fetch, self._flow.generates or is_async(self._flow.fetch)
+        return handler_scope(fetch if is_awaited else None, context, self._execution.limited_log)
+
+    def process(self, given: Given) -> Call:
+        """Return ``process`` with its retries; ``record_timeout`` limits each attempt."""
+        call = once = self._awaitable(self._process, given)
+        limit, awaited = self._config.record_timeout, self._process if is_async(self._process) else None
+
+        async def within(context: Context, record: Any) -> object:
+            with handler_scope(awaited, context, self._execution.limited_log, limit):
+                return await once(context, record)
+            raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s")
+
+        if limit is not None:
+            call = within
+        retry = self._config.retry or self._flow.retry  # a file's or an operator's, or else that of the code
+        return call if retry is None else retry.wraps(call)
+
+    def dead(self, given: Given) -> Call | None:
+        """Return the handler for records whose last attempt has failed, or None if there is none."""
+        return self._dead and self._awaitable(self._dead, given)
+
+    def _awaitable(self, handler: Handler, given: Given) -> Call:
+        """Return the handler if it is async, else a function that runs it in a thread or a process."""
+        if not is_async(handler):
+            return partial(self._execution.executors.call, self._config.executor, handler, **given)
+        return partial(handler, **given) if given else handler
+
+
+@asynccontextmanager
+async def _closing(generator: AsyncGenerator[object, None]) -> AsyncIterator[AsyncGenerator[object, None]]:
+    """Close a generator at the end.
+
+    If the generator is inside a task group, the group wraps GeneratorExit in an exception group; it is unwrapped here.
+    """
+    try:
+        yield generator
+    finally:
+        try:
+            await generator.aclose()
+        except BaseExceptionGroup as group:
+            _, others = group.split(GeneratorExit)
+            if others is not None:
+                raise others from None
+
+
+def _checked(found: object) -> Sequence[object]:
+    """Return the records that ``fetch`` returned, as a list or an empty tuple.
+
+    Raises:
+        InvalidSetting: the value is not a batch.
+    """
+    if found is None or (isinstance(found, tuple) and not found):
+        return ()
+    if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
+        raise InvalidSetting("fetch", found, "must hand out lists of records, or None when there are none left")
+    return found if type(found) is list else list(found)  # methods of a user's own class could raise later

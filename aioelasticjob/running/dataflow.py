@@ -7,24 +7,29 @@ that is being processed and one that was fetched ahead.  There is a queue for ea
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from anyio import CancelScope, CapacityLimiter, create_task_group, sleep
 from anyio.abc import TaskGroup
 
+from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.base import Handler, instance_context, item_context
-from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
+from aioelasticjob.jobs.context import ItemContext
+from aioelasticjob.jobs.dataflow import Dataflow, RecordFailed, RetryStrategy, TooManyFailures
 from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.model import Outcome
+from aioelasticjob.plural import counted
 from aioelasticjob.rates import Flowed
-from aioelasticjob.running.batches import BatchQueue, Workers
+from aioelasticjob.running.batches import Batch, Batches, BatchQueue, Call, Given, HandlerCalls, Position, Workers
 from aioelasticjob.running.cancellation import HandlerScope
-from aioelasticjob.running.early_end import is_to_end
+from aioelasticjob.running.early_end import StreamControl, is_to_end
 from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.feed import Feed, HandlerCalls
+from aioelasticjob.user_code import UserCode, cancellation_behind
 
 REPORT_INTERVAL = 1.0
 """Seconds between two counts of the processed records, and between two ``Flowed`` events."""
@@ -173,3 +178,193 @@ class _DataflowRun:
             await sleep(FETCH_GRACE)
             for feed in self._feeds:
                 feed.cancel_fetch()
+
+
+class Feed:
+    """Supplies the workers with the records of one queue.
+
+    It has more than twelve methods, because all steps of a batch share the queue.
+    """
+
+    def __init__(
+        self, queue: BatchQueue, calls: HandlerCalls, execution: Execution, stream_control: StreamControl
+    ) -> None:
+        self.queue, self._calls, self._stream_control = queue, calls, stream_control
+        self._execution, self._config, self._tracer = execution, execution.config, execution.executors.tracer
+        item = queue.context.item if isinstance(queue.context, ItemContext) else None
+        self.meter = stream_control.events.rates.meter(self._config.job_name, item)
+        self.meter.begin(queue.load)
+        self._position = Position(queue.context.checkpoints)
+        self._failed = 0
+        """The number of records whose last attempt has failed."""
+        self._is_fetching = False
+        """Whether a call of ``fetch`` is running."""
+        self._fetch_scope: HandlerScope
+        """The scope that cancels the calls of ``fetch``."""
+        self._is_exhausted = False
+        """Whether ``fetch`` has returned that there are no more records."""
+
+    async def run(self, workers: Workers, limit: HandlerScope) -> None:
+        """Fetch and process all records of the queue, in one span if runs are traced.
+
+        ``limit`` is the scope of the whole execution.  It is cancelled after its timeout, or when somebody asks for it.
+        """
+        if self._tracer is None:
+            await self._to_the_end(workers)
+            return
+        with self._tracer.run(self.queue.context, self._config.job_type) as ended:
+            try:
+                ended(await self._to_the_end(workers))
+            except asyncio.CancelledError:
+                if limit.cancel_called:
+                    ended(Outcome.STOPPED if self._execution.to_stop else Outcome.TIMED_OUT)
+                raise
+            finally:
+                for batch in self.queue.open:  # those that will not be processed to their end
+                    batch.end_span()
+
+    def end(self, outcome: Outcome, failure: Exception | None) -> None:
+        """Note the outcome of the queue's items."""
+        context, execution = self.queue.context, self._execution
+        execution.outcomes.update(dict.fromkeys(context.claimed, outcome))
+        if failure is not None:
+            if self._tracer is not None:
+                self._tracer.failed(failure)
+            execution.failed(context, failure)
+        if execution.trace is not None:
+            execution.trace.ended(context.claimed, outcome)
+
+    def count(self) -> None:
+        """Count the records processed since the last call."""
+        meter, run_counts = self.meter, self._stream_control.run_counts
+        succeeded, failed = self.queue.count()
+        meter.succeeded, meter.failed = meter.succeeded + succeeded, meter.failed + failed
+        run_counts.succeeded, run_counts.failed = run_counts.succeeded + succeeded, run_counts.failed + failed
+        meter.sample()
+
+    def cancel_fetch(self) -> None:
+        """Cancel the call of ``fetch`` that is running, if there is one."""
+        if self._is_fetching:
+            self._fetch_scope.cancel()
+
+    def close(self) -> None:
+        """Refuse further offsets, and stop measuring."""
+        self._position.over = True
+        self.meter.end()
+
+    async def _to_the_end(self, workers: Workers) -> Outcome:
+        queue, execution = self.queue, self._execution
+        failure: Exception | None = None
+        if (task := asyncio.current_task()) is not None:
+            execution.under_way[task] = queue.context
+        if execution.trace is not None:
+            execution.trace.started(queue.context)
+        try:
+            async with (
+                UserCode("a provider of arguments, or the retry strategy,"),
+                self._calls.provided(queue.context) as (for_fetch, for_process, for_dead),
+            ):
+                queue.call = self._calls.process(for_process)
+                queue.fail = partial(self._fail, self._calls.dead(for_dead))
+                failure = await self._flow(workers, for_fetch)
+        except Exception as error:
+            failure = failure or error
+        if failure is None and self._has_failed():
+            failure = TooManyFailures(self._failed, self._config.max_failures or 0)
+        if failure is None and not self._is_exhausted:
+            execution.unfinished = execution.unfinished.union(queue.context.claimed)
+        outcome = Outcome.COMPLETED if failure is None else Outcome.FAILED
+        self.end(outcome, failure)
+        return outcome
+
+    async def _flow(self, workers: Workers, given: Given) -> Exception | None:
+        """Fetch until there are no more records or the run is to end, process all, and return the first error."""
+        failure: Exception | None = None
+        try:
+            async with UserCode("fetch"):
+                with self._calls.fetch_scope(self.queue.context) as self._fetch_scope:
+                    await self._fetch_all(workers, given)
+        except Exception as error:
+            is_cut = self._fetch_scope.cancel_called and cancellation_behind(error) is not None
+            failure = None if is_cut else error
+        try:
+            await self._drain()
+        except RegistryError as error:
+            failure = failure or error
+        return failure
+
+    async def _fetch_all(self, workers: Workers, given: Given) -> None:
+        queue, prefetch = self.queue, self._config.prefetch
+        context = replace(queue.context, checkpoints=self._position)
+        async with aclosing(self._calls.batches(context, given)) as batches:
+            while records := await self._next(batches):
+                workers.put(self._take(records))
+                ahead = self._position.known if prefetch is None else prefetch
+                while len(queue.open) > ahead and not self._is_over():
+                    await queue.changed()
+                await self._save()
+                if self._is_over():  # checked after the first batch, so that every run processes at least one
+                    break
+            await self._drain()  # before the generator is closed: records may need its connection or file
+            queue.due |= self._position.take()
+            self._is_exhausted = not records
+
+    async def _next(self, batches: Batches) -> Sequence[object]:
+        """Return the next batch; it is empty at the end."""
+        self._is_fetching = True
+        try:
+            return await anext(batches)
+        except StopAsyncIteration:  # not anext(batches, ()): in CPython 3.11 that raises SystemError
+            return ()
+        finally:
+            self._is_fetching = False
+
+    def _take(self, records: Sequence[object]) -> Batch:
+        batch = self.queue.take(records, self._calls.step, self._position.take())
+        if self._tracer is not None:
+            batch.span = self._tracer.batch(self.queue.context, batch.size)
+        return batch
+
+    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
+        """Pass the record (or list) of a failed call of ``process`` to ``dead``; return how many records it was."""
+        queue, records = self.queue, 1 if self._calls.step is None else len(record)
+        part = "a record" if self._calls.step is None else f"a list of {counted(records, 'record')}"
+        self._failed += records
+        if error is not None:
+            self._report_once(batch, part, error)
+        if dead is None:
+            return records
+        try:
+            async with UserCode("dead"):
+                await dead(queue.context, record, error or RecordFailed())
+            self.meter.dead += records
+        except Exception as own:
+            self._report_once(batch, f"the call of `dead` for {part}", own, of="dead")
+        return records
+
+    def _report_once(self, batch: Batch, part: str, error: Exception, of: str = "process") -> None:
+        """Report only the first failure of each handler in a batch: a million stacks in the log help nobody."""
+        if of in batch.reported:
+            return
+        batch.reported += (of,)
+        if self._tracer is not None:
+            self._tracer.failed(error)
+        self._execution.report_error(self.queue.context, error, part=part, run_goes_on=not self._has_failed())
+
+    def _is_over(self) -> bool:
+        """Whether no further batch is to be fetched."""
+        return (self._config.streaming and self._stream_control.end.is_set()) or self._has_failed()
+
+    def _has_failed(self) -> bool:
+        return self._config.max_failures is not None and self._failed > self._config.max_failures
+
+    async def _drain(self) -> None:
+        """Wait until all batches are processed, and save their offsets."""
+        while self.queue.open:
+            await self.queue.changed()
+        await self._save()
+
+    async def _save(self) -> None:
+        due, self.queue.due = self.queue.due, {}
+        for item, value in due.items():
+            await self._execution.checkpoints.save(item, value)
