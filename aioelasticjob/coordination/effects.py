@@ -80,10 +80,10 @@ class EndRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveMarks:
-    """Remove marks that are not needed: requests to instances that are gone, and orphans' marks without a rescuer."""
+class RemoveNodes:
+    """Remove nodes that nothing needs any more, all of them together."""
 
-    paths: tuple[str, ...]
+    removal: tuple[Delete, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,6 @@ class RefreshServer:
     ip: str
     data: bytes
     """The present data of the node."""
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveServer:
-    """Remove a server on which no instance has been for long."""
-
-    ip: str
     version: int
 
 
@@ -144,14 +136,6 @@ class UpdateRequest:
     """Items that will not run because the request has expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetRequest:
-    """Remove a request that ended long ago."""
-
-    id: str
-    version: int
-
-
 Effect = (
     BecomeLeader
     | StepDown
@@ -161,14 +145,12 @@ Effect = (
     | RemoveItems
     | MarkOrphan
     | EndRun
-    | RemoveMarks
+    | RemoveNodes
     | RestoreNodes
     | RefreshServer
-    | RemoveServer
     | ClearRecords
     | NoteSchedule
     | UpdateRequest
-    | ForgetRequest
 )
 Transaction = list[Op]
 
@@ -195,23 +177,18 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [_mark_orphan(view, effect)]
         case EndRun():
             return [_end_run(view, effect)]
-        case RemoveMarks(paths):
-            return [[*leading, Delete(path)] for path in paths]
+        case RemoveNodes(removal):
+            return [[*leading, *removal]]
         case RestoreNodes(me, nodes):
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
         case RefreshServer(ip, data, version):
             return [[Set(layout.server(ip), data, version)]]
-        case RemoveServer(ip, version):
-            counts = [path for path in (layout.success_count(ip), layout.failure_count(ip)) if path in tree]
-            return [[*leading, *map(Delete, counts), Delete(layout.server(ip), version)]]
         case ClearRecords(versions):
             return _clear_records(view, versions)
         case NoteSchedule(data, version):
             return [[*leading, Check(layout.config, version), put(layout.schedule, data, tree.get(layout.schedule))]]
         case UpdateRequest():
             return _update_request(view, effect)
-        case ForgetRequest(name, version):
-            return [[*leading, Delete(layout.request(name), version)]]
     assert_never(effect)
 
 

@@ -18,13 +18,11 @@ from aioelasticjob.coordination.effects import (
     ClearRecords,
     Effect,
     EndRun,
-    ForgetRequest,
     MarkOrphan,
     NoteSchedule,
     RefreshServer,
     RemoveItems,
-    RemoveMarks,
-    RemoveServer,
+    RemoveNodes,
     RequireAssignment,
     RestoreNodes,
     SayStrategyFailed,
@@ -32,11 +30,12 @@ from aioelasticjob.coordination.effects import (
     UpdateRequest,
 )
 from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
-from aioelasticjob.coordination.requests import EXPIRED, Request, changed
+from aioelasticjob.coordination.requests import EXPIRED, Cancellation, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import child
 from aioelasticjob.model import VersionedRecord
+from aioelasticjob.registry.transaction import Delete
 
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
@@ -146,11 +145,11 @@ def _cut_off(now: RuleInput) -> Iterator[tuple[int, VersionedRecord, str]]:
                 yield item, run, ended_as(view, item, run.record, run.zxid)
 
 
-def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
+def unmark_orphans(now: RuleInput) -> Iterator[RemoveNodes]:
     """The leader removes marks of orphans that nobody may rescue, because failover is off or the item is gone."""
     view = now.view
     count = view.config.sharding_total_count if view.config.failover else 0
-    yield from _removal(view, [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count])
+    return _removal(view, [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count])
 
 
 def wanted_assignment(view: JobView) -> Mapping[int, str]:
@@ -213,7 +212,7 @@ def _is_removable(view: JobView, item: int) -> bool:
     return _has_only(view, paths.sharding, {paths.instance, paths.failover})
 
 
-def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
+def remove_requests(now: RuleInput) -> Iterator[RemoveNodes]:
     """On a tick the leader removes requests to instances that no longer exist."""
     if not now.tick:
         return
@@ -223,9 +222,8 @@ def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
     yield from _removal(view, stale)
 
 
-def _removal(view: JobView, stale: Iterable[str]) -> Iterator[RemoveMarks]:
-    if removable := tuple(path for path in stale if not view.obstructed(path)):
-        yield RemoveMarks(removable)
+def _removal(view: JobView, stale: Iterable[str]) -> Iterator[RemoveNodes]:
+    return (RemoveNodes((Delete(path),)) for path in stale if not view.obstructed(path))
 
 
 def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
@@ -238,17 +236,18 @@ def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
         yield RefreshServer(ip, node.data, node.stat.version)
 
 
-def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
+def remove_servers(now: RuleInput) -> Iterator[RemoveNodes]:
     """On a tick the leader removes servers that had no instance for ``server_retention`` and are not switched off."""
     if not now.tick:
         return
     view, layout = now.view, now.view.layout
     used = {one.ip for one in view.instances.values()}
     for ip in view.tree.children(layout.servers):
-        node = view.tree.get(layout.server(ip))
-        plain = _has_only(view, layout.server(ip), {layout.success_count(ip), layout.failure_count(ip)})
+        path, counts = layout.server(ip), {layout.success_count(ip), layout.failure_count(ip)}
+        node, plain = view.tree.get(path), _has_only(view, path, counts)
         if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
-            yield RemoveServer(ip, node.stat.version)
+            below = [Delete(one) for one in sorted(counts) if one in view.tree]
+            yield RemoveNodes((*below, Delete(path, node.stat.version)))
 
 
 def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
@@ -275,19 +274,19 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
             yield _closing(view, request, time)
 
 
-def forget_requests(now: RuleInput) -> Iterator[ForgetRequest]:
+def forget_requests(now: RuleInput) -> Iterator[RemoveNodes]:
     """On a tick the leader removes requests that ended long ago."""
     if not now.tick:
         return
     view = now.view
-    for request in view.requests:
-        kept = NAMED_FOR if request.named else UNNAMED_FOR
-        path = view.layout.request(request.id)
-        if request.closed and request.closed / 1000 + kept < now.time and not view.tree.children(path):
-            yield ForgetRequest(request.id, request.version)
-    for one in view.request_nodes.cancellations:
-        if one.asked / 1000 + UNNAMED_FOR < now.time and not view.tree.children(view.layout.request(one.id)):
-            yield ForgetRequest(one.id, one.version)
+    ended: list[tuple[Request | Cancellation, int, int]] = [
+        (one, one.closed, NAMED_FOR if one.named else UNNAMED_FOR) for one in view.requests if one.closed
+    ]
+    ended += [(one, one.asked, UNNAMED_FOR) for one in view.request_nodes.cancellations]
+    for one, since, kept in ended:
+        path = view.layout.request(one.id)
+        if since / 1000 + kept < now.time and not view.obstructed(path):
+            yield RemoveNodes((Delete(path, one.version),))
 
 
 def _not_just_waiting(view: JobView, time: int) -> list[Request]:

@@ -22,8 +22,7 @@ from aioelasticjob.coordination.effects import (
     MarkOrphan,
     RefreshServer,
     RemoveItems,
-    RemoveMarks,
-    RemoveServer,
+    RemoveNodes,
     RequireAssignment,
     RestoreNodes,
     StepDown,
@@ -308,10 +307,10 @@ ACTIONS: dict[str, Action] = {
     "assign": _effect(Assign({0: ME, 1: ME})),
     "prune": _effect(RemoveItems(frozenset({2}))),
     "mark orphan": _effect(MarkOrphan(0, VersionedRecord(Record(), 0))),
-    "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
+    "forget": _effect(RemoveNodes((Delete(LAYOUT.item(0).orphan), Delete(LAYOUT.trigger("gone"))))),
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
     "refresh": _effect(RefreshServer("10.0.0.1", b"", 0)),
-    "forget the server": _effect(RemoveServer("10.0.0.7", 0)),
+    "forget the server": _effect(RemoveNodes((Delete(LAYOUT.server("10.0.0.7"), 0),))),
     "clear records": _effect(ClearRecords({LAYOUT.item(1).execution: 0})),
 }
 

@@ -18,13 +18,11 @@ from aioelasticjob.coordination.effects import (
     ClearRecords,
     Effect,
     EndRun,
-    ForgetRequest,
     MarkOrphan,
     NoteSchedule,
     RefreshServer,
     RemoveItems,
-    RemoveMarks,
-    RemoveServer,
+    RemoveNodes,
     RequireAssignment,
     RestoreNodes,
     SayStrategyFailed,
@@ -51,7 +49,7 @@ versions = st.integers(0, 9)
 runs = st.builds(VersionedRecord, st.just(Record(slot=1, completed=False)), versions)
 paths = st.one_of(
     items.map(lambda item: LAYOUT.item(item).orphan),
-    st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone")]),
+    st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone"), LAYOUT.server("10.0.0.9"), LAYOUT.request("r")]),
 )
 of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     StepDown: st.just(StepDown()),
@@ -61,15 +59,13 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     MarkOrphan: st.builds(MarkOrphan, items, runs),
     EndRun: st.builds(EndRun, items, runs, st.just(2), st.just(GIVEN_UP)),
     NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
-    RemoveMarks: st.lists(paths, min_size=1, unique=True).map(lambda chosen: RemoveMarks(tuple(chosen))),
-    RemoveServer: st.builds(RemoveServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),
+    RemoveNodes: st.lists(st.builds(Delete, paths, versions), min_size=1).map(tuple).map(RemoveNodes),
     UpdateRequest: st.builds(
         UpdateRequest,
         st.builds(Request, st.just("r"), st.just(FireSource.TRIGGER), st.just(1), st.just(1), version=versions),
         st.binary(max_size=9),
         st.lists(items.map(lambda item: LAYOUT.request_item("r", item)), unique=True).map(tuple),
     ),
-    ForgetRequest: st.builds(ForgetRequest, st.just("r"), versions),
     ClearRecords: st.dictionaries(items.map(lambda item: LAYOUT.item(item).execution), versions, min_size=1).map(
         ClearRecords
     ),
@@ -112,7 +108,7 @@ def test_a_deposed_leader_removes_no_mark_of_an_orphan() -> None:
     orphan = LAYOUT.item(7).orphan
     registry, view = led([Create(orphan)])
     registry.commit([Delete(LAYOUT.host), Set(LAYOUT.epoch, b"", 1)])
-    (removal,) = to_transactions(RemoveMarks((orphan,)), view)
+    (removal,) = to_transactions(RemoveNodes((Delete(orphan),)), view)
     with pytest.raises(Conflict):
         registry.commit(removal, 1)
     assert orphan in registry.nodes

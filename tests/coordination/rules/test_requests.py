@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from aioelasticjob.coordination.effects import ForgetRequest, UpdateRequest
+from aioelasticjob.coordination.effects import RemoveNodes, UpdateRequest
 from aioelasticjob.coordination.requests import Request, encode, encode_progress
 from aioelasticjob.coordination.rules import LOST_AFTER, NAMED_FOR, UNNAMED_FOR, RuleInput, decide
 from aioelasticjob.model import FireSource, Progress
-from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.coordination.rules.world import LAYOUT, World, world
 
 PATH = LAYOUT.request("r")
@@ -130,7 +130,9 @@ def test_an_ended_request_is_forgotten_later(named: bool, kept: int) -> None:
     assert PATH in made.registry.nodes
     made.registry.now += 2
     view = made.view()
-    assert ForgetRequest("r", 1) in decide(RuleInput(view, str(view.leader), tick=True, time=made.registry.now))
+    assert RemoveNodes((Delete(PATH, 1),)) in decide(
+        RuleInput(view, str(view.leader), tick=True, time=made.registry.now)
+    )
     made.settle()
     assert PATH not in made.registry.nodes
 
