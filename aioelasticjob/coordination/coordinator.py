@@ -171,13 +171,15 @@ class Coordinator:
         # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
             await note_accounted(member, view, time)
-        unwanted = await _unwanted_records(member) if due.unwanted else {}
-        cut_off = dict[int, VersionedRecord]()
-        if due.orphans:
-            cut_off, runners = await cut_off_runs(member, sorted(view.items))
+        cut_off, runners, unwanted = dict[int, VersionedRecord](), set[str](), dict[str, int]()
+        if due.records:
+            if view.config.failover:
+                cut_off, runners = await cut_off_runs(member, sorted(view.items))
+            else:
+                unwanted = await _unwanted_records(member)
             pacing.lingering = not runners <= view.instances.keys()  # no mirrored node will show the end of such a run
-            if cut_off or pacing.lingering:  # look again until they have been rescued
-                pacing.orphans_looked_up = None
+            if cut_off or pacing.lingering:  # until they have been rescued
+                pacing.look_again()
         member.refusals.accepted(READ_PURPOSE)
         rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host)
         return await self._write(rule_input, decide(rule_input))

@@ -1,4 +1,4 @@
-"""Decides when an instance coordinates its job next, and what it has to look up: ticks, quiet membership, orphans."""
+"""Decides when an instance coordinates its job next, and what it has to look up: ticks, quiet membership, records."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ class Due(NamedTuple):
     """Whether this is a tick."""
     counts: bool
     """Whether the counts of runs that have ended are to be written."""
-    orphans: bool
-    """Whether the leader has to look for items whose run was cut off."""
-    unwanted: bool
-    """Whether the leader has to look for records to remove."""
+    records: bool
+    """Whether the leader has to look for runs that were cut off; if the job is not monitored, for records to remove."""
 
     @property
     def waits(self) -> bool:
         """Whether the registry has to be asked, which needs waiting, before the rules decide."""
-        return self.tick or self.counts or self.orphans or self.unwanted
+        return self.tick or self.counts or self.records
 
 
 @dataclass(slots=True)
@@ -49,9 +47,9 @@ class Pacing:
     counts_at: float = inf
     held_until: float = -inf
     """No effect is written before this time."""
-    orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
+    looked_up: tuple[bool, frozenset[str], int, frozenset[int]] | None = None
+    """The part of the view for which the leader has looked at the records; None if it has to look again."""
     lingering: bool = False
-    unmonitored: bool = False
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views, and note whether somebody has removed a node that no rule removes."""
@@ -80,32 +78,26 @@ class Pacing:
         if counts:
             self.counts_at = now + config.statistics_interval
         quiet = now >= self.since + config.sharding_quiet  # summed as in ``pause``, for rounding
-        return Due(quiet, tick, counts, self.looks_for_orphans(view, tick), self.looks_for_unwanted_records(view, tick))
+        return Due(quiet, tick, counts, self.looks_at_records(view, tick))
 
-    def looks_for_orphans(self, view: JobView, tick: bool) -> bool:
-        """Return whether the leader has to look for items whose run was cut off.
+    def looks_at_records(self, view: JobView, tick: bool) -> bool:
+        """Return whether the leader has to look at the records.
 
         It does so if the instances, the item count or the orphans have changed, and on every tick.  Orphans count,
         because one may have been rescued too often already: then nobody rescues it, and the leader gives it up.
         """
-        if view.leader != self.me or not view.config.failover:
-            self.orphans_looked_up, self.lingering = None, False
+        config = view.config
+        if view.leader != self.me or (config.monitor_execution and not config.failover):
+            self.looked_up, self.lingering = None, False
             return False
-        seen = (frozenset(view.instances), view.config.sharding_total_count, view.orphans)
-        due = tick or seen != self.orphans_looked_up
-        self.orphans_looked_up = seen
-        return due
-
-    def looks_for_unwanted_records(self, view: JobView, tick: bool) -> bool:
-        """Return whether the leader has to look for records to remove: once monitoring is off, and then on ticks."""
-        unmonitored = view.leader == self.me and not view.config.monitor_execution
-        due = unmonitored and (tick or not self.unmonitored)
-        self.unmonitored = unmonitored
+        seen = (config.failover, frozenset(view.instances), config.sharding_total_count, view.orphans)
+        due = tick or seen != self.looked_up
+        self.looked_up = seen
         return due
 
     def look_again(self) -> None:
-        """Forget what was looked up, because the connection was lost before the rules could use it."""
-        self.orphans_looked_up, self.unmonitored = None, False
+        """Look at the records again, say because the connection was lost before the rules could use them."""
+        self.looked_up = None
 
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until the next turn, if no node changes before."""

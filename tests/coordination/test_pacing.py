@@ -21,7 +21,7 @@ def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on
         job.write(Set(LAYOUT.config, job.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
 
         def looks(*, tick: bool = False) -> bool:
-            return rest.looks_for_orphans(job.view(), tick)
+            return rest.looks_at_records(job.view(), tick)
 
         assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
         job.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
@@ -124,7 +124,7 @@ def test_the_leader_looks_for_records_when_they_are_switched_off_on_a_tick_and_a
         pacing = Pacing(ME)
 
         def looks(*, tick: bool = False) -> bool:
-            return pacing.looks_for_unwanted_records(job.view(), tick)
+            return pacing.looks_at_records(job.view(), tick)
 
         job.write(Create(LAYOUT.host, ME.encode()))
         assert not looks(tick=True)

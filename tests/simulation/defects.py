@@ -160,7 +160,7 @@ def mark_on_ticks_only() -> AbstractContextManager[object]:
     def never(pacing: Pacing, view: JobView, tick: bool) -> bool:
         return tick and view.leader == pacing.me and view.config.failover
 
-    return mock.patch.object(Pacing, "looks_for_orphans", never)
+    return mock.patch.object(Pacing, "looks_at_records", never)
 
 
 def require_on_ticks_only() -> AbstractContextManager[object]:
