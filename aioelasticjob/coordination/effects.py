@@ -162,11 +162,11 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
         case BecomeLeader(me):
             epoch = put(layout.epoch, b"", tree.get(layout.epoch))
             vacate: Transaction = [] if view.leader is None else [Delete(layout.host)]
-            return [[*vacate, Create(layout.host, me.encode(), ephemeral=True), epoch, *mark_necessary(view)]]
+            return [[*vacate, Create(layout.host, me.encode(), ephemeral=True), epoch, *_mark_necessary(view)]]
         case StepDown():
             return [[*leading, Delete(layout.host)]]
         case RequireAssignment():
-            return [[*leading, *mark_necessary(view)]]
+            return [[*leading, *_mark_necessary(view)]]
         case Assign(assignment):
             return _assign(view, assignment)
         case SayStrategyFailed():
@@ -197,7 +197,7 @@ def parts(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (whole[n : n + size] for n in range(0, len(whole), size))
 
 
-def mark_necessary(view: JobView) -> Transaction:
+def _mark_necessary(view: JobView) -> Transaction:
     """Return the operation that makes the mark ``necessary``.
 
     If the mark exists, it is touched, so that an assignment that is being decided meets a conflict and is decided anew.

@@ -1,6 +1,7 @@
-"""Joining and leaving a job: each is one transaction, which also requires an assignment; and why to leave.
+"""Joining and leaving a job: each is one transaction; and why to leave.
 
 Who joins a job without a leader becomes its leader in the same transaction; who makes the job also notes its schedule.
+A new assignment is required by the leader, who sees who has come or gone, or by the next instance that becomes leader.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from anyio import move_on_after
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import MAX_CONFLICTS, connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
-from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
+from aioelasticjob.coordination.effects import BecomeLeader, to_transactions
 from aioelasticjob.coordination.member import Member, instance
 from aioelasticjob.coordination.operator_log import log_overwritten, who_acted
 from aioelasticjob.coordination.schedules import scheduling
@@ -130,17 +131,14 @@ async def leave(member: Member) -> None:
     Raises:
         RegistryError: the registry refuses it, or there is no connection.  Then the session's end removes the node.
     """
-    layout, asks = member.layout, True
+    layout = member.layout
     for attempt in range(1, MAX_CONFLICTS + 1):
         requests = (layout.shutdown(member.id), layout.trigger(member.id))
-        paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
-        mine, leader_node, mark, *asked = await member.session.get_many(paths)
+        paths = (layout.instance(member.id), layout.host, *requests)
+        mine, leader_node, *asked = await member.session.get_many(paths)
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if member.owns(leader_node):
             operations.append(Delete(layout.host, leader_node.stat.version))
-        # another leader sees it by itself; if the node was removed by hand, the whole job may be: make no mark in it
-        if mine and asks and (leader_node is None or member.owns(leader_node)):
-            operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return
         heard = zip(requests, asked, strict=True)  # remove unanswered requests: there may be no leader to do it
@@ -148,10 +146,9 @@ async def leave(member: Member) -> None:
         try:
             await write(member, operations, LEAVE)
             return
-        except Conflict as conflict:
+        except Conflict:
             if attempt == MAX_CONFLICTS:
                 raise
-            asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # somebody removed its parent
 
 
 async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:
@@ -258,8 +255,7 @@ def _joining(
             operations.append(Create(layout.server_disabled(member.ip)))
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
         operations.append(Create(layout.instance(member.id), description, ephemeral=True))
-    if view.leader is None:  # a leader requires an assignment by itself; a dead leader would not answer the mark
-        is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)
-        leads = member.features.issuperset(holds.requires) and not is_disabled
-        operations += to_transactions(BecomeLeader(member.id), view)[0] if leads else mark_necessary(view)
+    is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)
+    if view.leader is None and member.features.issuperset(holds.requires) and not is_disabled:
+        operations += to_transactions(BecomeLeader(member.id), view)[0]
     return operations

@@ -20,7 +20,7 @@ from aioelasticjob.coordination.effects import (
     Effect,
     MarkOrphan,
     Transaction,
-    mark_necessary,
+    _mark_necessary,
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
@@ -332,7 +332,7 @@ def assign_whatever_is_asked() -> Iterator[None]:
         mark = view.layout.necessary
         return [[Delete(mark) if op.path == mark else op for op in part] for part in _assign(view, assignment)]
 
-    marks = mock.patch.object(membership, "to_transactions", lambda _elected, view: [mark_necessary(view)])
+    marks = mock.patch.object(membership, "to_transactions", lambda _elected, view: [_mark_necessary(view)])
     with mock.patch.object(effects, "_assign", assign), marks:
         yield
 
