@@ -17,7 +17,6 @@ from aioelasticjob.coordination.commit import SentTransaction, result_of, send, 
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
-    ClearRecords,
     Effect,
     EndRun,
     MarkOrphan,
@@ -274,7 +273,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
                 with suppress(RegistryError):
                     await member.session.sync()
                 break
-            if not isinstance(effect, EndRun | ClearRecords):  # the mirror never shows records
+            if not isinstance(effect, EndRun):  # the mirror never shows records
                 written = committed.zxid
         else:
             _say_written(member, view, effect, job)

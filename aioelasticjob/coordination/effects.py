@@ -81,9 +81,9 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """Remove nodes that nothing needs any more, all of them together."""
+    """Remove nodes that nothing needs any more: all together, and only while other nodes are as they were seen."""
 
-    removal: tuple[Delete, ...]
+    removal: tuple[Check | Delete, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,6 @@ class RefreshServer:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearRecords:
-    """Remove the records of a job whose execution is no longer monitored."""
-
-    versions: Mapping[str, int]
-    """The versions by path; each record's mark precedes the record."""
-
-
-@dataclass(frozen=True, slots=True)
 class NoteSchedule:
     """Note which schedule is in force and since when."""
 
@@ -130,8 +122,6 @@ class UpdateRequest:
     """The request as it was."""
     data: bytes
     """The new data of its node."""
-    stale: tuple[str, ...] = ()
-    """Nodes below it that nobody needs any more."""
     expired_items: tuple[int, ...] = ()
     """Items that will not run because the request has expired."""
 
@@ -148,7 +138,6 @@ Effect = (
     | RemoveNodes
     | RestoreNodes
     | RefreshServer
-    | ClearRecords
     | NoteSchedule
     | UpdateRequest
 )
@@ -183,12 +172,10 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
         case RefreshServer(ip, data, version):
             return [[Set(layout.server(ip), data, version)]]
-        case ClearRecords(versions):
-            return _clear_records(view, versions)
         case NoteSchedule(data, version):
             return [[*leading, Check(layout.config, version), put(layout.schedule, data, tree.get(layout.schedule))]]
-        case UpdateRequest():
-            return _update_request(view, effect)
+        case UpdateRequest(request, data):
+            return [[*leading, Set(layout.request(request.id), data, request.version)]]
     assert_never(effect)
 
 
@@ -297,22 +284,3 @@ def _remove_items(view: JobView, items: frozenset[int]) -> Transaction:
         operations += [Delete(flag) for flag in (paths.failover, paths.instance) if flag in view.tree]
         operations.append(Delete(paths.sharding))
     return operations
-
-
-def _clear_records(view: JobView, versions: Mapping[str, int]) -> list[Transaction]:
-    config = view.tree.get(view.layout.config)
-    still_off = [] if config is None else [Check(view.layout.config, config.stat.version)]
-    removal = [Delete(path, version) for path, version in versions.items()]
-    return [[*_leading(view), *still_off, *part] for part in parts(removal, MAX_OPERATIONS)]
-
-
-def _update_request(view: JobView, update: UpdateRequest) -> list[Transaction]:
-    """Return one transaction for the request's node, unless it was closed before, and others for the nodes below it.
-
-    There may be many of these.
-    """
-    path, version = view.layout.request(update.request.id), update.request.version
-    noted: list[Transaction] = [] if update.request.closed else [[*_leading(view), Set(path, update.data, version)]]
-    removal: Transaction = [Delete(one) for one in update.stale]
-    same = Check(path, version + len(noted))  # somebody may have asked anew under this name
-    return [*noted, *([*_leading(view), same, *part] for part in parts(removal, MAX_OPERATIONS))]

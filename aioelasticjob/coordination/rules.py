@@ -8,14 +8,14 @@ rules are written first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from aioelasticjob.coordination.effects import (
+    MAX_OPERATIONS,
     Assign,
     BecomeLeader,
-    ClearRecords,
     Effect,
     EndRun,
     MarkOrphan,
@@ -28,6 +28,7 @@ from aioelasticjob.coordination.effects import (
     SayStrategyFailed,
     StepDown,
     UpdateRequest,
+    parts,
 )
 from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Cancellation, Request, changed
@@ -35,7 +36,7 @@ from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import child
 from aioelasticjob.model import VersionedRecord
-from aioelasticjob.registry.transaction import Delete
+from aioelasticjob.registry.transaction import Check, Delete
 
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
@@ -222,6 +223,10 @@ def remove_requests(now: RuleInput) -> Iterator[RemoveNodes]:
     yield from _removal(view, stale)
 
 
+def _in_parts(condition: Check, removal: Sequence[Delete]) -> Iterator[RemoveNodes]:
+    return (RemoveNodes((condition, *part)) for part in parts(removal, MAX_OPERATIONS))
+
+
 def _removal(view: JobView, stale: Iterable[str]) -> Iterator[RemoveNodes]:
     return (RemoveNodes((Delete(path),)) for path in stale if not view.obstructed(path))
 
@@ -250,10 +255,13 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveNodes]:
             yield RemoveNodes((*below, Delete(path, node.stat.version)))
 
 
-def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
+def clear_records(now: RuleInput) -> Iterator[RemoveNodes]:
     """The leader removes the records of a job that is not monitored any more, once no item runs."""
-    if now.unwanted and not now.view.config.monitor_execution:
-        yield ClearRecords(now.unwanted)
+    path = now.view.layout.config
+    config = now.view.tree.get(path)
+    if config is not None and not now.view.config.monitor_execution:
+        removal = [Delete(one, version) for one, version in now.unwanted.items()]
+        yield from _in_parts(Check(path, config.stat.version), removal)
 
 
 def _has_only(view: JobView, path: str, nodes: set[str]) -> bool:
@@ -262,12 +270,18 @@ def _has_only(view: JobView, path: str, nodes: set[str]) -> bool:
     return below <= nodes and not any(map(view.obstructed, below))
 
 
-def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
-    """The leader stops requests that have expired, and closes those of which nothing runs or will run any more."""
+def end_requests(now: RuleInput) -> Iterator[UpdateRequest | RemoveNodes]:
+    """The leader stops requests that have expired, and closes those of which nothing runs or will run any more.
+
+    Then it removes the nodes below them, which may be many.
+    """
     view, time = now.view, round(now.time * 1000)
     for request in _not_just_waiting(view, time):
-        if request.closed:  # there are nodes below it
-            yield _update(view, request)
+        if request.closed:
+            path = view.layout.request(request.id)
+            below = [child(path, name) for name in view.tree.children(path)]
+            removal = [Delete(one) for one in below if not view.obstructed(one)]
+            yield from _in_parts(Check(path, request.version), removal)  # somebody may ask anew under this name
         elif request.is_open and 0 < request.expires <= time and next(waiting_items(view, request), None) is not None:
             yield _update(view, request, stopped=EXPIRED)
         elif _is_over(view, request, now.time):
@@ -331,14 +345,9 @@ def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
 
 
 def _update(view: JobView, request: Request, unrun: tuple[int, ...] = (), **keys: object) -> UpdateRequest:
-    """Return the effect that changes a request's node; if it closes the request, the nodes of its items are removed."""
-    path = view.layout.request(request.id)
-    node = view.tree.get(path)
+    node = view.tree.get(view.layout.request(request.id))
     assert node is not None
-    closes = request.closed or "closed" in keys
-    below = [child(path, name) for name in view.tree.children(path)] if closes else []
-    stale = tuple(one for one in below if not view.obstructed(one))
-    return UpdateRequest(request, changed(node.data, **keys), stale, unrun)
+    return UpdateRequest(request, changed(node.data, **keys), unrun)
 
 
 Rule = Callable[[RuleInput], Iterable[Effect]]

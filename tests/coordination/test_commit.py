@@ -17,7 +17,6 @@ from aioelasticjob.coordination.commit import committed_by_nodes, write, write_i
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
-    ClearRecords,
     Effect,
     MarkOrphan,
     RefreshServer,
@@ -311,7 +310,7 @@ ACTIONS: dict[str, Action] = {
     "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
     "refresh": _effect(RefreshServer("10.0.0.1", b"", 0)),
     "forget the server": _effect(RemoveNodes((Delete(LAYOUT.server("10.0.0.7"), 0),))),
-    "clear records": _effect(ClearRecords({LAYOUT.item(1).execution: 0})),
+    "clear records": _effect(RemoveNodes((Delete(LAYOUT.item(1).execution, 0),))),
 }
 
 

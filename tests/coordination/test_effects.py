@@ -15,7 +15,6 @@ from aioelasticjob.coordination.effects import (
     MAX_OPERATIONS,
     Assign,
     BecomeLeader,
-    ClearRecords,
     Effect,
     EndRun,
     MarkOrphan,
@@ -64,10 +63,6 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
         UpdateRequest,
         st.builds(Request, st.just("r"), st.just(FireSource.TRIGGER), st.just(1), st.just(1), version=versions),
         st.binary(max_size=9),
-        st.lists(items.map(lambda item: LAYOUT.request_item("r", item)), unique=True).map(tuple),
-    ),
-    ClearRecords: st.dictionaries(items.map(lambda item: LAYOUT.item(item).execution), versions, min_size=1).map(
-        ClearRecords
     ),
 }
 

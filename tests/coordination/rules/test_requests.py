@@ -76,7 +76,7 @@ def test_an_expired_request_is_stopped_first_so_that_no_claim_slips_through_and_
     assert "stopped" not in stored(made)
     made.registry.now += 5
     (stop,) = effects(made)
-    assert (json.loads(stop.data)["stopped"], stop.stale, stop.expired_items) == ("expired", (), ())
+    assert (json.loads(stop.data)["stopped"], stop.expired_items) == ("expired", ())
     made.round(str(made.view().leader))
     (close,) = effects(made)
     assert close.expired_items == (1,)
