@@ -112,38 +112,23 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
         yield NoteSchedule(view.schedules.note(config.stat.mtime), config.stat.version)
 
 
-def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
-    """The leader marks every item whose run was cut off as an orphan, unless it ends the run itself.
+def answer_cut_off_runs(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
+    """The leader marks every item whose run was cut off as an orphan, or settles the run if it is not to be rescued.
 
-    A run was cut off if it was begun, is not completed and runs nowhere.
+    A run was cut off if it was begun, is not completed and runs nowhere.  It is given up if rescues were cut off too
+    often: its handler may be the reason, and would end the process of one instance after the other.  It ends as stopped
+    if an operator cancels a thread that hangs, and then kills its process.
     """
     view = now.view
-    for item, run, outcome in _cut_off(now):
-        # otherwise ``unmark_orphans`` would undo it for ever
-        wanted = item in view.items and item < view.config.sharding_total_count
-        if wanted and not outcome and view.layout.item(item).orphan not in view.tree:
-            yield MarkOrphan(item, run)
-
-
-def end_runs(now: RuleInput) -> Iterator[EndRun]:
-    """The leader settles a run that was cut off and is not to be rescued: it is given up, or ends as stopped.
-
-    The run's handler may be the reason why rescues are cut off: without a limit, a handler that ends its process would
-    end one instance after the other.  And an operator who cancels a thread that hangs, and then kills its process, does
-    not want another instance to begin the run again.
-    """
-    for item, run, outcome in _cut_off(now):
-        if outcome:
+    for item, run in sorted(now.cut_off.items()) if view.config.failover else ():
+        paths = view.layout.item(item)
+        if paths.failover in view.tree:  # it is being rescued
+            continue
+        if outcome := ended_as(view, item, run.record, run.zxid):
             yield EndRun(item, run, round(now.time * 1000), outcome)
-
-
-def _cut_off(now: RuleInput) -> Iterator[tuple[int, VersionedRecord, str]]:
-    """Yield the runs that were cut off and that nobody rescues, each with its item and what ``ended_as`` returns."""
-    view = now.view
-    if view.config.failover:
-        for item, run in sorted(now.cut_off.items()):
-            if view.layout.item(item).failover not in view.tree:
-                yield item, run, ended_as(view, item, run.record, run.zxid)
+        # ``unmark_orphans`` would undo it for ever if the item is gone
+        elif item in view.items and item < view.config.sharding_total_count and paths.orphan not in view.tree:
+            yield MarkOrphan(item, run)
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveNodes]:
@@ -356,8 +341,7 @@ RULES: tuple[Rule, ...] = (restore_nodes, elect, step_down, refresh_server)
 """The rules that every instance follows."""
 LEADER_RULES: tuple[Rule, ...] = (
     note_schedule,
-    mark_orphans,
-    end_runs,
+    answer_cut_off_runs,
     unmark_orphans,
     require_assignment,
     assign_items,

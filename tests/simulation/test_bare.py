@@ -18,13 +18,14 @@ from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
     Effect,
+    EndRun,
     MarkOrphan,
     Transaction,
     _mark_necessary,
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.rules import RuleInput, mark_orphans, wanted_assignment
+from aioelasticjob.coordination.rules import RuleInput, answer_cut_off_runs, wanted_assignment
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError, Suspended
@@ -239,13 +240,15 @@ def single_item_failover() -> Iterator[None]:
     """Look once at each change of membership, and take one orphan."""
     heard = set[tuple[object, ...]]()
 
-    def one(now: RuleInput) -> Iterator[MarkOrphan]:
-        for effect in mark_orphans(now):
-            if (seen := (now.me, now.view.epoch, frozenset(now.view.instances))) not in heard:
+    def one(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
+        for effect in answer_cut_off_runs(now):
+            if isinstance(effect, EndRun):
+                yield effect
+            elif (seen := (now.me, now.view.epoch, frozenset(now.view.instances))) not in heard:
                 heard.add(seen)
                 yield effect
 
-    changed = tuple(one if rule is mark_orphans else rule for rule in rules.LEADER_RULES)
+    changed = tuple(one if rule is answer_cut_off_runs else rule for rule in rules.LEADER_RULES)
     with mock.patch.object(rules, "LEADER_RULES", changed):
         yield
 

@@ -7,7 +7,7 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import EndRun, to_transactions
 from aioelasticjob.coordination.requests import encode_cancellation
-from aioelasticjob.coordination.rules import decide, end_runs
+from aioelasticjob.coordination.rules import answer_cut_off_runs, decide
 from aioelasticjob.errors import Conflict
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
@@ -86,7 +86,7 @@ def test_a_run_that_was_handed_over_by_who_had_not_heard_that_it_was_cancelled_e
 def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
     here = cut_off(3)
     here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)
-    assert list(end_runs(here.rule_input(leads(here)))) == []
+    assert list(answer_cut_off_runs(here.rule_input(leads(here)))) == []
 
 
 @pytest.mark.parametrize("settings", [{"failover": False}, {"leader": False}])
@@ -109,7 +109,7 @@ def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]
 )
 def test_giving_up_is_refused_if_the_run_goes_on_or_was_claimed_or_another_leads(disturbance: Create | Set) -> None:
     here = cut_off(3)
-    (effect,) = end_runs(here.rule_input(leads(here)))
+    (effect,) = answer_cut_off_runs(here.rule_input(leads(here)))
     (transaction,) = to_transactions(effect, here.view())
     here.registry.commit([disturbance], incarnation=2)
     with pytest.raises(Conflict):
