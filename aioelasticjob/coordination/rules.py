@@ -143,25 +143,21 @@ def wanted_assignment(view: JobView) -> Mapping[int, str]:
     return _computed(view)[0]
 
 
-def require_assignment(now: RuleInput) -> Iterator[RequireAssignment | SayStrategyFailed]:
-    """The leader requires an assignment if the present one differs from the strategy's."""
-    view = now.view
-    if view.necessary is None and view.eligible:
-        wanted, failure = _computed(view)
-        if failure:
-            yield SayStrategyFailed(failure)
-        if wanted != view.assignment:
-            yield RequireAssignment()
+def assign_items(now: RuleInput) -> Iterator[RequireAssignment | Assign | SayStrategyFailed]:
+    """The leader requires an assignment if the present one differs from the strategy's, and writes what is required.
 
-
-def assign_items(now: RuleInput) -> Iterator[Assign | SayStrategyFailed]:
-    """The leader writes the assignment that is required, once the instances have not changed for ``sharding_quiet``."""
+    It writes that once the instances have not changed for ``sharding_quiet``.
+    """
     view = now.view
-    if now.quiet and view.eligible and (view.necessary is not None or view.processing):
-        wanted, failure = _computed(view)
-        if failure:
-            yield SayStrategyFailed(failure)
+    if not view.eligible or not (view.assignment_stands or now.quiet):
+        return
+    wanted, failure = _computed(view)
+    if failure:
+        yield SayStrategyFailed(failure)
+    if not view.assignment_stands:
         yield Assign(wanted)
+    elif wanted != view.assignment:
+        yield RequireAssignment()
 
 
 def _computed(view: JobView) -> tuple[Mapping[int, str], str]:
@@ -343,7 +339,6 @@ LEADER_RULES: tuple[Rule, ...] = (
     note_schedule,
     answer_cut_off_runs,
     unmark_orphans,
-    require_assignment,
     assign_items,
     remove_items,
     remove_requests,

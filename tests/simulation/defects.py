@@ -13,11 +13,11 @@ from unittest import mock
 
 from aioelasticjob.coordination import claims, effects, records, request_runs, rules
 from aioelasticjob.coordination.claims import ClaimResult
-from aioelasticjob.coordination.effects import Effect
+from aioelasticjob.coordination.effects import Effect, RequireAssignment
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.coordination.rules import RuleInput, require_assignment
+from aioelasticjob.coordination.rules import RuleInput, assign_items
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
@@ -167,9 +167,9 @@ def require_on_ticks_only() -> AbstractContextManager[object]:
     """Ask for an assignment on ticks only."""
 
     def lazy(now: RuleInput) -> Iterable[Effect]:
-        return require_assignment(now) if now.tick else ()
+        return [one for one in assign_items(now) if now.tick or not isinstance(one, RequireAssignment)]
 
-    changed = tuple(lazy if rule is require_assignment else rule for rule in rules.LEADER_RULES)
+    changed = tuple(lazy if rule is assign_items else rule for rule in rules.LEADER_RULES)
     return mock.patch.object(rules, "LEADER_RULES", changed)
 
 
