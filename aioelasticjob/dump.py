@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from anyio.lowlevel import checkpoint
 
-from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.mirrored_nodes import is_item
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.layout import Layout
 from aioelasticjob.masking import Mask, config_without_credentials, node_text

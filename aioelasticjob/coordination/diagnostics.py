@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from aioelasticjob.coordination.item_nodes import is_item
 from aioelasticjob.coordination.member import Member, is_host
+from aioelasticjob.coordination.mirrored_nodes import is_item
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child

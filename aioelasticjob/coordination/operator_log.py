@@ -16,7 +16,7 @@ from typing import Final
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.declaration import Difference, differences, shown
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.request_nodes import order
+from aioelasticjob.coordination.mirrored_nodes import order
 from aioelasticjob.coordination.requests import CANCELLED, Cancellation, Request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object

@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import parts
-from aioelasticjob.coordination.item_nodes import items_named
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.mirrored_nodes import items_named
 from aioelasticjob.layout import ItemPaths
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import filterfalse, islice
 
-from aioelasticjob.coordination.item_nodes import is_item
+from aioelasticjob.coordination.mirrored_nodes import is_item
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.requests import Cancellation, Request, decode_progress, encode_progress
 from aioelasticjob.coordination.view import JobView

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.item_nodes import items_named
+from aioelasticjob.coordination.mirrored_nodes import items_named
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout

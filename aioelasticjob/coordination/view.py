@@ -10,9 +10,17 @@ from typing import TypeAlias
 from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.declaration import with_known_names
-from aioelasticjob.coordination.item_nodes import NO_ITEMS, ItemNodes, item_nodes, items_named
 from aioelasticjob.coordination.member import address_of, instances
-from aioelasticjob.coordination.request_nodes import NO_REQUESTS, RequestNodes, order, request_nodes
+from aioelasticjob.coordination.mirrored_nodes import (
+    NO_ITEMS,
+    NO_REQUESTS,
+    ItemNodes,
+    RequestNodes,
+    item_nodes,
+    items_named,
+    order,
+    request_nodes,
+)
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.schedules import Schedules
 from aioelasticjob.coordination.strategies import in_order
