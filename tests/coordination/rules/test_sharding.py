@@ -26,7 +26,7 @@ def test_an_assignment_decided_before_somebody_joined_is_refused() -> None:
     here.round("10.0.0.1@-@1")
     view = here.view()
     (assign,) = [effect for effect in decide(RuleInput(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
-    here.registry.commit([Set(LAYOUT.necessary, b"", -1)])  # as a joining instance does
+    here.registry.commit([Set(LAYOUT.necessary, b"", -1)])  # as one does that joins with an older release
     with pytest.raises(Conflict):
         here.registry.commit(to_transactions(assign, view)[0], 1)
 
