@@ -39,11 +39,12 @@ from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
+from aioelasticjob.layout import ItemPaths
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete, Set
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 
 REMOVED_AT_ONCE = 200
 """How many surplus items are removed in one transaction, with up to five nodes each."""
@@ -170,7 +171,7 @@ class Coordinator:
         # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
             await note_accounted(member, view, time)
-        cut_off, runners, unwanted = dict[int, VersionedRecord](), set[str](), dict[str, int]()
+        cut_off, runners, unwanted = dict[int, VersionedRecord](), set[str](), list[Delete]()
         if due.records:
             if view.config.failover:
                 cut_off, runners = await cut_off_runs(member, sorted(view.items))
@@ -236,20 +237,22 @@ async def _renew_own_node(member: Member, view: JobView) -> None:
         return
 
 
-async def _unwanted_records(member: Member) -> dict[str, int]:
-    """Return the records and marks of a job that is not monitored any more, with their versions.
-
-    Each mark precedes its record.  The result is empty as long as any item runs.
-    """
-    items, found = await items_below(member.session, member.layout.execution), dict[str, int]()
+async def _unwanted_records(member: Member) -> list[Delete]:
+    """Return the removal of the records and marks of a job; empty as long as any item runs."""
+    items, removal = await items_below(member.session, member.layout.execution), list[Delete]()
     for _, paths, record, mark, running in await read_items(member, items):
         if running is not None:
-            return {}
-        if mark is not None and not mark.stat.num_children:
-            found[paths.misfire] = mark.stat.version
-        if record is not None and record.stat.num_children == (paths.misfire in found):
-            found[paths.execution] = record.stat.version
-    return found
+            return []
+        removal += _removal(paths, record, mark) or ()
+    return removal
+
+
+def _removal(paths: ItemPaths, record: Node | None, mark: Node | None) -> list[Delete] | None:
+    """Return the removal of an item's record, after its mark; None if somebody has made nodes below them by hand."""
+    removal = [] if mark is None or mark.stat.num_children else [Delete(paths.misfire, mark.stat.version)]
+    if record is None:
+        return removal
+    return None if record.stat.num_children > len(removal) else [*removal, Delete(paths.execution, record.stat.version)]
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
@@ -326,12 +329,11 @@ async def _transactions(
         return to_transactions(effect, view), {}
     idle, removal, lost = set[int](), Transaction(), dict[int, Record]()
     for item, paths, record, mark, running in await read_items(member, sorted(effect.items)[:REMOVED_AT_ONCE]):
-        marks = mark is not None and not mark.stat.num_children
-        if running is not None or (record is not None and record.stat.num_children > marks):
+        nodes = _removal(paths, record, mark)
+        if running is not None or nodes is None:
             continue
         idle.add(item)
-        removal += [Delete(paths.misfire)] if mark else []
-        removal += [Delete(paths.execution, record.stat.version)] if record else []
+        removal += nodes
         if record and (run := records.decode(record.data)) is not None and not run.completed:
             lost[item] = run
     items = to_transactions(RemoveItems(frozenset(idle)), view)[0]

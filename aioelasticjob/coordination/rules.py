@@ -64,8 +64,8 @@ class RuleInput:
     """Whether this is a tick, on which some rules tidy up."""
     time: float = 0.0
     """The time of the registry's clock, in seconds since the epoch."""
-    unwanted: Mapping[str, int] = field(default_factory=dict)
-    """Records and marks to be removed because the job is not monitored any more: versions by path."""
+    unwanted: Sequence[Delete] = ()
+    """The removal of records and marks, if the job is not monitored any more: each mark precedes its record."""
     cut_off: Mapping[int, VersionedRecord] = field(default_factory=dict)
     """The runs that were cut off, by item, as far as they were looked up.
 
@@ -241,8 +241,7 @@ def clear_records(now: RuleInput) -> Iterator[RemoveNodes]:
     path = now.view.layout.config
     config = now.view.tree.get(path)
     if config is not None and not now.view.config.monitor_execution:
-        removal = [Delete(one, version) for one, version in now.unwanted.items()]
-        yield from _in_parts(Check(path, config.stat.version), removal)
+        yield from _in_parts(Check(path, config.stat.version), now.unwanted)
 
 
 def _has_only(view: JobView, path: str, nodes: set[str]) -> bool:

@@ -51,15 +51,15 @@ class World:
 
     def rule_input(self, name: str, view: JobView | None = None, *, tick: bool = True) -> RuleInput:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
-        nodes, cut_off, unwanted = self.registry.nodes, dict[int, VersionedRecord](), dict[str, int]()
+        nodes, cut_off, unwanted = self.registry.nodes, dict[int, VersionedRecord](), list[Delete]()
         for item in range(13):
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
-                unwanted[LAYOUT.item(item).execution] = record.stat.version
+                unwanted.append(Delete(LAYOUT.item(item).execution, record.stat.version))
                 decoded = records.decode(record.data)
                 if decoded is not None and not decoded.completed:
                     cut_off[item] = VersionedRecord(decoded, record.stat.version, record.stat.mzxid)
-        idle = {} if self.running() else unwanted
+        idle = [] if self.running() else unwanted
         return RuleInput(view or self.view(), name, True, tick, self.registry.now, idle, cut_off)
 
     def running(self) -> dict[str, object]:
