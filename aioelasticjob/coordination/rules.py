@@ -148,13 +148,13 @@ def assign_items(now: RuleInput) -> Iterator[RequireAssignment | Assign | SayStr
 
     It writes that once the instances have not changed for ``sharding_quiet``.
     """
-    view = now.view
-    if not view.eligible or not (view.assignment_stands or now.quiet):
+    view, is_required = now.view, now.view.necessary is not None or now.view.processing
+    if not view.eligible or (is_required and not now.quiet):
         return
     wanted, failure = _computed(view)
     if failure:
         yield SayStrategyFailed(failure)
-    if not view.assignment_stands:
+    if is_required:
         yield Assign(wanted)
     elif wanted != view.assignment:
         yield RequireAssignment()
