@@ -208,15 +208,16 @@ class JobState(Account):
         self._since, self._is_inherited = max(self._since, written), False
         for item in map(self.items.__getitem__, self.held):
             item.unrecorded = item.record.slot
-            item.forget()
 
     def _let_go(self, view: JobView, given: Mapping[int, int]) -> tuple[frozenset[int], frozenset[int]]:
         """Forget the items that this instance has lost: all but those ``given`` to it.
 
         Return the items that it has gained, and those that it holds and whose rescuers wrote the records.
         """
+        # also if an earlier look has read some of the records before an error ended it
+        renew = self._switched and view.config.monitor_execution
         for number, item in self.items.items():
-            if item.given != given.get(number):
+            if renew or item.given != given.get(number):
                 item.forget()
         self.held = frozenset(number for number in self.held if self.items[number].seen is not None)
         gained = frozenset(number for number in given if self.items[number].seen is None)

@@ -8,6 +8,7 @@ import pytest
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
+from aioelasticjob.errors import Suspended
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.running.clock_skew import STEADY
@@ -304,6 +305,24 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_if_a_run_hid
     reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
     assert reported | {8} == set(range(int(given) + 1, 9))
     assert 1 in state.owed()
+
+
+def test_nothing_runs_again_if_the_first_look_at_records_that_are_switched_on_is_cut_off_half_way() -> None:
+    case = Case.of(monitor_execution=False, cron="0/20 * * * * ?")
+    state = case.state()
+    case.see(state)
+    case.now = 20.5
+    case.see(state)
+    state.items[0].assume(slot(20))  # it has run here, and nothing shows it
+    case.now = 25
+    case.configure(monitor_execution=True)
+    steps = state.see(case.view())
+    assert next(steps) == ReadItems(frozenset({0}), frozenset({0}))
+    case.learn(state, 0)
+    with pytest.raises(Suspended):  # the record was read, but not the offset
+        steps.throw(Suspended())
+    case.see(state)
+    assert (state.held, state.owed()) == ({0}, frozenset())
 
 
 def test_records_count_since_they_were_switched_on_even_if_the_schedule_was_replaced_after_that() -> None:
