@@ -21,6 +21,7 @@ from aioelasticjob.coordination.effects import (
     EndRun,
     MarkOrphan,
     RemoveItems,
+    RemoveNodes,
     SayStrategyFailed,
     Transaction,
     UpdateRequest,
@@ -276,13 +277,19 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
                 with suppress(RegistryError):
                     await member.session.sync()
                 break
-            if not isinstance(effect, EndRun):  # the mirror never shows records
+            if _is_mirrored(effect, view):  # otherwise the next turn would wait in vain until the tree shows it
                 written = committed.zxid
         else:
             _say_written(member, view, effect, job)
             for item, record in lost.items():
                 _log_lost_run(member, view.config, item, record)
     return written, in_part
+
+
+def _is_mirrored(effect: Effect, view: JobView) -> bool:
+    """Whether the tree will show what an effect has written: it never shows records."""
+    removed = [one.path for one in effect.removal] if isinstance(effect, RemoveNodes) else []
+    return not (isinstance(effect, EndRun) or any(path.startswith(f"{view.layout.execution}/") for path in removed))
 
 
 def _send_marks(member: Member, view: JobView, effects: Sequence[Effect]) -> dict[int, SentTransaction]:

@@ -25,14 +25,16 @@ from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
+from aioelasticjob.layout import server_switch
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
 from tests.coordination.test_claims import ClaimedJob, Word, done
-from tests.coordination.test_membership import ME
+from tests.coordination.test_membership import LAYOUT, ME
+from tests.support.stats import stat
 
 
 class CoordinatedInstance:
@@ -87,6 +89,30 @@ def test_what_the_rules_want_is_written_and_then_there_is_rest_until_the_next_ti
         assert current_time() + rest == pytest.approx(began + job.config.reconcile_interval, abs=1e-3)
         assert await coordinated.settle() == pytest.approx(rest, abs=1e-3)
         assert coordinated.called == []
+
+    run(main, seed=0)
+
+
+def test_the_leader_does_not_wait_for_the_mirror_after_it_has_removed_records() -> None:
+    job = ClaimedJob()
+    job.config = job.config.changed(monitor_execution=False, failover=False, server_retention=0)
+    record, paused = LAYOUT.item(0).execution, server_switch(job.member.ip, "paused")
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1))
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.sharding_quiet)
+        await coordinated.settle()
+        job.write(Create(record))
+        coordinated.show()
+        await anyio.sleep(job.config.reconcile_interval)
+        await coordinated.turn()
+        assert record not in job.registry.nodes
+        assert coordinated.views.value.active == {ME}
+        coordinated.switches.set(Tree({paused: Node.of(b"", stat())}))  # the job's own nodes do not change
+        await coordinated.turn()
+        assert coordinated.views.value.active == set()
 
     run(main, seed=0)
 
