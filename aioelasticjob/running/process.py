@@ -162,6 +162,8 @@ class LocalJob:
 
     async def _end(self, life: Life) -> bool:
         """End a life, and report its error; return whether the job has left.  Errors in ending it do not go further."""
+        self._report_errors(life)  # at once: the end of a life waits for handlers, some of which may hang
+        reported = len(life.errors)
         try:
             await life.end()
             self.life = None
@@ -175,12 +177,12 @@ class LocalJob:
             life.fail(error)
         finally:
             self.life = None
-            self._report_errors(life)
+            self._report_errors(life, reported)
         return life.left
 
-    def _report_errors(self, life: Life) -> None:
+    def _report_errors(self, life: Life, first: int = 0) -> None:
         """Report the error that has ended a life, and later ones if they are bugs of this package."""
-        for number, error in enumerate(life.errors):
+        for number, error in enumerate(life.errors[first:], first):
             if not isinstance(error, ElasticJobError):
                 what = "an error in this package; this process joins the job again, and its other jobs go on"
                 message = f"{self._job.config.job_name}: {what}"

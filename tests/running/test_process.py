@@ -27,7 +27,7 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.running.commands import Steps
 from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.life import Life
+from aioelasticjob.running.life import History, Life
 from aioelasticjob.running.process import STARTING_AT_ONCE, watch_clock
 from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.running.step import JobState
@@ -302,6 +302,20 @@ async def stubborn(context: ItemContext) -> None:
     finally:
         with CancelScope(shield=True):
             await sleep(3)
+
+
+async def test_why_a_life_ends_is_reported_before_it_waits_for_its_handlers(
+    virtual_cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = list[float]()
+    monkeypatch.setattr(History, "warn_rejoin", lambda *_: warned.append(current_time()))
+    app = ElasticJob("embedded://")
+    app.add(stubborn, name="job", cron="*/10 * * * * ?")
+    here = await virtual_cluster.start(app)
+    await sleep(12 - current_time())
+    end_life(here.app, SessionEnded("the session is over"))
+    await sleep(10)
+    assert warned == [pytest.approx(12, abs=0.1)]
 
 
 async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that_ends_and_for_nothing_else(
