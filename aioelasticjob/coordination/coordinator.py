@@ -103,6 +103,8 @@ class Coordinator:
         """The mistakes in the job's nodes that were logged last."""
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
+        self._accounted: int | None = None
+        """The newest moment of a job without records that this instance knows to be noted."""
         self._leaves = False
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
@@ -171,7 +173,7 @@ class Coordinator:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
         if due.tick and member.id == (view.leader or min(view.instances, default="")):
-            await note_accounted(member, view, time)
+            self._accounted = await note_accounted(member, view, time, self._accounted)
         cut_off, runners, unwanted = dict[int, VersionedRecord](), set[str](), list[Delete]()
         if due.records:
             if view.config.failover:

@@ -91,8 +91,11 @@ async def mark_misfired(member: Member, cache: RecordCache, view: JobView, item:
         entry.mark = replace(entry.mark, removable=True)
 
 
-async def note_accounted(member: Member, view: JobView, now: float) -> None:
-    """Write the newest moment up to ``now`` (seconds) if it is later than the one that is noted.
+async def note_accounted(member: Member, view: JobView, now: float, known: int | None = None) -> int | None:
+    """Write the newest moment up to ``now`` (seconds) if it is later than the one that is noted, and return it.
+
+    If it is ``known`` to be noted, nothing is read: most jobs have no new moment on a tick.  The result is None if it
+    could not be noted.
 
     A later moment that another instance has written is kept, unless it is so far in the future that a clock must have
     been ahead.
@@ -102,12 +105,16 @@ async def note_accounted(member: Member, view: JobView, now: float) -> None:
     """
     schedule = view.config.schedule
     if view.config.monitor_execution or schedule is None:
-        return
+        return None
     came = schedule.previous_before(moment(now + 0.001))
     newest = 0 if came is None else round(came.timestamp() * 1000)
+    if newest == known:
+        return known
     noted = await read_accounted(member)
-    if noted is None or noted.moment - MAX_FUTURE <= newest <= noted.moment:
-        return  # also if somebody has removed the node: then there is nothing to write to
+    if noted is None:  # somebody has removed the node: then there is nothing to write to
+        return None
+    if noted.moment - MAX_FUTURE <= newest <= noted.moment:
+        return newest
     operations: list[Op] = [
         Check(member.layout.instance(member.id)),
         Set(member.layout.execution, str(newest).encode(), noted.version),
@@ -117,7 +124,8 @@ async def note_accounted(member: Member, view: JobView, now: float) -> None:
     except (Suspended, SessionEnded):
         raise
     except RegistryError:  # another instance has written, or the registry refuses it; the next tick tries again
-        pass
+        return None
+    return newest
 
 
 async def read_accounted(member: Member) -> AccountedMoment | None:

@@ -22,6 +22,7 @@ from aioelasticjob.coordination.record_cache import cut_off_runs
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.requests import Request, changed, encode, encode_progress
 from aioelasticjob.coordination.run_counts import RunCounts
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
@@ -114,6 +115,24 @@ def test_the_leader_does_not_wait_for_the_mirror_after_it_has_removed_records() 
         await coordinated.turn()
         assert coordinated.views.value.active == set()
 
+    run(main, seed=0)
+
+
+def test_what_the_leader_has_noted_on_a_tick_is_not_read_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    job, asked = ClaimedJob(), list[int | None]()
+
+    async def note(member: Member, view: JobView, now: float, known: int | None) -> int:
+        asked.append(known)
+        return 7
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        for _ in range(3):
+            await coordinated.settle()
+            await anyio.sleep(job.config.reconcile_interval)
+        assert asked == [None, 7]
+
+    monkeypatch.setattr(coordinator, "note_accounted", note)
     run(main, seed=0)
 
 

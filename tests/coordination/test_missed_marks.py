@@ -180,6 +180,26 @@ def test_the_newest_moment_is_written_once() -> None:
     assert noted(here, 120.0) == (b"120000", 2)
 
 
+def test_nothing_is_asked_of_the_registry_while_the_newest_moment_is_known_to_be_noted() -> None:
+    here = unmonitored()
+    known = done(note_accounted(here.member, here.view(), 60.5))
+    here.write(Set(LAYOUT.execution, b"", -1))
+    assert done(note_accounted(here.member, here.view(), 119.9, known)) == known == MINUTE
+    assert written(here) == b""
+    assert done(note_accounted(here.member, here.view(), 120.0, known)) == 2 * MINUTE
+    assert written(here) == b"120000"
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_moment_that_could_not_be_noted_is_not_known(refused: bool) -> None:
+    here = unmonitored()
+    if refused:
+        here.session.commits.append(lambda: here.write(Set(LAYOUT.execution, b"", -1)))
+    else:
+        here.write(Delete(LAYOUT.execution))
+    assert done(note_accounted(here.member, here.view(), 60.5)) is None
+
+
 def test_a_leaver_whose_clock_is_slow_does_not_take_back_what_the_leader_wrote() -> None:
     here = unmonitored()
     here.write(Set(LAYOUT.execution, b"120000", -1))
