@@ -246,16 +246,16 @@ async def _unwanted_records(member: Member) -> list[Delete]:
     for _, paths, record, mark, running in await read_items(member, items):
         if running is not None:
             return []
-        removal += _removal(paths, record, mark) or ()
+        removal += _removal(paths, record, mark)
     return removal
 
 
-def _removal(paths: ItemPaths, record: Node | None, mark: Node | None) -> list[Delete] | None:
-    """Return the removal of an item's record, after its mark; None if somebody has made nodes below them by hand."""
+def _removal(paths: ItemPaths, record: Node | None, mark: Node | None) -> list[Delete]:
+    """Return the removal of an item's mark and record, as far as nobody has made nodes below them by hand."""
     removal = [] if mark is None or mark.stat.num_children else [Delete(paths.misfire, mark.stat.version)]
-    if record is None:
-        return removal
-    return None if record.stat.num_children > len(removal) else [*removal, Delete(paths.execution, record.stat.version)]
+    if record is not None and record.stat.num_children == len(removal):
+        removal.append(Delete(paths.execution, record.stat.version))
+    return removal
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
@@ -339,7 +339,7 @@ async def _transactions(
     idle, removal, lost = set[int](), Transaction(), dict[int, Record]()
     for item, paths, record, mark, running in await read_items(member, sorted(effect.items)[:REMOVED_AT_ONCE]):
         nodes = _removal(paths, record, mark)
-        if running is not None or nodes is None:
+        if running is not None or (record is not None and Delete(paths.execution, record.stat.version) not in nodes):
             continue
         idle.add(item)
         removal += nodes

@@ -118,6 +118,23 @@ def test_the_leader_does_not_wait_for_the_mirror_after_it_has_removed_records() 
     run(main, seed=0)
 
 
+def test_a_mark_is_removed_though_somebody_has_made_a_node_below_its_record_by_hand() -> None:
+    job, paths = ClaimedJob(), LAYOUT.item(0)
+    job.config = job.config.changed(monitor_execution=False, failover=False)
+    by_hand = f"{paths.execution}/by-hand"
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1), *map(Create, (paths.execution, paths.misfire, by_hand)))
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.reconcile_interval)
+        await coordinated.settle()
+        assert paths.misfire not in job.registry.nodes
+        assert by_hand in job.registry.nodes
+
+    run(main, seed=0)
+
+
 def test_what_the_leader_has_noted_on_a_tick_is_not_read_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     job, asked = ClaimedJob(), list[int | None]()
 
