@@ -55,15 +55,16 @@ class MissedMoments:
         """Report the moments up to ``until`` that have passed without a run: for each item those after its ``last``.
 
         Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
-        again since.  The reason is an outage of the registry if the moments came during it, or a jump of the clock that
-        skipped them, or else a refusal of what a run needs; if there was none of these, it is ``why``.  ``newest`` says
-        what happens to the newest moment that has come.
+        again since.  The reason is a jump of the clock if it skipped the moments, or an outage of the registry during
+        which they came, or else a refusal of what a run needs; if there was none of these, it is ``why``.
+        ``newest`` says what happens to the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         if min(after.values(), default=until) >= until:
             return
         clock = self._clock
-        reasons = (AWAY, clock.outages()), (SKIPPED, clock.skipped), (REFUSED, clock.spans(self.refusals))
+        # the ends of an outage are dated by the clock as it is now: if it jumped meanwhile, they are in what it skipped
+        reasons = (SKIPPED, clock.skipped), (AWAY, clock.outages()), (REFUSED, clock.spans(self.refusals))
         spans = [(began, ended, reason) for reason, found in reasons for began, ended in found]
         ends = {end for began, ended, _ in spans for end in (began - 1, ended) if end < until}
         for end in sorted({until, *ends}):

@@ -15,8 +15,8 @@ from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report
-from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.state import GONE, Items, Timetable
+from aioelasticjob.running.missed import SKIPPED, MissedMoments
+from aioelasticjob.running.state import AWAY, GONE, Items, Timetable
 from aioelasticjob.testing import Process
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
@@ -380,3 +380,14 @@ def test_runs_that_one_instance_left_are_reported_together_and_once() -> None:
         ((1, 3), "killed"),
         ((2,), "other"),
     ]
+
+
+def test_moments_that_a_clock_skips_during_an_outage_never_came_whatever_the_outage() -> None:
+    items, reports = Items(), list[AnyReport]()
+    clock = ClockSkewMonitor(ClockReading(115.0, 15.0, outages=((5.0, 0.0),)))
+    clock.take(ClockReading(176.0, 16.0, outages=((6.0, 0.0),)))  # the clock was set ahead by a minute
+    clock.take(ClockReading(190.0, 30.0, outages=((20.0, 10.0),)))  # the outage began 5 seconds before that
+    missed, table = MissedMoments(clock, items, reports), Timetable(Cron.parse("0/2 * * * * ?"), 190_000)
+    missed.report({0: 130_000}, table, 178_000, "late")
+    found = [(one.passed.last, one.why) for one in reports if isinstance(one, Report)]
+    assert (found[-2:], {why for _, why in found[:-1]}) == ([(176_000, SKIPPED), (178_000, AWAY)], {SKIPPED})
