@@ -38,7 +38,7 @@ from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
-from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import ItemPaths
 from aioelasticjob.logging import logger
@@ -278,6 +278,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
                 in_part = in_part or number > 0
                 with suppress(RegistryError):
                     await member.session.sync()
+                if isinstance(error, Conflict) and error.path == view.layout.epoch:
+                    return written, in_part  # another instance leads now, so all that follows would be refused, too
                 break
             if _is_mirrored(effect, view):  # otherwise the next turn would wait in vain until the tree shows it
                 written = committed.zxid

@@ -135,6 +135,25 @@ def test_a_mark_is_removed_though_somebody_has_made_a_node_below_its_record_by_h
     run(main, seed=0)
 
 
+def test_who_leads_no_more_hears_it_once_however_much_there_was_to_remove() -> None:
+    job, tried = ClaimedJob(), list[None]()
+    orphans = [LAYOUT.item(item).orphan for item in range(100, 200)]
+
+    async def main() -> None:
+        coordinated = CoordinatedInstance(job)
+        await coordinated.settle()
+        await anyio.sleep(job.config.sharding_quiet)
+        await coordinated.settle()
+        job.write(*map(Create, orphans))
+        coordinated.show()
+        job.write(Set(LAYOUT.epoch, b"", -1))
+        job.session.commits += [lambda: tried.append(None)] * len(orphans)
+        await coordinated.turn()
+        assert len(tried) == 1
+
+    run(main, seed=0)
+
+
 def test_what_the_leader_has_noted_on_a_tick_is_not_read_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     job, asked = ClaimedJob(), list[int | None]()
 
