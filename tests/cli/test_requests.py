@@ -121,7 +121,7 @@ def test_who_waits_is_warned_while_the_job_is_paused(
 
     monkeypatch.setattr(requests, "print_warning", warn)
     said(ask("pause", "report"))
-    done = ask("trigger", "report", "--in", "0s", "--wait")
+    done = ask("trigger", "report", "--in", "0s", "--expires", "60s", "--wait")
     resuming.join(timeout=30)
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "done: 3 completed")
     assert done.stderr == "warning: report: is paused: resume it first; the request waits until then\n"

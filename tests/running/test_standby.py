@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 
-from aioelasticjob import operations
+from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.registry.codec import MULTI, SYNC
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.testing import VirtualClock
 from tests.running.test_required_features import ALL, JOB, MakeMixed
 from tests.running.test_required_features import mixed as mixed
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -73,6 +76,36 @@ def test_a_worker_that_waits_for_its_turn_can_leave(mixed: MakeMixed, how: str) 
         await them.put(requires=[])
         await anyio.sleep(2)
         assert (await them.ran(6)).keys() == ({"old", "new"} if how == "cut off" else {"new"})
+
+    simulate(scene)
+
+
+def test_a_job_that_waits_leaves_at_once_though_another_job_of_its_process_still_runs() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        began, asked_to_leave = anyio.Event(), anyio.Event()
+        app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=5)
+
+        @app.job(name="job", cron=JOB["cron"])
+        async def waits(_: ItemContext) -> None:
+            raise AssertionError("it lacks what the job requires")
+
+        @app.job(name="other", cron=JOB["cron"], shutdown_timeout=60)
+        async def slow(_: ItemContext) -> None:
+            began.set()
+            await anyio.sleep(30)
+
+        async def main() -> None:
+            async with app.running():
+                await asked_to_leave.wait()
+
+        config = {"jobName": "job", "cron": JOB["cron"], "requires": ["x"]}
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, json.dumps(config).encode()))
+        here.faults.start("old", "10.0.0.1", main)
+        await began.wait()
+        assert len(await here.names(LAYOUT.instances)) == 1
+        asked_to_leave.set()
+        await anyio.sleep(2)
+        assert await here.names(LAYOUT.instances) == ()
 
     simulate(scene)
 
