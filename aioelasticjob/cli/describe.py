@@ -8,6 +8,7 @@ from aioelasticjob import operations
 from aioelasticjob.clock import moment
 from aioelasticjob.model import Record
 from aioelasticjob.operations import (
+    Asked,
     HostStatus,
     InstanceStatus,
     ItemStatus,
@@ -95,7 +96,8 @@ def server_as_json(server: ServerDetails) -> Json:
 
 def done_as_json(done: OperationResult) -> Json:
     """Return the result of an action."""
-    return {"summary": done.summary, "changed": done.changed, "paths": done.paths, "zxid": done.zxid}
+    asked = {"request": done.request} if isinstance(done, Asked) and done.request else {}
+    return {"summary": done.summary, "changed": done.changed, "paths": done.paths, "zxid": done.zxid, **asked}
 
 
 def preview_as_json(preview: Preview) -> Json:

@@ -254,15 +254,25 @@ def _ask(
 ) -> None:
     """Ask for runs and print the result; if ``wait`` is set, follow the runs to their end."""
 
+    followed = ""
+
     async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        nonlocal followed
         asked = await asking(session)
         if not wait or not isinstance(asked, Asked):  # the plan of a dry run: no request was made
             return asked, None
+        followed = asked.request
         if not as_json:  # with --json, stdout holds only the JSON of the end
             print_result(asked, as_json=False)
         return asked, await operations.ended(session, job, asked.request, clock=SystemClock(), warn=print_warning)
 
-    _tell(*(where.use if wait else where.look)(ask), as_json)
+    try:
+        _tell(*(where.use if wait else where.look)(ask), as_json)
+    except KeyboardInterrupt:
+        if followed:
+            cancelling = f"aioelasticjob requests cancel {followed} --job {job}"
+            print_warning(f"{job}: the request {followed} goes on, unless you cancel it: {cancelling}")
+        raise
 
 
 async def _zone(session: Session, job: str) -> tzinfo:
@@ -290,7 +300,7 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
         write_json(as_dict(ended))
     else:
         out().print(f"{ended.state}: {ended.outcomes_text}", markup=False)
-    if ended.state != "done" or ended.outcomes.keys() - {Outcome.COMPLETED.value}:
+    if ended.state != "done" or ended.outcomes.keys() != {Outcome.COMPLETED.value}:
         raise typer.Exit(UNSUCCESSFUL)
 
 

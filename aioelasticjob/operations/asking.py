@@ -188,7 +188,9 @@ async def resume_request(session: Session, job: str, id: str, *, by: str = "") -
     """Undo ``pause_request``; raises the same errors."""
     view = await requests_view(session, job, id)
     wanted = existing(view, id)
-    if not wanted.paused or not wanted.is_open:
+    if not wanted.is_open:
+        return await commit(session, (), f"{job}: the request {id} has ended already")
+    if not wanted.paused:
         return await commit(session, (), f"{job}: the request {id} is not paused")
     return await _change_request(session, view, wanted, by, f"{job}: the request {id} goes on", paused=False)
 

@@ -165,7 +165,8 @@ def status_of_request(view: JobView, request: Request, now: float | None = None)
     outcomes = sum((progress.outcomes() for progress, _ in begun.values()), Counter[str]())
     waiting = tuple(waiting_items(view, request))
     running = tuple(sorted(item for item, (progress, _) in begun.items() if not progress.outcome))
-    state = _state(request, waiting, running, begun=bool(begun))
+    is_planned = not begun and (now is None or round(now * 1000) < request.at)
+    state = _state(request, waiting, running, is_planned=is_planned)
     if now is not None and request.is_open and waiting and 0 < request.expires <= round(now * 1000):
         state = EXPIRED
     return RequestStatus(request, state, dict(outcomes), waiting, running, zone)
@@ -177,19 +178,25 @@ async def _held_up(session: Session, job: str, found: RequestStatus, now: float 
     if request.paused:
         return f"{job}: the request {request.id} is paused: resume it first"
     is_due = not request.at or (now is not None and request.at <= round(now * 1000))
-    if found.waiting and not found.running and is_due:
-        try:
-            see_who_runs(await view_of(session, job))
-        except NotPossible as refusal:
-            return str(refusal)
+    if not is_due or (found.running and await session.children(Layout(job).instances)):
+        return ""
+    view = await view_of(session, job)
+    if not view.config.monitor_execution:
+        return f"{job}: without records it answers no such request: set monitor_execution = True first"
+    if found.waiting and view.disabled_items.issuperset(found.waiting):
+        return f"{job}: all items that are left are disabled ({listed(found.waiting)}): enable one first"
+    try:
+        see_who_runs(view)
+    except NotPossible as refusal:
+        return str(refusal)
     return ""
 
 
-def _state(request: Request, waiting: tuple[int, ...], running: tuple[int, ...], *, begun: bool) -> str:
+def _state(request: Request, waiting: tuple[int, ...], running: tuple[int, ...], *, is_planned: bool) -> str:
     if request.stopped or request.paused:
         return request.stopped or "paused"
     if running:
         return "running"
     if not waiting:
         return "done"
-    return "planned" if request.at and not begun else "waiting"
+    return "planned" if request.at and is_planned else "waiting"

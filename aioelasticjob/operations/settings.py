@@ -15,6 +15,8 @@ from aioelasticjob import error_handlers
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.config import FEATURES, JobConfig
 from aioelasticjob.coordination.declaration import shown
+from aioelasticjob.coordination.request_runs import open_requests
+from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.rules import wanted_assignment
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.view import JobView
@@ -23,7 +25,7 @@ from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
-from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.queries import listed, requests_view, view_of
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Set
@@ -76,7 +78,8 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
         if view.assignment.get(item) != assignment.get(item)
     }
     differences = _differences(view.config, config)
-    warnings = tuple(_warnings(view, after, differences, moves, fires=bool(fires)))
+    asked = open_requests(await requests_view(session, job))
+    warnings = (*_warnings(view, after, differences, moves, fires=bool(fires)), *_about_requests(asked, after.config))
     return Preview(config, _version(view), differences, tuple(fires), moves, warnings)
 
 
@@ -236,6 +239,15 @@ def _about_runs(
         yield f"beyond the new count and running now: {_items(beyond)}; removed once that has ended in peace"
     if moving := {item for item in running.intersection(moves) if _within(item, config)}:
         yield f"changing hands and running now: {_items(moving)}; the new holder waits until that has ended"
+
+
+def _about_requests(asked: Iterable[Request], config: JobConfig) -> Iterator[str]:
+    """Return warnings about requests of which runs may still begin."""
+    for request in asked:
+        if beyond := [item for item in request.items or () if not _within(item, config)]:
+            yield f"beyond the new count: {_items(beyond)}, which the request {request.id} asks for and will not run"
+    if (waiting := [request.id for request in asked]) and not config.monitor_execution:
+        yield f"requests that are open wait until monitor_execution is on again: {listed(waiting)}"
 
 
 def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:

@@ -178,7 +178,7 @@ def _left(view: JobView, removed: frozenset[str]) -> str:
         everywhere = [ip for ip in known if server_switch(ip, flag) in view.switches]
         found += [f"{flag} in all jobs on {listed(everywhere)}"] if everywhere else []
     items = sorted(view.disabled_items)
-    found += [f"disabled for the items {listed(items)}"] if items else []
+    found += [f"disabled for the item{'s' if len(items) > 1 else ''} {listed(items)}"] if items else []
     return f"; it is still {', '.join(found)}" if found else ""
 
 

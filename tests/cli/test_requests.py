@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -18,6 +20,7 @@ from aioelasticjob.addresses import open_registry
 from aioelasticjob.cli import requests
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.terminal import print_warning
+from aioelasticjob.registry.session import Session
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
@@ -125,6 +128,35 @@ def test_who_waits_is_warned_while_the_job_is_paused(
     resuming.join(timeout=30)
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "done: 3 completed")
     assert done.stderr == "warning: report: is paused: resume it first; the request waits until then\n"
+
+
+def test_who_stops_waiting_is_told_that_the_request_goes_on(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(operations, "ended", interrupted)
+    done = ask("trigger", "report", "--in", "1h", "--id", "later", "--wait")
+    assert done.exit_code == 130
+    assert "the request later goes on, unless you cancel it: aioelasticjob requests cancel later" in done.stderr
+
+
+def test_a_script_that_asks_finds_the_id_of_its_request(ask: Ask) -> None:
+    asked = json.loads(said(ask("trigger", "report", "--in", "1h", "--json")))
+    assert asked["request"] in said(ask("requests", "report"))
+    assert "request" not in json.loads(said(ask("pause", "report", "--json")))
+
+
+def test_a_run_that_was_never_made_is_no_success(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = operations.ended
+
+    async def lowering(session: Session, job: str, id: str, **options: Any) -> operations.RequestStatus:
+        await operations.configure(session, job, {"sharding_total_count": 2})
+        return await ended(session, job, id, **options)
+
+    monkeypatch.setattr(operations, "ended", lowering)
+    done = ask("trigger", "report", "--items", "2", "--in", "1h", "--wait")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (1, "done: nothing was run")
 
 
 def test_an_expired_request_says_so(ask: Ask) -> None:

@@ -134,10 +134,11 @@ def test_the_job_of_a_request_is_found_by_the_id() -> None:
 def test_what_has_expired_is_shown_so_though_no_instance_is_there_to_note_it() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)
-        await operations.ask(here.observer, "job", delay=60, expires=60, id="r")
+        await operations.ask(here.observer, "job", delay=60, expires=90, id="r")
         here.faults.crash(them.people["a"])
         request = (await operations.request(here.observer, "job", "r")).request
-        for milliseconds, state in ((request.expires - 1, "planned"), (request.expires, "expired")):
+        times = (request.at - 1, "planned"), (request.at, "waiting"), (request.expires, "expired")
+        for milliseconds, state in times:
             found = await operations.request(here.observer, "job", "r", now=milliseconds / 1000)
             assert (found.state, found.is_over) == (state, state == "expired")
         await here.until(300)
@@ -184,5 +185,51 @@ def test_who_waits_is_told_that_no_instance_is_left() -> None:
         with anyio.move_on_after(120):
             await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
         assert said == ["job: no instance is there: start a process that runs it first; the request waits until then"]
+
+    simulate(scene)
+
+
+def test_who_waits_is_told_that_a_run_was_cut_off_and_nobody_is_left_to_rescue_it() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", cron=NEVER, work=600, failover=True)
+        await operations.ask(here.observer, "job", id="r")
+        said = list[str]()
+
+        async def follow() -> None:
+            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await anyio.sleep(5)
+            assert said == []
+            here.faults.crash(them.people["a"])
+            await anyio.sleep(60)
+            tasks.cancel_scope.cancel()
+        assert said == ["job: no instance is there: start a process that runs it first; the request waits until then"]
+
+    simulate(scene)
+
+
+def test_who_waits_is_told_that_what_is_left_is_disabled_or_that_the_job_keeps_no_records() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", cron=NEVER, failover=False)
+        await operations.disable(here.observer, "job", item=1)
+        await operations.ask(here.observer, "job", delay=1, items=[0, 1], id="r")
+        said = list[str]()
+
+        async def follow() -> None:
+            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await anyio.sleep(20)
+            await operations.configure(here.observer, "job", {"monitor_execution": False})
+            await anyio.sleep(5)
+            tasks.cancel_scope.cancel()
+        ends = "; the request waits until then"
+        assert said == [
+            f"job: all items that are left are disabled (1): enable one first{ends}",
+            f"job: without records it answers no such request: set monitor_execution = True first{ends}",
+        ]
 
     simulate(scene)

@@ -97,6 +97,14 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
             "beyond the new count and running now: item 3; removed once that has ended in peace; "
             "changing hands and running now: items 1, 2; the new holder waits until that has ended"
         )
+        for name, items in (("x", [0, 2, 3]), ("y", [1]), ("z", None)):
+            await operations.ask(here.observer, "job", items=items, delay=3600, id=name)
+        assert "beyond the new count: items 2, 3, which the request x asks for and will not run" in await warned(
+            sharding_total_count=2
+        )
+        assert "requests that are open wait until monitor_execution is on again: x, y, z" in await warned(
+            monitor_execution="false", failover="false"
+        )
         assert "the schedule never fires again" in await warned(cron="0 0 0 1 1 ? 1999")
         assert "only when it is triggered" in await warned(cron="none")
         assert "an item may run twice" in await warned(monitor_execution="false", failover="false")

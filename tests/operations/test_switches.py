@@ -96,7 +96,7 @@ def test_what_was_off_for_another_reason_stays_off_and_is_named() -> None:
         await operations.disable_server(observer, B)
         assert (await operations.resume(observer, "job")).summary == (
             f"job: resumed; it is still paused on {B}, disabled on {A}, disabled in all jobs on {B}, "
-            "disabled for the items 3"
+            "disabled for the item 3"
         )
         assert "is not paused as a whole; it is still paused" in (await operations.resume(observer, "job")).summary
         done = await operations.enable(observer, "job", server=B)
