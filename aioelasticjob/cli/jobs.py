@@ -115,7 +115,7 @@ def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
             f"{config.sharding_total_count:,}",
             str(len(status.instances)),
             Text(_state(status), style=STATE_STYLES.get(status.state, "")),
-            _outcome(status.last, now),
+            _newest(status, now),
             _next(status, now),
             *([Text(_labels(status))] if labels else []),
         )
@@ -230,15 +230,28 @@ def _last(item: ItemStatus, now: float) -> Text:
     record = item.record
     if record is None or not record.begun:
         return Text("never", style="dim")
-    if not record.completed and not record.outcome:
-        if item.run is not None:
-            return Text("·", style="dim")
+    return Text("·", style="dim") if item.run is not None and _is_open(record) else _end(item, record, now)
+
+
+def _newest(status: JobStatus, now: float) -> Text:
+    """Return how the newest run of a job has ended; while it goes on, when the one before it ended."""
+    record = status.last
+    item = next((one for one in status.items if one.record is record), None)
+    return Text("") if item is None or record is None else _end(item, record, now)
+
+
+def _end(item: ItemStatus, record: Record, now: float) -> Text:
+    if item.run is None and _is_open(record):
         return Text(f"cut off, begun {duration_text(max(0.0, now - record.begun / 1000))} ago", style="red")
     return _outcome(record, now)
 
 
-def _outcome(record: Record | None, now: float) -> Text:
-    if record is None or not record.completed_at:
+def _is_open(record: Record) -> bool:
+    return not record.completed and not record.outcome
+
+
+def _outcome(record: Record, now: float) -> Text:
+    if not record.completed_at:
         return Text("")
     ago, took = max(0.0, now - record.completed_at / 1000), max(0, record.completed_at - record.begun)
     if not record.outcome:  # the next run has begun

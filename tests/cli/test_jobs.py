@@ -9,8 +9,12 @@ from dataclasses import dataclass, field, fields
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, operations
+from aioelasticjob.addresses import open_registry
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.records import encode
 from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Set
 from tests.cli.conftest import Command
@@ -175,6 +179,22 @@ def test_jobs_lists_the_jobs(address: str, command: Command) -> None:
     idle, report = (line.split() for line in said.splitlines() if line.startswith((" idle", " report")))
     assert idle == ["idle", "simple", "on", "demand", "1", "1", "waiting", "team=billing,", "tier=gold"]
     assert report[:11] == ["report", "simple", "*", "*", "*", "*", "*", "?", "3", "1", "running"]
+
+
+def test_jobs_says_if_the_newest_run_was_cut_off(address: str, command: Command) -> None:
+    async def main() -> None:
+        begun = round(SystemClock().now() * 1000) - 90_000
+        record = encode(Record(slot=begun, begun=begun, completed_at=begun - 60_000, completed=False))
+        layout = Layout("report")
+        item = layout.item(0)
+        nodes = [layout.root, layout.config, layout.sharding, item.sharding, layout.execution, item.execution]
+        data = {layout.config: JobConfig(job_name="report").to_json(), item.execution: record}
+        async with open_registry(address, creates=True) as session:
+            made = [Create(path, data.get(path, b"")) for path in nodes]
+            await session.commit(made, incarnation=session.incarnation)
+
+    asyncio.run(main())
+    assert "cut off, begun 1 min" in command("jobs", "--registry", address).stdout
 
 
 def test_jobs_and_a_job_show_labels_and_jobs_are_listed_by_them(address: str, command: Command) -> None:
