@@ -50,11 +50,12 @@ class UnhandledErrors(ExceptionGroup[Exception]):
 
 
 class NotSeen(AssertionError):
-    """What a test waited for did not happen."""
+    """What a test waited for did not happen, or cannot happen: then nothing was waited for (``seconds`` is None)."""
 
-    def __init__(self, what: str, seconds: float, events: Iterable[JobEvent]) -> None:
+    def __init__(self, what: str, seconds: float | None, events: Iterable[JobEvent]) -> None:
         last = "".join(f"\n  {event}" for event in events) or " nothing"
-        super().__init__(f"no {what} within {seconds:g} simulated seconds; the last events:{last}")
+        waited = "" if seconds is None else f" within {seconds:g} simulated seconds"
+        super().__init__(f"no {what}{waited}; the last events:{last}")
 
 
 def see_what_is_wanted(kind: object, wanted: Mapping[str, object]) -> None:

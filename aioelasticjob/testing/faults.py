@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.testing.loop import VirtualLoop
 from aioelasticjob.testing.network import Link
 from aioelasticjob.testing.process import Main, Process
@@ -21,16 +22,36 @@ Farewell = Literal["fin", "reset", "silent"]
 """How peers learn of a crash: by a FIN or a reset of the kernel, or, if the whole host is gone, not at all."""
 
 
+def simulated_loop() -> VirtualLoop:
+    """Return the loop that runs the caller.
+
+    Raises: InvalidSetting when it is not a simulated one, or when none runs.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+    if not isinstance(loop, VirtualLoop):
+        raise InvalidSetting(
+            "event loop",
+            "not simulated",
+            "start the cluster in the `async def` test that has the fixture virtual_cluster, not in asyncio.run and not"
+            " in an async fixture, which other loops run: such a test has plain fixtures only; without pytest, start it"
+            " in a coroutine that simulated or run of aioelasticjob.testing runs",
+        )
+    return loop
+
+
 class Faults:
     """Causes and ends faults in one simulation.
 
     It has more than twelve methods: each fault is a method.
+    Raises: InvalidSetting when it is made outside of simulated time.
     """
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop), "faults are for a VirtualLoop"
-        self.loop, self.network = loop, loop.network
+        self.loop = simulated_loop()
+        self.network = self.loop.network
 
     # -- processes
 

@@ -24,7 +24,7 @@ from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.asking import milliseconds
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.testing.errors import NotSeen, see_what_is_wanted
-from aioelasticjob.testing.faults import Farewell, Faults
+from aioelasticjob.testing.faults import Farewell, Faults, simulated_loop
 from aioelasticjob.testing.loop import START, VirtualClock, run
 from aioelasticjob.testing.process import Process
 from aioelasticjob.testing.stand_ins import real_world_replaced, stand_in, started_app
@@ -154,7 +154,7 @@ class VirtualCluster:
     @property
     def now(self) -> datetime:
         """The simulated moment, in UTC."""
-        return moment(VirtualClock().now())
+        return moment(simulated_loop().wall())
 
     async def start(
         self,
@@ -168,7 +168,8 @@ class VirtualCluster:
         It runs the ``jobs`` with these names, or all if none are given.  ``overrides`` go beside the application's
         ``dependency_overrides``.
 
-        Raises: InvalidSetting when ``app`` is none, or has no job of such a name; what ``app.running()`` raises.
+        Raises: InvalidSetting when ``app`` is none, or has no job of such a name, or when time is not simulated, as in
+        an async fixture; what ``app.running()`` raises.
         """
         if not isinstance(app, ElasticJob):
             raise InvalidSetting("app", app, "must be an ElasticJob")
@@ -186,13 +187,15 @@ class VirtualCluster:
 
         The job need not be named if there is only one.  ``within``: simulated seconds from that moment.
 
-        Raises: NotSeen; InvalidSetting when it has no schedule, or there is no such job.
+        Raises: NotSeen, at once when no instance of the job is alive; InvalidSetting when it has no schedule, or there
+        is no such job.
         """
         status = await self.status(job)
         schedule = status.config.schedule
         due = None if schedule is None else schedule.next_after(self.now)
         if due is None:
             raise InvalidSetting("job", status.name, "has no next fire: use trigger()")
+        await self._living_hosts(status.name)
         await self.until(due)
         slot = round(due.timestamp() * 1000)
         return await self._all_end(status, f"fire of {status.name} at {due}", within, lambda end: end.slot == slot)
@@ -240,12 +243,10 @@ class VirtualCluster:
     async def settled(self, job: str | None = None, *, within: float = DEFAULT_TIMEOUT) -> JobStatus:
         """Wait until every living instance has joined the job and all its items are assigned; return its status.
 
-        Raises: NotSeen; InvalidSetting when there is no such job.
+        Raises: NotSeen, at once when no instance of the job is alive; InvalidSetting when there is no such job.
         """
         name = self._named(job)
-        alive = {
-            one.host for one in self.instances if one.alive and name in {config.job_name for config in one.app.jobs}
-        }
+        alive = await self._living_hosts(name)
         with move_on_after(within):
             async with operations.watch(self._session, name, clock=VirtualClock()) as statuses:
                 async for status in statuses:
@@ -289,6 +290,19 @@ class VirtualCluster:
             await self._news.until(lambda count: count > self._read)
             self._read += 1
             yield self.events[self._read - 1]
+
+    async def _living_hosts(self, job: str) -> set[str]:
+        """Return the hosts of the living instances that run the job.
+
+        Raises: NotSeen when there is none; InvalidSetting when there is no such job.
+        """
+        alive = {
+            one.host for one in self.instances if one.alive and job in {config.job_name for config in one.app.jobs}
+        }
+        if not alive:
+            await self.status(job)
+            raise NotSeen(f"instance of {job} is alive", None, self.events[-5:])
+        return alive
 
     async def _all_end(
         self, status: JobStatus, what: str, within: float, counts: Callable[[Ended], bool]

@@ -10,7 +10,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 import anyio
 import pytest
 
-from aioelasticjob.testing import Farewell, Faults, Process, ProcessKilled, VirtualClock, current_process, run
+from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.testing import (
+    Farewell,
+    Faults,
+    Process,
+    ProcessKilled,
+    VirtualClock,
+    VirtualCluster,
+    current_process,
+    run,
+)
 from aioelasticjob.testing.loop import START
 from aioelasticjob.testing.transport import WINDOW_BYTES
 
@@ -319,3 +329,22 @@ def test_generators_of_a_killed_process_are_not_closed_among_the_living() -> Non
         assert closed == ["alive"]
 
     run(main)
+
+
+async def _started_in_another_loop(cluster: VirtualCluster) -> None:
+    await cluster.start(ElasticJob("embedded://"))
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        lambda: asyncio.run(_started_in_another_loop(VirtualCluster())),
+        lambda: anyio.run(_started_in_another_loop, VirtualCluster(), backend="trio"),
+        lambda: VirtualCluster().faults,
+        lambda: VirtualCluster().now,
+        Faults,
+    ],
+)
+def test_a_cluster_outside_of_simulated_time_is_refused_with_where_to_start_it(outside: Callable[[], object]) -> None:
+    with pytest.raises(InvalidSetting, match=r"start the cluster in the `async def` test .* plain fixtures only"):
+        outside()

@@ -233,3 +233,30 @@ def test_who_waits_for_an_event_that_is_past_is_told_so() -> None:
 def test_every_attribute_of_an_event_may_be_waited_for() -> None:
     for kind in get_args(JobEvent):
         see_what_is_wanted(kind, {one.name: None for one in dataclasses.fields(kind)})
+
+
+@simulated
+async def _nobody_is_left(cluster: VirtualCluster, wait: Callable[[VirtualCluster], Awaitable[object]]) -> None:
+    app = ElasticJob("embedded://")
+    app.add(_nothing, name="report", cron="0 0 7 * * ?")
+    killed, stopped = await cluster.start(app), await cluster.start(app)
+    await cluster.settled()
+    killed.kill()
+    await stopped.stop()
+    before = cluster.now
+    with pytest.raises(NotSeen, match=r"^no instance of report is alive; the last events: nothing$"):
+        await wait(cluster)
+    assert (cluster.now - before).total_seconds() < 1
+    with pytest.raises(InvalidSetting, match="nosuch"):
+        await cluster.settled("nosuch")
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [VirtualCluster.settled, VirtualCluster.trigger, VirtualCluster.next_fire],
+    ids=["settled", "trigger", "next_fire"],
+)
+def test_who_waits_for_a_job_that_nobody_can_run_is_told_so_at_once(
+    wait: Callable[[VirtualCluster], Awaitable[object]],
+) -> None:
+    _nobody_is_left(VirtualCluster(), wait)
