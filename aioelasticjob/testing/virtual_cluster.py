@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -197,8 +199,9 @@ class VirtualCluster:
             raise InvalidSetting("job", status.name, "has no next fire: use trigger()")
         await self._living_hosts(status.name)
         await self.until(due)
-        slot = round(due.timestamp() * 1000)
-        return await self._all_end(status, f"fire of {status.name} at {due}", within, lambda end: end.slot == slot)
+        slot, news = round(due.timestamp() * 1000), self._events_after(self._read)
+        what = f"fire of {status.name} at {due}"
+        return await self._all_end(status, what, within, news, lambda end: end.slot == slot)
 
     async def trigger(
         self,
@@ -209,15 +212,21 @@ class VirtualCluster:
     ) -> tuple[Ended, ...]:
         """Run the job now, as an operator would, and return how each of its items ended.
 
-        A ``parameter`` that is a mapping is passed on as JSON.
+        A ``parameter`` that is a mapping is passed on as JSON.  An item whose run was cut off ends with its rescue.
 
-        Raises: NotSeen; InvalidSetting when there is no such job.
+        Raises: as ``settled`` does, and as ``operations.ask`` does.
         """
         status = await self.settled(job)
-        self._read = len(self.events)
-        await operations.trigger(self._session, status.name, parameter=parameter)
-        triggered = FireSource.TRIGGER
-        return await self._all_end(status, f"run of {status.name}", within, lambda end: end.source is triggered)
+        news = self._events_after(len(self.events))
+        asked = await operations.ask(self._session, status.name, parameter=parameter)
+        of_request = f"{status.name}@{asked.request}"
+
+        def counts(end: Ended) -> bool:
+            if asked.request:  # the run's moment follows the id, and has no dash
+                return end.run_id.rpartition("-")[0] == of_request
+            return end.source is FireSource.TRIGGER  # a job without records: it knows no requests and no rescues
+
+        return await self._all_end(status, f"run of {status.name}", within, news, counts)
 
     async def event(self, kind: type[E], *, within: float = DEFAULT_TIMEOUT, **fields: object) -> E:
         """Wait for the next event of that kind whose attributes are those given, as ``event(Ended, item=2)``.
@@ -233,7 +242,7 @@ class VirtualCluster:
             return isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items())
 
         with move_on_after(within):
-            async for event in self._from_here():
+            async for event in self._events_after(self._read):
                 if is_wanted(event):
                     return event
         wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
@@ -285,11 +294,12 @@ class VirtualCluster:
         self.events.append(event)
         self._news.set(len(self.events))
 
-    async def _from_here(self) -> AsyncIterator[JobEvent]:
-        while True:
-            await self._news.until(lambda count: count > self._read)
-            self._read += 1
-            yield self.events[self._read - 1]
+    async def _events_after(self, past: int) -> AsyncIterator[JobEvent]:
+        """Yield the events after the first ``past`` ones.  Each reader gets all: several may wait at the same time."""
+        for count in itertools.count(past + 1):
+            await self._news.until(functools.partial(operator.le, count))
+            self._read = max(self._read, count)
+            yield self.events[count - 1]
 
     async def _living_hosts(self, job: str) -> set[str]:
         """Return the hosts of the living instances that run the job.
@@ -305,18 +315,22 @@ class VirtualCluster:
         return alive
 
     async def _all_end(
-        self, status: JobStatus, what: str, within: float, counts: Callable[[Ended], bool]
+        self,
+        status: JobStatus,
+        what: str,
+        within: float,
+        news: AsyncIterator[JobEvent],
+        counts: Callable[[Ended], bool],
     ) -> tuple[Ended, ...]:
         """Wait for the end of all items that are not disabled."""
         missing = set(range(status.config.sharding_total_count)) - {one.item for one in status.items if one.disabled}
         ends: dict[int, Ended] = {}
         with move_on_after(within):
             while missing:
-                async for event in self._from_here():
-                    if isinstance(event, Ended) and event.job == status.name and counts(event):
-                        ends[event.item] = event
-                        missing.discard(event.item)
-                        break
+                event = await anext(news)
+                if isinstance(event, Ended) and event.job == status.name and counts(event):
+                    ends[event.item] = event
+                    missing.discard(event.item)
             return tuple(ends[item] for item in sorted(ends))
         raise NotSeen(f"end of items {sorted(missing)} in the {what}", within, self.events[-5:])
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from anyio import from_thread, sleep
+from anyio import create_task_group, from_thread, sleep
 
-from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, Outcome
+from aioelasticjob import ElasticJob, FireSource, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Began, Ended, JobEvent, Started
 from aioelasticjob.running_app import RunningApp
-from aioelasticjob.testing import NotSeen, VirtualClock, VirtualCluster, simulated
+from aioelasticjob.testing import Instance, NotSeen, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.errors import see_what_is_wanted
 from aioelasticjob.testing.stand_ins import stand_in
 
@@ -233,6 +233,129 @@ def test_who_waits_for_an_event_that_is_past_is_told_so() -> None:
 def test_every_attribute_of_an_event_may_be_waited_for() -> None:
     for kind in get_args(JobEvent):
         see_what_is_wanted(kind, {one.name: None for one in dataclasses.fields(kind)})
+
+
+@simulated
+async def _a_kill_during_a_trigger(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+
+    async def report(context: ItemContext) -> None:
+        await sleep(10)
+
+    app.add(report, name="report", sharding_total_count=2, failover=True)
+    doomed, _ = await cluster.start(app), await cluster.start(app)
+    await cluster.settled()
+    (item,) = await doomed.holds()
+    async with create_task_group() as tasks:
+        tasks.start_soon(_kill_after, doomed, 2)
+        ends = await cluster.trigger()
+    assert [(end.item, end.outcome) for end in ends] == [(0, Outcome.COMPLETED), (1, Outcome.COMPLETED)]
+    assert {end.item: end.source for end in ends} == {item: FireSource.FAILOVER, 1 - item: FireSource.TRIGGER}
+
+
+async def _kill_after(instance: Instance, seconds: float) -> None:
+    await sleep(seconds)
+    instance.kill()
+
+
+def test_a_run_that_was_asked_for_and_was_cut_off_has_ended_when_it_is_rescued() -> None:
+    _a_kill_during_a_trigger(VirtualCluster())
+
+
+@simulated
+async def _two_triggers_at_once(cluster: VirtualCluster) -> None:
+    app, ran, ends = ElasticJob("embedded://"), list[str](), dict[str, tuple[Ended, ...]]()
+
+    async def report(context: ItemContext) -> None:
+        await sleep(5)
+        ran.append(context.job_parameter)
+
+    async def trigger(parameter: str) -> None:
+        ends[parameter] = await cluster.trigger(parameter=parameter)
+
+    app.add(report, name="report", sharding_total_count=2)
+    await cluster.start(app)
+    await cluster.start(app)
+    await cluster.settled()
+    async with create_task_group() as tasks:
+        tasks.start_soon(trigger, "Monday")
+        tasks.start_soon(trigger, "Tuesday")
+    assert sorted(ran) == ["Monday", "Monday", "Tuesday", "Tuesday"]
+    assert {parameter: [end.item for end in found] for parameter, found in ends.items()} == {
+        "Monday": [0, 1],
+        "Tuesday": [0, 1],
+    }
+    assert len({end.run_id for found in ends.values() for end in found}) == 2
+    assert {len({end.run_id for end in found}) for found in ends.values()} == {1}
+    with pytest.raises(NotSeen):  # both runs are past
+        await cluster.event(Ended, within=1)
+
+
+def test_two_runs_may_be_asked_for_at_once_and_each_caller_is_given_the_ends_of_its_own() -> None:
+    _two_triggers_at_once(VirtualCluster())
+
+
+@simulated
+async def _triggers_of_two_jobs(cluster: VirtualCluster) -> None:
+    app, ends = ElasticJob("embedded://"), list[str]()
+
+    async def slow(context: ItemContext) -> None:
+        await sleep(60)
+
+    async def trigger(job: str) -> None:
+        (end,) = await cluster.trigger(job)
+        ends.append(end.job)
+
+    app.add(slow, name="slow")
+    app.add(_nothing, name="quick")
+    await cluster.start(app)
+    async with create_task_group() as tasks:
+        tasks.start_soon(trigger, "slow")
+        await cluster.event(Began, job="slow")
+        tasks.start_soon(trigger, "quick")
+    assert ends == ["quick", "slow"]
+
+
+def test_who_waits_for_a_run_takes_no_event_from_others_who_wait() -> None:
+    _triggers_of_two_jobs(VirtualCluster())
+
+
+@simulated
+async def _a_request_of_another_during_a_trigger(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+
+    async def report(context: ItemContext) -> None:
+        await sleep(5)
+
+    app.add(report, name="report")
+    instance = await cluster.start(app)
+    await cluster.settled()
+    asked = await instance.app.trigger("report")
+    (end,) = await cluster.trigger()
+    assert end.run_id.startswith("report@")
+    assert not end.run_id.startswith(f"report@{asked.request}-")
+
+
+def test_the_end_of_another_request_is_not_taken_for_that_of_the_trigger() -> None:
+    _a_request_of_another_during_a_trigger(VirtualCluster())
+
+
+@simulated
+async def _a_trigger_without_records(cluster: VirtualCluster) -> None:
+    app, ran = ElasticJob("embedded://"), list[str]()
+
+    async def report(context: ItemContext) -> None:
+        ran.append(context.job_parameter)
+
+    app.add(report, name="report", sharding_total_count=2, monitor_execution=False)
+    await cluster.start(app)
+    ends = await cluster.trigger(parameter="now")
+    assert [(end.item, end.source) for end in ends] == [(0, FireSource.TRIGGER), (1, FireSource.TRIGGER)]
+    assert ran == ["now", "now"]
+
+
+def test_a_job_without_records_is_triggered_too() -> None:
+    _a_trigger_without_records(VirtualCluster())
 
 
 @simulated
