@@ -104,8 +104,8 @@ class Choice:
         """Claim items, and run and settle those that the claim has got; return the result of the claim."""
         # the run that was cut off may have saved the orphan's offset, so it is always read
         is_rescue, entries = fire.source is FireSource.FAILOVER, self._state.items
-        with_offset = items if is_rescue else [item for item in items if entries[item].may_have_offset]
-        offsets: dict[int, str] = (yield ReadOffsets(frozenset(with_offset))) if with_offset else {}
+        with_offset = items if is_rescue else entries.that_may_have_offsets(items)
+        offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()
         if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # a record has changed

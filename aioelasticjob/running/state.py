@@ -15,6 +15,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.records import is_cut_off, open_moment
 from aioelasticjob.cron import Cron
+from aioelasticjob.model import NONE
 
 STEPS = 16
 """How many moments are counted one by one; if there are more, the newest one is searched backwards from the end."""
@@ -255,6 +256,11 @@ class Items(dict[int, Item]):
         """Note that a moment was run or reported for items.  Their records do not stay if the job gets fewer items."""
         for number in items:
             self[number].reported = max(moment, self[number].reported)
+
+    def that_may_have_offsets(self, items: Iterable[int]) -> frozenset[int]:
+        """Return those of these items that may have an offset."""
+        found = [number for number in items if self[number].may_have_offset]
+        return frozenset(found) if found else NONE
 
     def join_again(self) -> None:
         """Forget everything except which moments were run or reported here."""
