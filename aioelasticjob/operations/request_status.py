@@ -94,8 +94,8 @@ async def ended(
 ) -> RequestStatus:
     """Wait until all runs of a request have ended, and return how.  A run that was cut off for good has ended, too.
 
-    With a ``clock`` a request that has expired is not waited for, also if no leader notes it.  ``warn`` is told, once
-    for each reason, why nothing of the request can begin at present.
+    With a ``clock`` a request that has expired is not waited for, also if no leader notes it.  ``warn`` is called
+    with each new reason why nothing of the request can begin at present.
 
     Raises:
         InvalidSetting: there is no such job, or no such request.

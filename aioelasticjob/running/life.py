@@ -7,7 +7,9 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
+from operator import is_not
 from typing import Any
 
 from anyio import CancelScope, fail_after, move_on_after
@@ -176,7 +178,7 @@ class Life:
             while not why and member.lacks(tree := trees.value):
                 why = await dismissed(member, read(tree, member.layout, config))
                 if not why:
-                    await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
+                    await trees.until(partial(is_not, tree))
         with suppress(RegistryError), move_on_after(LEAVE_TIMEOUT, shield=True):
             await leave(member)  # if that fails, the session's end removes the instance
         return why

@@ -148,17 +148,18 @@ def test_what_has_expired_is_shown_so_though_no_instance_is_there_to_note_it() -
     simulate(scene)
 
 
-def test_who_waits_is_told_once_why_nothing_can_begin() -> None:
+async def _follow(here: SimulatedJobs, said: list[str]) -> None:
+    """Wait for the end of the request, and note the warnings."""
+    await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
+
+
+def test_who_waits_is_warned_once_why_nothing_can_begin() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=60, id="r")
         said = list[str]()
-
-        async def follow() -> None:
-            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow)
+            tasks.start_soon(_follow, here, said)
             await operations.pause(here.observer, "job")
             await here.until(30)
             assert said == []  # it is not due yet
@@ -176,30 +177,26 @@ def test_who_waits_is_told_once_why_nothing_can_begin() -> None:
     simulate(scene)
 
 
-def test_who_waits_is_told_that_no_instance_is_left() -> None:
+def test_who_waits_is_warned_that_no_instance_is_left() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=60, id="r")
         here.faults.crash(them.people["a"])
         said = list[str]()
         with anyio.move_on_after(120):
-            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
+            await _follow(here, said)
         assert said == ["job: no instance is there: start a process that runs it first; the request waits until then"]
 
     simulate(scene)
 
 
-def test_who_waits_is_told_that_a_run_was_cut_off_and_nobody_is_left_to_rescue_it() -> None:
+def test_who_waits_is_warned_that_a_run_was_cut_off_and_nobody_is_left_to_rescue_it() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER, work=600, failover=True)
         await operations.ask(here.observer, "job", id="r")
         said = list[str]()
-
-        async def follow() -> None:
-            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow)
+            tasks.start_soon(_follow, here, said)
             await anyio.sleep(5)
             assert said == []
             here.faults.crash(them.people["a"])
@@ -210,18 +207,14 @@ def test_who_waits_is_told_that_a_run_was_cut_off_and_nobody_is_left_to_rescue_i
     simulate(scene)
 
 
-def test_who_waits_is_told_that_what_is_left_is_disabled_or_that_the_job_keeps_no_records() -> None:
+def test_who_waits_is_warned_that_what_is_left_is_disabled_or_that_the_job_keeps_no_records() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "a", cron=NEVER, failover=False)
         await operations.disable(here.observer, "job", item=1)
         await operations.ask(here.observer, "job", delay=1, items=[0, 1], id="r")
         said = list[str]()
-
-        async def follow() -> None:
-            await operations.ended(here.observer, "job", "r", clock=VirtualClock(), warn=said.append)
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow)
+            tasks.start_soon(_follow, here, said)
             await anyio.sleep(20)
             await operations.configure(here.observer, "job", {"monitor_execution": False})
             await anyio.sleep(5)
