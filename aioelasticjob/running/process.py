@@ -216,7 +216,7 @@ class LocalJobs:
 
     def __init__(self, session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext) -> None:
         self._session, self._shared, self._tasks = session, shared, create_task_group()
-        self._scheduler = Scheduler(self._tasks, shared.registering)
+        self._scheduler = Scheduler(shared.registering)
         self._jobs = [LocalJob(job, session, host, shared, self._scheduler) for job in jobs]
 
     @property
@@ -240,21 +240,24 @@ class LocalJobs:
         try:
             async with self._tasks as tasks:
                 tasks.start_soon(self._scheduler.run)
-                tasks.start_soon(self._shared.dispatcher.deliver)
-                tasks.start_soon(watch_clock, self._session, lambda: self.running)
-                tasks.start_soon(self._watch_session)
-                tasks.start_soon(self._cancel_runs)
-                self._shared.switches.listen(self._look_at_switches)
-                await tasks.start(follow_switches, self._session, self._shared)
-                async with create_task_group() as starting:
-                    waiting = iter(self._jobs)
-                    for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
-                        starting.start_soon(self._start, waiting)
                 try:
-                    yield self._jobs
+                    tasks.start_soon(self._shared.dispatcher.deliver)
+                    tasks.start_soon(watch_clock, self._session, lambda: self.running)
+                    tasks.start_soon(self._watch_session)
+                    tasks.start_soon(self._cancel_runs)
+                    self._shared.switches.listen(self._look_at_switches)
+                    await tasks.start(follow_switches, self._session, self._shared)
+                    async with create_task_group() as starting:
+                        waiting = iter(self._jobs)
+                        for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
+                            starting.start_soon(self._start, waiting)
+                    try:
+                        yield self._jobs
+                    finally:
+                        with CancelScope(shield=True):
+                            await self._leave()
                 finally:
-                    with CancelScope(shield=True):
-                        await self._leave()
+                    self._scheduler.stop()
                     tasks.cancel_scope.cancel()
         finally:
             for job in self._jobs:
@@ -266,26 +269,13 @@ class LocalJobs:
             await self._tasks.start(job.live)
 
     async def _leave(self) -> None:
-        """Let all jobs leave, and deliver the last failures to the error handlers.
-
-        If the block was cancelled, the scheduler and its tasks were cancelled too, so this runs in a task group of its
-        own.
-        """
-        scheduler = self._scheduler
-        try:
-            async with create_task_group() as tasks:
-                scheduler.tasks = tasks
-                tasks.start_soon(scheduler.run)
-                for job in self._jobs:
-                    job.leave()
-                for job in self._jobs:
-                    await job.stopped()
-                with move_on_after(FINAL_DELIVERY_TIMEOUT):
-                    await self._shared.dispatcher.wait_until_delivered()
-                scheduler.is_over = True
-                tasks.cancel_scope.cancel()
-        finally:
-            scheduler.tasks = self._tasks  # jobs that did not leave in time end there, and their errors are reported
+        """Let all jobs leave, and deliver the last failures to the error handlers."""
+        for job in self._jobs:
+            job.leave()
+        for job in self._jobs:
+            await job.stopped()
+        with move_on_after(FINAL_DELIVERY_TIMEOUT):
+            await self._shared.dispatcher.wait_until_delivered()
 
     def _look_at_switches(self) -> None:
         for job in self._jobs:

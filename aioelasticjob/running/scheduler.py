@@ -17,8 +17,7 @@ from itertools import count, islice
 from math import inf
 from typing import Any, Protocol, TypeAlias, TypeVarTuple
 
-from anyio import Semaphore
-from anyio.abc import TaskGroup
+from anyio import Semaphore, create_task_group
 
 from aioelasticjob.errors import NotAnException
 from aioelasticjob.event_loop import CancelScope
@@ -27,7 +26,6 @@ from aioelasticjob.user_code import present_task
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
-_Started: TypeAlias = dict[CancelScope, Task[None]]
 URGENT_AT_ONCE = 200
 """How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
@@ -61,9 +59,7 @@ class TaskOwner(Protocol):
 class Scheduler:
     """Gives turns to the activities of one process, in the order in which they were woken."""
 
-    def __init__(self, tasks: TaskGroup, registering: Semaphore) -> None:
-        self.tasks = tasks
-        """The task group in which ``run`` is called, and in which tasks are started while it is not."""
+    def __init__(self, registering: Semaphore) -> None:
         self.loop = get_running_loop()
         """The loop in which all is done.  Asking Python for it takes a call of the system before CPython 3.12."""
         self._registering = registering
@@ -78,55 +74,51 @@ class Scheduler:
         self._timer_at = inf
         self.context = copy_context()
         """The context of all callbacks, so that not each of them copies one."""
-        self.is_over = False
-        """Whether no more turns are given."""
-        self._runs = list[_Started]()
-        """For each call of ``run`` that goes on, the newest last: the tasks that it cancels when it is cancelled."""
+        self.tasks = create_task_group()
+        """The tasks that outlast the parts of jobs: they end the lives of jobs, and begin the next ones."""
+        self._started: dict[CancelScope, Task[None]] = {}
 
     async def run(self) -> None:
-        """Give turns until cancelled, and then cancel the tasks that were started meanwhile, and wait for their end.
+        """Give turns until ``stop`` is called; then cancel the tasks that were started, and wait for their end.
 
-        It may be called again after that, or a second time meanwhile: no requested turn is lost.
+        A process that is cancelled has yet to let its jobs leave, so its cancellation does not reach this.
         """
-        started = _Started()
-        self._runs.append(started)
-        self._set_timer()
-        try:
-            while True:
-                await self._news.wait()
-                self._news.clear()
-                if self.is_over:
-                    continue
-                self._give_turns()
-                if self._answered or self._urgent or self._woken:  # all other ready tasks go first
-                    self._news.set()
-                    await sleep(0)
-        finally:
-            self._runs = [one for one in self._runs if one is not started]
-            self._set_timer()
-            for scope in started:
-                scope.cancel()
-            with CancelScope(shield=True):
-                if started:
-                    await wait(started.values())
+        async with self.tasks:
+            self.tasks.cancel_scope.shield = True
+            try:
+                while True:
+                    await self._news.wait()
+                    self._news.clear()
+                    self._give_turns()
+                    if self._answered or self._urgent or self._woken:  # all other ready tasks go first
+                        self._news.set()
+                        await sleep(0)
+            finally:
+                for scope in tuple(self._started):
+                    scope.cancel()
+                with CancelScope(shield=True):
+                    while self._started:
+                        await wait(self._started.values())
+
+    def stop(self) -> None:
+        """Give no more turns."""
+        self.tasks.cancel_scope.cancel()
 
     def start_soon(self, work: Callable[[CancelScope], Coroutine[Any, Any, None]], scope: CancelScope) -> None:
         """Start a task that does work in a scope and then calls ``ended``.
 
-        It is cancelled with the newest call of ``run``, as in a task group.  But a task group makes thirty objects for
-        each task, which takes four times as long as the task itself, and a task is started for every fire.
+        It is cancelled with ``run``, as in a task group.  But a task group makes thirty objects for each task, which
+        takes four times as long as the task itself, and a task is started for every fire.
         """
-        if self._runs:
-            task = self.loop.create_task(work(scope))
-            if not task.done():  # where users have tasks begin eagerly, it may have ended
-                self._runs[-1][scope] = task
-        else:
-            self.tasks.start_soon(work, scope)
+        if self.tasks.cancel_scope.cancel_called:
+            scope.cancel()
+        task = self.loop.create_task(work(scope))
+        if not task.done():  # where users have tasks begin eagerly, it may have ended
+            self._started[scope] = task
 
     def ended(self, scope: CancelScope) -> None:
         """Note that the work in a scope has ended."""
-        for started in self._runs:
-            started.pop(scope, None)
+        self._started.pop(scope, None)
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn, after the activities that were woken before it."""
@@ -158,7 +150,7 @@ class Scheduler:
                 activity.take_turn()
 
     def _set_timer(self) -> None:
-        earliest = self._heap[0][0] if self._heap and self._runs else inf
+        earliest = self._heap[0][0] if self._heap else inf
         if self._timer is not None and earliest != self._timer_at:
             self._timer.cancel()
             self._timer = None
@@ -291,15 +283,10 @@ class Activity:
         self._tasks = self._part = None
 
     async def _finish(self, work: Work) -> None:
-        try:
-            self._rest(await work())
-        except (Exception, GeneratorExit):  # no further turn then
-            self._again = False
-            raise
-        finally:
-            self._under_way = False
-            if self._again:  # also after a cancellation: a process that stops goes on in another group
-                self.wake()
+        self._rest(await work())
+        self._under_way = False
+        if self._again:
+            self.wake()
 
     def _rest(self, seconds: float) -> None:
         self._due = self.scheduler.loop.time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)

@@ -131,6 +131,22 @@ def test_jobs_of_a_process_that_is_cancelled_leave_all_the_same_with_their_runs_
     simulate(scene)
 
 
+@pytest.mark.parametrize("waits", ["life.join", "process.follow_switches"])
+def test_a_process_that_is_cancelled_while_it_starts_ends_at_once(monkeypatch: pytest.MonkeyPatch, waits: str) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await anyio.sleep_forever()
+
+    async def scene(here: SimulatedJobs) -> None:
+        monkeypatch.setattr(f"aioelasticjob.running.{waits}", never)
+        began = here.now()
+        with anyio.move_on_after(3):
+            async with two_jobs(here, []).running():
+                raise AssertionError("it has started")
+        assert here.now() == pytest.approx(began + 3, abs=0.5)
+
+    simulate(scene)
+
+
 def test_if_one_job_cannot_start_the_others_do_not_stay() -> None:
     async def scene(here: SimulatedJobs) -> None:
         there = JobConfig.build(job_name="other", job_type="DATAFLOW")

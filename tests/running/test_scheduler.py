@@ -55,10 +55,10 @@ class RecordedScheduler:
 @asynccontextmanager
 async def recorded_scheduler() -> AsyncIterator[RecordedScheduler]:
     async with create_task_group() as tasks:
-        scheduler = Scheduler(tasks, Semaphore(1))
+        scheduler = Scheduler(Semaphore(1))
         tasks.start_soon(scheduler.run)
         yield RecordedScheduler(scheduler)
-        tasks.cancel_scope.cancel()
+        scheduler.stop()
 
 
 def test_an_activity_gets_a_turn_when_it_is_woken_and_when_its_time_has_come() -> None:
@@ -170,40 +170,29 @@ def test_news_that_a_turn_has_for_itself_are_not_lost_in_the_work_that_it_begins
     run(main)
 
 
-def test_news_and_times_outlast_the_cancellation_of_work_and_of_the_scheduler() -> None:
-    """As when the body of ``app.running()`` is cancelled: the jobs leave in another group."""
+def test_turns_are_given_while_the_process_is_cancelled_until_the_scheduler_is_stopped() -> None:
+    """As when the body of ``app.running()`` is cancelled: then the jobs have yet to leave."""
 
     async def main() -> None:
         async with create_task_group() as tasks:
-            here = RecordedScheduler(Scheduler(tasks, Semaphore(1)))
+            here = RecordedScheduler(Scheduler(Semaphore(1)))
             tasks.start_soon(here.scheduler.run)
 
             async def work() -> float:
-                try:
-                    await sleep_forever()
-                finally:
-                    worker.wake()
+                await sleep(2)
                 return inf
 
-            kinds = iter([lambda: work])
-            worker = here.noting("worker", lambda: next(kinds, lambda: inf)())
-            resting = here.noting("resting", 10.0)
-            for activity in (worker, resting):
-                activity.wake()
+            here.noting("resting", 10.0).wake()
             await sleep(1)
             tasks.cancel_scope.cancel()
-        async with create_task_group() as tasks:
-            here.scheduler.tasks = tasks
-            tasks.start_soon(here.scheduler.run)
-            await sleep(20)
-            assert here.turns == [
-                (0.0, "worker"),
-                (0.0, "resting"),
-                (1.0, "worker"),
-                (10.0, "resting"),
-                (20.0, "resting"),
-            ]
-            tasks.cancel_scope.cancel()
+            with CancelScope(shield=True):
+                await sleep(1)
+                here.noting("worker", lambda: work).wake()
+                await sleep(18.5)
+                assert here.turns == [(0.0, "resting"), (2.0, "worker"), (10.0, "resting"), (20.0, "resting")]
+                here.scheduler.stop()
+                await sleep(20)
+                assert len(here.turns) == 4
 
     run(main)
 
@@ -294,9 +283,7 @@ def test_tasks_are_cancelled_together_and_nothing_begins_afterwards() -> None:
     run(main)
 
 
-def test_tasks_end_with_the_call_of_run_in_which_they_were_started() -> None:
-    """As when jobs leave: tasks of that time end with it, and those that were started before go on."""
-
+def test_the_scheduler_ends_when_its_tasks_have_ended_also_those_that_begin_meanwhile() -> None:
     async def main() -> None:
         ended = list[str]()
 
@@ -306,22 +293,14 @@ def test_tasks_end_with_the_call_of_run_in_which_they_were_started() -> None:
             finally:
                 with CancelScope(shield=True):
                     await sleep(1)
+                if name == "before":
+                    here.tasks.start_soon(work, "after")
                 ended.append(name)
 
-        async with create_task_group() as tasks:
-            here = RecordedScheduler(Scheduler(tasks, Semaphore(1)))
-            tasks.start_soon(here.scheduler.run)
-            await sleep(1)
+        async with recorded_scheduler() as here:
             here.tasks.start_soon(work, "before")
-            async with create_task_group() as leaving:
-                leaving.start_soon(here.scheduler.run)
-                await sleep(1)
-                here.tasks.start_soon(work, "meanwhile")
-                await sleep(1)
-                leaving.cancel_scope.cancel()
-            assert ended == ["meanwhile"]
-            tasks.cancel_scope.cancel()
-        assert ended == ["meanwhile", "before"]
+            await sleep(1)
+        assert ended == ["before", "after"]
 
     run(main)
 
