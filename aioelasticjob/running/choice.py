@@ -124,7 +124,8 @@ class Choice:
         if claim is not None:
             if taken.renewed or taken.cut_off:  # offsets may have changed
                 renewed = taken.renewed.union(taken.cut_off) & claim.items.keys()
-                offsets = {item: offset for item, offset in offsets.items() if item not in renewed}
+                for item in renewed:
+                    offsets.pop(item, None)
                 offsets |= yield ReadOffsets(renewed, claimed=True)
             if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
                 is_in_force = yield AwaitMoment(view, claim)
