@@ -304,7 +304,7 @@ class Life:
             if job_scheduler is not None:
                 view = job_scheduler.views.value
                 await job_scheduler.end()
-                if not self.errors:
+                if not self.errors and job_scheduler.stopping.settle_timeout:
                     await _unregister(job_scheduler, self.member, view, self._shared)
                 past = self._past
                 past.config = view.config

@@ -128,10 +128,14 @@ class LocalJob:
         if self.running is not None:
             await self.running.stopping.stopped()
 
-    def close(self) -> None:
-        """Stop following the registry.  The caller has cancelled all tasks."""
-        if self.life is not None:
-            self.life.close()
+    async def end(self, life: Life) -> None:
+        """End what is left of a life, because the process ends."""
+        self._leaving = True
+        with CancelScope(shield=True):
+            life.tasks.cancel()
+            await life.tasks.ended()
+            if not life.is_over:
+                await self._end(life)
 
     async def _begin(self, life: Life, up: Callable[[], None]) -> bool:
         """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
@@ -162,6 +166,7 @@ class LocalJob:
 
     async def _end(self, life: Life) -> bool:
         """End a life, and report its error; return whether the job has left.  Errors in ending it do not go further."""
+        life.is_over = True
         self._report_errors(life)  # at once: the end of a life waits for handlers, some of which may hang
         reported = len(life.errors)
         try:
@@ -169,7 +174,7 @@ class LocalJob:
             self.life = None
             if life.left:
                 self._past.standing_by = None
-            if life.dismissal:  # otherwise the process ends, and its session
+            if life.dismissal and not self._leaving:  # otherwise the process ends, and its session
                 problem = f"{life.dismissal}; restart the process to run the job here again"
                 self._past.standing_by = JobHealth(self._job.config.job_name, problem=problem, dismissed=True)
                 await life.remove_what_is_left()
@@ -237,31 +242,32 @@ class LocalJobs:
             InvalidSetting: a job is declared wrongly, or its name belongs to another kind of job.
             RegistryError: the registry could not be read.
         """
-        try:
-            async with self._tasks as tasks:
-                tasks.start_soon(self._scheduler.run)
+        async with self._tasks as tasks:
+            tasks.start_soon(self._scheduler.run)
+            try:
+                tasks.start_soon(self._shared.dispatcher.deliver)
+                tasks.start_soon(watch_clock, self._session, lambda: self.running)
+                tasks.start_soon(self._watch_session)
+                tasks.start_soon(self._cancel_runs)
+                self._shared.switches.listen(self._look_at_switches)
+                await tasks.start(follow_switches, self._session, self._shared)
+                async with create_task_group() as starting:
+                    waiting = iter(self._jobs)
+                    for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
+                        starting.start_soon(self._start, waiting)
                 try:
-                    tasks.start_soon(self._shared.dispatcher.deliver)
-                    tasks.start_soon(watch_clock, self._session, lambda: self.running)
-                    tasks.start_soon(self._watch_session)
-                    tasks.start_soon(self._cancel_runs)
-                    self._shared.switches.listen(self._look_at_switches)
-                    await tasks.start(follow_switches, self._session, self._shared)
-                    async with create_task_group() as starting:
-                        waiting = iter(self._jobs)
-                        for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
-                            starting.start_soon(self._start, waiting)
-                    try:
-                        yield self._jobs
-                    finally:
-                        with CancelScope(shield=True):
-                            await self._leave()
+                    yield self._jobs
                 finally:
-                    self._scheduler.stop()
-                    tasks.cancel_scope.cancel()
-        finally:
-            for job in self._jobs:
-                job.close()
+                    with CancelScope(shield=True):
+                        await self._leave()
+            finally:
+                tasks.cancel_scope.cancel()
+                with CancelScope(shield=True):
+                    async with create_task_group() as ending:
+                        for job in self._jobs:
+                            if job.life is not None:
+                                ending.start_soon(job.end, job.life)
+                self._scheduler.stop()
 
     async def _start(self, waiting: Iterator[LocalJob]) -> None:
         """Start the jobs that nobody else has begun to start, one after another."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-from anyio import get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.coordination.offsets import RunOffsets
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import SessionEnded
-from aioelasticjob.event_loop import checkpoint_if_cancelled
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.latest import Latest
@@ -112,13 +108,8 @@ class Runs:
         execution = self._execution_of(view, claim, offsets)
         try:
             await self._handle(view, execution)
-            await checkpoint_if_cancelled()  # if so, settle the items here: no turn may follow
-        except get_cancelled_exc_class():
-            with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
-                self._unsettled = EndedRun.of(execution)
-                await self.finish()
-            raise
-        self._unsettled = EndedRun.of(execution)
+        finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
+            self._unsettled = EndedRun.of(execution)
         return Awaited(self._begin_settlement, is_there=True)  # the handlers of other jobs begin first
 
     async def finish(self) -> None:

@@ -8,14 +8,13 @@ for it.
 
 from __future__ import annotations
 
-from asyncio import Event, Task, TimerHandle, get_running_loop, sleep, wait
-from collections.abc import Awaitable, Callable, Coroutine
+from asyncio import Event, Future, TimerHandle, get_running_loop, sleep, wait
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import Any, Protocol, TypeAlias, TypeVarTuple
+from typing import Protocol, TypeAlias, TypeVarTuple
 
 from anyio import Semaphore, create_task_group
 
@@ -76,49 +75,25 @@ class Scheduler:
         """The context of all callbacks, so that not each of them copies one."""
         self.tasks = create_task_group()
         """The tasks that outlast the parts of jobs: they end the lives of jobs, and begin the next ones."""
-        self._started: dict[CancelScope, Task[None]] = {}
 
     async def run(self) -> None:
-        """Give turns until ``stop`` is called; then cancel the tasks that were started, and wait for their end.
+        """Give turns until ``stop`` is called.
 
         A process that is cancelled has yet to let its jobs leave, so its cancellation does not reach this.
         """
         async with self.tasks:
             self.tasks.cancel_scope.shield = True
-            try:
-                while True:
-                    await self._news.wait()
-                    self._news.clear()
-                    self._give_turns()
-                    if self._answered or self._urgent or self._woken:  # all other ready tasks go first
-                        self._news.set()
-                        await sleep(0)
-            finally:
-                for scope in tuple(self._started):
-                    scope.cancel()
-                with CancelScope(shield=True):
-                    while self._started:
-                        await wait(self._started.values())
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                self._give_turns()
+                if self._answered or self._urgent or self._woken:  # all other ready tasks go first
+                    self._news.set()
+                    await sleep(0)
 
     def stop(self) -> None:
-        """Give no more turns."""
+        """Give no more turns, and cancel ``tasks``.  The tasks of the jobs have ended."""
         self.tasks.cancel_scope.cancel()
-
-    def start_soon(self, work: Callable[[CancelScope], Coroutine[Any, Any, None]], scope: CancelScope) -> None:
-        """Start a task that does work in a scope and then calls ``ended``.
-
-        It is cancelled with ``run``, as in a task group.  But a task group makes thirty objects for each task, which
-        takes four times as long as the task itself, and a task is started for every fire.
-        """
-        if self.tasks.cancel_scope.cancel_called:
-            scope.cancel()
-        task = self.loop.create_task(work(scope))
-        if not task.done():  # where users have tasks begin eagerly, it may have ended
-            self._started[scope] = task
-
-    def ended(self, scope: CancelScope) -> None:
-        """Note that the work in a scope has ended."""
-        self._started.pop(scope, None)
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn, after the activities that were woken before it."""
@@ -167,29 +142,38 @@ class Scheduler:
 
 
 class TaskScope:
-    """The tasks of one job in one session.  They are cancelled together, and their errors do not reach other jobs."""
+    """The tasks of one job in one session.  They are cancelled together, and their errors do not reach other jobs.
+
+    A task group would do the same, but it makes thirty objects for each task, which takes four times as long as the
+    task itself, and a task is started for every fire.
+    """
 
     def __init__(self, scheduler: Scheduler, owner: TaskOwner) -> None:
         self.scheduler, self.owner = scheduler, owner
-        self._scopes: dict[CancelScope, None] = {}
-        self._none_left: Event | None = None
+        self._scopes: dict[CancelScope, Future[None] | None] = {}
+        """The scope of each task, and the task itself, once it is known.  Nothing else keeps the task in memory."""
         self.over = False
         """Whether all tasks were cancelled, so that no further task is started."""
 
     def start_soon(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Start a task, unless all were cancelled.  An error that it raises is passed to the owner."""
         if not self.over:
-            scope = self._begin()
-            self.scheduler.start_soon(partial(self._run, work, args), scope)
+            scope = CancelScope()
+            self._scopes[scope] = None
+            task = self.scheduler.loop.create_task(self._run(work, args, scope))
+            if scope in self._scopes:  # where users have tasks begin eagerly, it may have ended
+                self._scopes[scope] = task
 
     async def run(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Run work in the current task; it may be cancelled with the other tasks."""
-        scope = self._begin()
+        scope = CancelScope()
+        ended = self._scopes[scope] = self.scheduler.loop.create_future()
         try:
             with scope:
                 await work(*args)
         finally:
-            self._end(scope)
+            del self._scopes[scope]
+            ended.set_result(None)
 
     def cancel(self) -> None:
         """Cancel all tasks."""
@@ -199,9 +183,8 @@ class TaskScope:
 
     async def ended(self) -> None:
         """Wait until no task is left."""
-        while self._scopes:
-            self._none_left = Event()
-            await self._none_left.wait()
+        while left := [one for one in self._scopes.values() if one is not None and not one.done()]:
+            await wait(left)
 
     async def _run(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts], scope: CancelScope) -> None:
         try:
@@ -215,18 +198,7 @@ class TaskScope:
                 raise
             self.owner.fail(NotAnException("what a run awaited", error, is_cancelled=False))
         finally:
-            self._end(scope)
-
-    def _begin(self) -> CancelScope:
-        scope = CancelScope()
-        self._scopes[scope] = None
-        return scope
-
-    def _end(self, scope: CancelScope) -> None:
-        del self._scopes[scope]
-        self.scheduler.ended(scope)
-        if not self._scopes and self._none_left is not None:
-            self._none_left.set()
+            del self._scopes[scope]
 
 
 class Activity:
