@@ -124,6 +124,8 @@ class UpdateRequest:
     """The new data of its node."""
     expired_items: tuple[int, ...] = ()
     """Items that will not run because the request has expired."""
+    removed_items: tuple[tuple[int, int], ...] = ()
+    """Items that will not run because the item count was lowered, each with the first moment that it does not run."""
 
 
 Effect = (

@@ -102,6 +102,10 @@ class Request:
             return iter(range(min(self.count, count)))
         return iter(self.items[: bisect_left(self.items, count)])
 
+    def beyond(self, count: int) -> tuple[int, ...]:
+        """Return the items that it names, and that a job of so many items does not have."""
+        return () if self.items is None else self.items[bisect_left(self.items, count) :]
+
     def asks_for(self, item: int) -> bool:
         """Whether an item is one of those to run."""
         if self.items is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from aioelasticjob.coordination.effects import (
@@ -30,8 +30,8 @@ from aioelasticjob.coordination.effects import (
     UpdateRequest,
     parts,
 )
-from aioelasticjob.coordination.request_runs import begun_items, ended_as, waiting_items
-from aioelasticjob.coordination.requests import EXPIRED, Cancellation, Request, changed
+from aioelasticjob.coordination.request_runs import begun_items, ended_as, following, waiting_items
+from aioelasticjob.coordination.requests import CANCELLED, EXPIRED, Cancellation, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import child
@@ -321,13 +321,17 @@ def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
     for progress, _ in begun_items(view, request).values():
         outcomes += progress.outcomes(LOST)
     unrun = tuple(waiting_items(view, request)) if request.stopped == EXPIRED else ()
-    return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
+    beyond = () if request.stopped == CANCELLED else request.beyond(view.config.sharding_total_count)
+    removed = tuple((item, due) for item in beyond if (due := following(view, request, item)) is not None)
+    return replace(
+        _update(view, request, closed=time, outcomes=dict(outcomes)), expired_items=unrun, removed_items=removed
+    )
 
 
-def _update(view: JobView, request: Request, unrun: tuple[int, ...] = (), **keys: object) -> UpdateRequest:
+def _update(view: JobView, request: Request, **keys: object) -> UpdateRequest:
     node = view.tree.get(view.layout.request(request.id))
     assert node is not None
-    return UpdateRequest(request, changed(node.data, **keys), unrun)
+    return UpdateRequest(request, changed(node.data, **keys))
 
 
 Rule = Callable[[RuleInput], Iterable[Effect]]

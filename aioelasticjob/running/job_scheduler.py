@@ -42,7 +42,7 @@ from aioelasticjob.running.commands import (
 from aioelasticjob.running.driver import Awaited, CommandLoop, InTask, Pass, StateDriver
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.listeners import join_run
-from aioelasticjob.running.missed_reports import EXPIRED
+from aioelasticjob.running.missed_reports import EXPIRED, REMOVED, left_of
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.runs import Runs
 from aioelasticjob.running.scheduler import Activity, TaskScope
@@ -256,8 +256,11 @@ class JobScheduler(CommandLoop):
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         missed = self._state.missed
         if isinstance(written, UpdateRequest):
-            due = written.request.moment
+            due, removed = written.request.moment, written.removed_items
             missed.put(written.expired_items, Passed(due, due), EXPIRED)
+            for first in sorted({moment for _, moment in removed}):
+                items = [item for item, moment in removed if moment == first]
+                missed.put(items, left_of(written.request.span, first), REMOVED)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
             run = written.run.record
             missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)

@@ -6,7 +6,8 @@ It also logs which records were lowered, since their moments may run twice.
 from __future__ import annotations
 
 from aioelasticjob.clock import Clock, moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config import JobConfig, parsed_cron
+from aioelasticjob.coordination.requests import Span
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
@@ -15,9 +16,12 @@ from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.commands import Report, SayLowered
-from aioelasticjob.running.state import ORDINARY_IN_STREAMS, STEPS, Newest, Passed
+from aioelasticjob.running.state import ORDINARY_IN_STREAMS, STEPS, Newest, Passed, Timetable
 
 EXPIRED = "it was asked for, and could not be begun before the request expired"
+REMOVED = "it was asked for, and the item was removed before the run could begin, because the item count was lowered"
+OF_REQUESTS = frozenset({EXPIRED, REMOVED})
+"""Why runs that somebody has asked for are missed."""
 
 log = logger(__name__)
 
@@ -42,8 +46,8 @@ class MissedReports:
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
         message = f"{missed}: {why}{ran_on}; {_consequence(report)}"
         line = f"{message} (reported by {self._me})"  # several workers often write into one log
-        # each request expires by itself, so a line about one must not suppress a line about another
-        each, is_ordinary = MOST if why == EXPIRED else 1, config.streaming and why in ORDINARY_IN_STREAMS
+        # each request ends by itself, so a line about one must not suppress a line about another
+        each, is_ordinary = MOST if why in OF_REQUESTS else 1, config.streaming and why in ORDINARY_IN_STREAMS
         if is_ordinary:
             log.debug("%s: %s", job, line, extra={"job": job, "slot": slot, "items": items, "moments": moments})
         else:
@@ -65,6 +69,14 @@ class MissedReports:
         )
         kind = "records claimed moments that had yet to come"
         self._limited_log.warning(log, job, kind, text, each=MOST, item=lowered.item, slot=lowered.slot)
+
+
+def left_of(span: Span | None, first: int) -> Passed:
+    """Return the moments of a request from ``first`` on: one, or those of a backfill's span."""
+    if span is None:
+        return Passed(first, first)
+    cron = parsed_cron(span.cron, span.time_zone, span.dst)
+    return Timetable(cron, first).passed(first - 1, span.end - 1) or Passed(first, first)
 
 
 def _consequence(report: Report) -> str:

@@ -9,12 +9,13 @@ import pytest
 from anyio import sleep
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.coordination.requests import Span
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.error_handlers.alert_limit import INTERVAL
 from aioelasticjob.events import Began, Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.running.commands import Report
-from aioelasticjob.running.missed_reports import _consequence, _moments
+from aioelasticjob.running.missed_reports import _consequence, _moments, left_of
 from aioelasticjob.running.state import STEPS, Newest, Passed
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.error_handlers.failures import delivered_by
@@ -191,3 +192,9 @@ def test_moments_that_come_while_a_stream_runs_are_neither_warnings_nor_alerts(
     scene(VirtualCluster())
     warned = [line for line in caplog.messages if " missed " in line]
     assert (warned == [], alerts.sent == []) == (streaming, streaming)
+
+
+def test_of_a_request_one_moment_is_left_and_of_a_backfill_those_up_to_the_end_of_its_span() -> None:
+    assert left_of(None, 5) == Passed(5, 5)
+    span = Span(0, 10_000, "* * * * * ?", "UTC", "cron")
+    assert (left_of(span, 3_000), left_of(span, 9_000)) == (Passed(3_000, 9_000, 7), Passed(9_000, 9_000))

@@ -11,11 +11,13 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.clock import moment
+from aioelasticjob.events import Misfired
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.running.missed_reports import REMOVED
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_settings_changes import JobProcesses, start_processes
-from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
 AWAY = 0.02
@@ -172,8 +174,6 @@ def test_a_request_that_expires_before_anybody_is_up_is_reported_and_not_run() -
         await operations.ask(here.observer, "job", delay=10, expires=timedelta(seconds=20), id="r")
         await here.until(60)
         app = here.app(cron=NEVER)
-        from tests.support.simulated_jobs import listening
-
         async with listening(here, app), app.running():
             await here.until(130)
         assert here.runs == []
@@ -181,6 +181,24 @@ def test_a_request_that_expires_before_anybody_is_up_is_reported_and_not_run() -
         assert "before the request expired" in str(report)
         found = await status(here)
         assert (found.state, found.is_over) == ("expired", True)
+
+    simulate(scene)
+
+
+def test_a_request_of_which_an_item_is_removed_before_it_could_run_is_reported() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron=NEVER, sharding_total_count=4)
+        async with listening(here, app), app.running():
+            await here.until(5)
+            await operations.ask(here.observer, "job", items=[0, 2, 3], delay=30, id="r")
+            await operations.ask(here.observer, "job", items=[3], delay=10, id="paused")
+            await operations.pause_request(here.observer, "job", "paused")
+            await operations.configure(here.observer, "job", {"sharding_total_count": 2})
+            await here.until(60)
+        assert len(here.runs) == 1  # of the item 0
+        reports = [event for event in here.events if isinstance(event, Misfired)]
+        assert [(one.items, one.why) for one in reports] == [((3,), REMOVED), ((2, 3), REMOVED)]
+        assert [(one.slot == one.first, one.moments) for one in reports] == [(True, 1)] * 2
 
     simulate(scene)
 

@@ -11,7 +11,7 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
-from aioelasticjob.running.missed_reports import EXPIRED
+from aioelasticjob.running.missed_reports import OF_REQUESTS
 from tests.simulation.facts import REGISTRY
 from tests.simulation.history import (
     Begun,
@@ -624,11 +624,12 @@ def test_what_an_instance_reports_it_has_not_run_on_time_nor_reported_before() -
     assert broken(reports_are_true, history_of(begun(1, 10), missed(25, 20), missed(31, 30, moments=2)))
 
 
-def test_a_request_that_has_expired_is_no_report_of_the_scheduled_moment() -> None:
+@pytest.mark.parametrize("why", sorted(OF_REQUESTS))
+def test_a_request_that_was_not_run_is_no_report_of_the_scheduled_moment(why: str) -> None:
     again, expired = missed(43, 30), missed(41, 30)
     assert broken(reports_are_true, history_of(expired, again))
     assert isinstance(expired.event, Misfired)
-    expired = replace(expired, event=replace(expired.event, why=EXPIRED))
+    expired = replace(expired, event=replace(expired.event, why=why))
     assert not broken(reports_are_true, history_of(expired, again))
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from aioelasticjob.coordination.effects import RemoveNodes, UpdateRequest
-from aioelasticjob.coordination.requests import Request, encode, encode_progress
+from aioelasticjob.coordination.requests import Request, Span, encode, encode_progress
 from aioelasticjob.coordination.rules import LOST_AFTER, NAMED_FOR, UNNAMED_FOR, RuleInput, decide
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.transaction import Create, Delete, Set
@@ -17,11 +17,19 @@ PATH = LAYOUT.request("r")
 COMPLETED = Progress(1_000_000, outcome="completed")
 
 
-def asked(*progress: Progress | None, named: bool = False, expires: int = 0, stopped: str = "") -> World:
+def asked(
+    *progress: Progress | None,
+    named: bool = False,
+    expires: int = 0,
+    stopped: str = "",
+    items: tuple[int, ...] | None = None,
+    span: Span | None = None,
+) -> World:
     """Return a job of two items that has come to rest, and then was asked to run."""
     made = world(2, sharding_total_count=2)
     made.settle()
-    request = Request("r", FireSource.TRIGGER, 2, 1_000_000, expires=expires, named=named)
+    source = FireSource.BACKFILL if span else FireSource.TRIGGER
+    request = Request("r", source, 2, 1_000_000, items, expires=expires, named=named, span=span)
     data = {**json.loads(encode(request)), **({"stopped": stopped} if stopped else {})}
     made.registry.commit([Create(LAYOUT.requests), Create(PATH, json.dumps(data).encode())])
     for item, one in enumerate(progress):
@@ -68,6 +76,34 @@ def test_items_beyond_the_count_are_not_waited_for() -> None:
     made.registry.commit([Set(LAYOUT.config, made.config.changed(sharding_total_count=1).to_json(), -1)])
     made.settle()
     assert stored(made)["outcomes"] == {"completed": 1}
+
+
+def lowered(made: World) -> UpdateRequest:
+    """Lower the item count to 1, and return the end of the request."""
+    made.registry.commit([Set(LAYOUT.config, made.config.changed(sharding_total_count=1).to_json(), -1)])
+    (close,) = effects(made)
+    assert json.loads(close.data)["closed"]
+    return close
+
+
+def test_items_that_a_request_names_and_that_were_removed_before_they_ran_are_told() -> None:
+    assert lowered(asked(items=(1,))).removed_items == ((1, 1_000_000),)
+    assert lowered(asked(COMPLETED, items=(0, 1))).removed_items == ((1, 1_000_000),)
+    expired = lowered(asked(items=(0, 1), expires=999_999, stopped="expired"))
+    assert (expired.expired_items, expired.removed_items) == ((0,), ((1, 1_000_000),))
+
+
+def test_nothing_is_told_of_items_that_ran_or_were_not_named_or_of_a_request_that_was_cancelled() -> None:
+    assert lowered(asked(None, COMPLETED, items=(1,))).removed_items == ()
+    assert lowered(asked(COMPLETED)).removed_items == ()
+    assert lowered(asked(items=(1,), stopped="cancelled")).removed_items == ()
+
+
+def test_of_a_backfill_the_first_moment_is_told_that_a_removed_item_did_not_run() -> None:
+    span = Span(0, 3_000, "* * * * * ?", "UTC", "cron")
+    assert lowered(asked(None, Progress(1_000, outcome="completed"), items=(1,), span=span)).removed_items == (
+        (1, 2_000),
+    )
 
 
 def test_an_expired_request_is_stopped_first_so_that_no_claim_slips_through_and_then_closed() -> None:

@@ -9,7 +9,7 @@ from aioelasticjob.coordination.schedules import scheduling
 from aioelasticjob.encoding import json_object
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.running.missed_reports import EXPIRED
+from aioelasticjob.running.missed_reports import OF_REQUESTS
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.history import Stopped
 from tests.simulation.judges import excuses
@@ -118,7 +118,7 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
 def _is_of_a_run(event: object) -> bool:
     """Whether a report is of a run that was cut off, or that somebody asked for, and not of a scheduled moment."""
     return isinstance(event, Misfired) and bool(
-        event.cut_off or event.why == EXPIRED or event.why.startswith("an operator triggered the run")
+        event.cut_off or event.why in OF_REQUESTS or event.why.startswith("an operator triggered the run")
     )
 
 
