@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from pydantic.alias_generators import to_camel
@@ -22,7 +22,7 @@ from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
 from aioelasticjob.plural import counted
 
 if TYPE_CHECKING:
-    from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry
+    from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry, StateEntry
 
 MAX_SHOWN = 100
 """Runs of items that ``show`` shows of one run of a job."""
@@ -43,6 +43,10 @@ RunId: TypeAlias = Annotated[
 Since: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Only runs since then: 90s, 30m, 1h30m or 7d ago, or a time in ISO 8601 with its zone."),
+]
+Missed: TypeAlias = Annotated[
+    bool,
+    typer.Option("--missed", help="Missed moments in place of runs; --since and --until are when each was reported."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -68,28 +72,22 @@ def list_(
     until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,
     run: RunId = None,
     text: Annotated[str | None, typer.Option(help="Only runs whose failure or stack contains this text.")] = None,
+    missed: Missed = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs are shown, the newest ones.")] = 20,
     after: Annotated[str | None, typer.Option(help="Show the page after this key of the previous page.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, or missed moments, the newest first."""
     begun, over, where = _when("since", since), _when("until", until), namespace and namespace.strip("/")
+    state = _state_of_missed(outcome=outcome, source=source, run=run) if missed else None
 
-    def question(store: EventStore) -> Awaitable[Page[RunEntry]]:
+    def question(store: EventStore) -> Awaitable[Page[Any]]:
         from aioelasticjob.observers.sql import Filter
 
-        which = Filter(job, item, instance, outcome, source, None, begun, over, text, namespace=where, run=run)
-        return store.history(which, after=after, limit=limit)
+        which = Filter(job, item, instance, outcome, source, state, begun, over, text, namespace=where, run=run)
+        return (store.states if missed else store.history)(which, after=after, limit=limit)
 
-    page = _ask(store, question)
-    if as_json:
-        write_json({"runs": [_as_json(run) for run in page.rows], "next": page.next})
-    elif page.rows:
-        _list(page.rows)
-        if page.next is not None:
-            out().print(f"more: --after '{page.next}'", style="dim", markup=False)
-    else:
-        out().print(f"no such runs in {masked(store)}", style="dim", markup=False)
+    _print_page(store, _ask(store, question), "missed moments" if missed else "runs", as_json)
 
 
 @events.command()
@@ -150,6 +148,27 @@ def prune(
     out().print(f"{counted(removed, 'row')} removed")
 
 
+def _state_of_missed(**filters: str | None) -> str:
+    """Return the state of missed moments; filters that only runs have are refused."""
+    for setting, given in filters.items():
+        if given is not None:
+            raise InvalidSetting(setting, given, "is a filter of runs: leave it out, or --missed")
+    return "TASK_MISFIRED"
+
+
+def _print_page(store: str, page: Page[Any], what: str, as_json: bool) -> None:
+    is_of_runs = what == "runs"
+    if as_json:
+        rows = [(_as_json if is_of_runs else _missed_as_json)(row) for row in page.rows]
+        write_json({what.split()[0]: rows, "next": page.next})
+    elif page.rows:
+        (_list if is_of_runs else _list_missed)(page.rows)
+        if page.next is not None:
+            out().print(f"more: --after '{page.next}'", style="dim", markup=False)
+    else:
+        out().print(f"no such {what} in {masked(store)}", style="dim", markup=False)
+
+
 def _ask(url: str, question: Callable[[EventStore], Awaitable[T]]) -> T:
     settings = EventStoreSettings.of(url)
     if (file := file_of(url)) is not None and not file.exists():
@@ -196,6 +215,30 @@ def _list(runs: Sequence[RunEntry]) -> None:
         out().print(line, soft_wrap=True)
         if run.failure:
             out().print(Text(f"    {run.failure}", style="red"), soft_wrap=True)
+
+
+def _list_missed(moments: Sequence[StateEntry]) -> None:
+    """Write a line for each report of missed moments of an item: the newest of them, and why they were missed."""
+    width = max(len("Job, item"), *(len(f"{one.job} {one.item}") for one in moments))
+    head = f"{'Moment (UTC)':19}  {'Job, item':{width}}  {'Reported (UTC)':19}  {'Address':15}  Why"
+    out().print(Text(head, style="dim"), soft_wrap=True)
+    out().print("─" * len(head), soft_wrap=True)
+    for one in moments:
+        where = f"{_time(one.fire_time):19}  {f'{one.job} {one.item}':{width}}  {_time(one.at):19}  {one.ip:15}"
+        out().print(Text(f"{where}  {one.message or ''}".rstrip()), soft_wrap=True)
+
+
+def _missed_as_json(one: StateEntry) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "job": one.job,
+        "item": int(one.item),
+        "fireTime": one.fire_time,
+        "at": one.at,
+        "ip": one.ip,
+        "instance": one.instance,
+        "why": one.message,
+    }
 
 
 def _time(when: datetime | None) -> str:

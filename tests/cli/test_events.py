@@ -13,9 +13,10 @@ from typer.testing import CliRunner, Result
 
 from aioelasticjob.cli import events as cli_events
 from aioelasticjob.cli.application import application
+from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome, run_name
 from aioelasticjob.observers.sql import open_store
-from tests.observers.sample_events import NOON, batch, beginning, end, raised
+from tests.observers.sample_events import ME, NOON, batch, beginning, end, raised
 
 
 @pytest.fixture
@@ -86,6 +87,35 @@ def test_filters_pages_and_json(store: str) -> None:
         assert len(printed["runs"]) < 3
     assert "no such runs" in command("list", "-s", store, "--job", "other").stdout
     assert len(json.loads(command("list", "-s", store, "--json", "--since", "1h30m").stdout)["runs"]) == 3
+
+
+def test_missed_moments_are_listed_with_the_reasons(store: str) -> None:
+    assert "no such missed moments" in command("list", "-s", store, "--missed").stdout
+
+    async def add() -> None:
+        busy = Misfired("report", ME, NOON, NOON, (3,), 1, "busy [here]", at=NOON / 1000 + 5)
+        gone = Misfired("report", ME, NOON, NOON + 9000, (7,), 4, "nobody was up", at=NOON / 1000 + 9)
+        async with open_store(store) as events:
+            await events.write(batch(busy, gone))
+
+    asyncio.run(add())
+    head, rule, *lines = command("list", "-s", store, "--missed").stdout.splitlines()
+    assert re.split(r"  +", head) == ["Moment (UTC)", "Job, item", "Reported (UTC)", "Address", "Why"]
+    assert rule == "─" * len(head)
+    (first, *_), (second, *_, why) = (re.split(r"  +", line) for line in lines)
+    assert (first[-2:], second[-2:], why) == ("09", "00", "busy [here]")
+    assert [line.index("report") for line in lines] == [head.index("Job")] * 2
+    printed = json.loads(command("list", "-s", store, "--missed", "--json", "--limit", "1").stdout)
+    assert [(one["job"], one["item"], one["why"]) for one in printed["missed"]] == [("report", 7, "4 × nobody was up")]
+    rest = command("list", "-s", store, "--missed", "--text", "BUSY", "--after", printed["next"]).stdout
+    assert "busy" in rest
+    assert "more: --after" in command("list", "-s", store, "--missed", "--limit", "1").stdout
+
+
+@pytest.mark.parametrize("option", ["--outcome", "--source", "--run"])
+def test_filters_of_runs_are_refused_for_missed_moments(store: str, option: str) -> None:
+    done = command("list", "-s", store, "--missed", option, "failed")
+    assert (done.exit_code, "leave it out, or --missed" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("show", "key"), ("prune", "--days", "1", "--yes")])
