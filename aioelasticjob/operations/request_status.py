@@ -75,7 +75,7 @@ async def requests(session: Session, job: str, *, now: float | None = None) -> t
         RegistryError: the registry could not be read.
     """
     view = await requests_view(session, job)
-    return tuple(status_of_request(view, request, now) for request in view.requests)
+    return tuple([await _without_cut_off(session, view, status_of_request(view, one, now)) for one in view.requests])
 
 
 async def request(session: Session, job: str, id: str, *, now: float | None = None) -> RequestStatus:
@@ -86,7 +86,7 @@ async def request(session: Session, job: str, id: str, *, now: float | None = No
         RegistryError: the registry could not be read.
     """
     view = await requests_view(session, job, id)
-    return status_of_request(view, existing(view, id), now)
+    return await _without_cut_off(session, view, status_of_request(view, existing(view, id), now))
 
 
 async def ended(
@@ -103,9 +103,8 @@ async def ended(
     """
     warned = ""
     while True:
-        view = await requests_view(session, job, id)
         now = None if clock is None else clock.now()
-        found = status_of_request(view, existing(view, id), now)
+        found = await request(session, job, id, now=now)
         if found.is_over:
             return found
         if warn is not None:
@@ -113,15 +112,6 @@ async def ended(
             if held_up and held_up != warned:
                 warn(f"{held_up}; the request waits until then")
             warned = held_up
-        if found.running and not found.waiting and not view.config.failover:
-            paths = [path for item in map(view.layout.item, found.running) for path in (item.running, item.execution)]
-            nodes = await session.get_many(paths)
-            if not any(nodes[::2]):  # and nobody rescues them
-                lost = Counter(found.outcomes) + Counter({CUT_OFF: len(found.running)})
-                newest = await request(session, job, id)
-                if newest.is_over:
-                    return newest
-                return replace(found, state=found.request.stopped or "done", outcomes=lost, running=())
         await sleep(POLL_INTERVAL)
 
 
@@ -170,6 +160,24 @@ def status_of_request(view: JobView, request: Request, now: float | None = None)
     if now is not None and request.is_open and waiting and 0 < request.expires <= round(now * 1000):
         state = EXPIRED
     return RequestStatus(request, state, dict(outcomes), waiting, running, zone)
+
+
+async def _without_cut_off(session: Session, view: JobView, found: RequestStatus) -> RequestStatus:
+    """Count runs that were cut off as ended: without failover nobody rescues them, and nobody may be up to note it."""
+    if not found.running or view.config.failover:
+        return found
+    locks = [view.layout.item(item).running for item in found.running]
+    begun = [view.layout.request_item(found.request.id, item) for item in found.running]
+    nodes = await session.get_many([*locks, *begun])  # a run that has ended since has removed its lock, and noted it
+    before = [view.tree.get(path) for path in begun]
+    now = zip(found.running, nodes[: len(locks)], nodes[len(locks) :], before, strict=True)
+    lost = {item for item, lock, node, seen in now if lock is None and node is not None and node == seen}
+    if not lost:
+        return found
+    running = tuple(item for item in found.running if item not in lost)
+    outcomes = dict(Counter(found.outcomes) + Counter({CUT_OFF: len(lost)}))
+    state = found.state if found.state != "running" else _state(found.request, found.waiting, running, is_planned=False)
+    return replace(found, state=state, outcomes=outcomes, running=running)
 
 
 async def _held_up(session: Session, job: str, found: RequestStatus, now: float | None) -> str:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, operations
+from aioelasticjob.clock import moment
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.operations.queries import requests_view, view_of
 from aioelasticjob.registry.transaction import Create
@@ -52,6 +53,35 @@ def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover:
             here.faults.crash(them.people["a"])
         assert found[0].outcomes == ({"completed": 4} if failover else {"completed": 2, "cut off": 2})
         assert (found[0].state, found[0].running) == ("done", ())
+
+    simulate(scene)
+
+
+def test_runs_that_were_cut_off_are_called_so_while_nobody_is_up_to_note_it() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "ab", work=600, cron=NEVER, failover=False)
+        await operations.ask(here.observer, "job", id="r")
+        for name, state, cut_off in (("a", "running", 2), ("b", "done", 4)):
+            await anyio.sleep(1)
+            here.faults.crash(them.people[name])
+            await anyio.sleep(60)
+            (found,) = await operations.requests(here.observer, "job")
+            assert (found.state, found.outcomes, len(found.running)) == (state, {"cut off": cut_off}, 4 - cut_off)
+        assert await operations.request(here.observer, "job", "r") == found
+
+    simulate(scene)
+
+
+def test_a_backfill_of_which_a_run_was_cut_off_waits_for_the_next_moment() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", work=600, cron="0 0 2 * * ?", failover=False)
+        days = moment(here.start - 7 * 24 * 3600), moment(here.start)
+        await operations.backfill(here.observer, "job", *days, items=[0], id="week")
+        await anyio.sleep(1)
+        here.faults.crash(them.people["a"])
+        await anyio.sleep(60)
+        (found,) = await operations.requests(here.observer, "job")
+        assert (found.state, found.outcomes, found.waiting, found.running) == ("waiting", {"cut off": 1}, (0,), ())
 
     simulate(scene)
 
