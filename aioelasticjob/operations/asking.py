@@ -171,7 +171,8 @@ async def cancel_request(session: Session, job: str, id: str, *, by: str = "") -
     view = await requests_view(session, job, id)
     wanted = existing(view, id)
     if not wanted.is_open:
-        return await commit(session, (), f"{job}: the request {id} has ended already")
+        how = "is cancelled" if wanted.stopped == CANCELLED else "has ended"
+        return await commit(session, (), f"{job}: the request {id} {how} already")
     return await _change_request(session, view, wanted, by, f"{job}: the request {id} is cancelled", stopped=CANCELLED)
 
 

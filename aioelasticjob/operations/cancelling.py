@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import uuid4
 
 from aioelasticjob.coordination.requests import encode_cancellation
@@ -45,14 +46,19 @@ async def cancel(
         fences = {one: taken for one, taken in fences.items() if taken <= fence}
     if not fences:
         raise NotPossible(f"{job}: nothing runs now" if item is None else f"{job}: item {item} does not run now")
+    running, wishes = fences, view.request_nodes.cancellations
+    fences = {one: fence for one, fence in running.items() if all(wish.fences.get(one) != fence for wish in wishes)}
+    stays = "an item stays locked until all handlers of its instance have returned"
+    if not fences:
+        return await commit(session, (), f"{job}: {_runs(running)} was asked to stop already; {stays}")
     now = round(await session.server_time(view.layout.system_time) * 1000)
     parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
     wish = Create(view.layout.request(f"cancel-{now:x}-{uuid4().hex[:8]}"), encode_cancellation(fences, now, by))
-    summary = (
-        f"{job}: asked to stop the run of item{'s' if len(fences) > 1 else ''} {listed(fences)}; "
-        "an item stays locked until all handlers of its instance have returned"
-    )
-    return await commit(session, [*requiring(view), *parent, wish], summary)
+    return await commit(session, [*requiring(view), *parent, wish], f"{job}: asked to stop {_runs(fences)}; {stays}")
+
+
+def _runs(items: Collection[int]) -> str:
+    return f"the run of item{'s' if len(items) > 1 else ''} {listed(items)}"
 
 
 def _see_what_is_meant(view: JobView, item: object, fence: object) -> None:

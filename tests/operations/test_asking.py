@@ -225,7 +225,8 @@ def test_requests_are_paused_resumed_and_cancelled_each_once() -> None:
         assert (await operations.request(here.observer, "job", "r")).state == "paused"
         assert (await operations.cancel_request(here.observer, "job", "r")).changed
         await anyio.sleep(1)
-        assert not (await operations.cancel_request(here.observer, "job", "r")).changed
+        again = await operations.cancel_request(here.observer, "job", "r")
+        assert (again.changed, again.summary) == (False, "job: the request r is cancelled already")
         assert (await operations.request(here.observer, "job", "r")).state == "cancelled"
         assert them.runs == []
         with pytest.raises(InvalidSetting, match="has no such request"):

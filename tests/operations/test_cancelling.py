@@ -11,7 +11,7 @@ from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemConte
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_settings_changes import start_processes
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
 
@@ -36,6 +36,24 @@ def test_the_run_of_one_item_is_stopped_and_the_others_and_the_next_run_go_on() 
         assert len(them.cancelled) == 1
         await here.until(175)
         assert (await here.record(1)).outcome == "completed"
+
+    simulate(scene)
+
+
+def test_a_run_that_was_asked_to_stop_is_not_asked_again() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "ab", work=40, cron=NEVER)
+        await operations.ask(here.observer, "job", id="r")
+        await anyio.sleep(2)
+        for host in ("10.0.0.1", "10.0.0.2"):  # so that the runs have not ended yet
+            here.faults.delay(host, REGISTRY, 1)
+        first = await operations.cancel(here.observer, "job", item=1)
+        again = await operations.cancel(here.observer, "job", item=1)
+        assert (first.changed, again.changed) == (True, False)
+        assert "job: the run of item 1 was asked to stop already; an item stays locked" in again.summary
+        others = await operations.cancel(here.observer, "job")
+        assert "asked to stop the run of items 0, 2, 3;" in others.summary
+        assert not (await operations.cancel(here.observer, "job")).changed
 
     simulate(scene)
 
