@@ -305,16 +305,23 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
 
 
 def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextTable:
-    titles = *(["job"] if of_all else []), "id", "kind", "state", "for", "items", "ended", "left", "by"
-    table = TextTable(*titles, whole=("job", "id", "state", "for"), spare=("by", "kind", "left", "items"))
-    for job, one in found:
+    ends = [one.last_text for _, one in found]
+    has_spans = any(ends)
+    titles = *(["job"] if of_all else []), "id", "kind", "state", "for", *(["up to"] if has_spans else []), "items"
+    table = TextTable(
+        *(*titles, "ended", "left", "by"),
+        whole=("job", "id", "state", "for", "up to"),
+        spare=("by", "kind", *(["up to"] if has_spans else []), "left", "items"),
+    )
+    for (job, one), end in zip(found, ends, strict=True):
         request = one.request
         chosen = "all" if request.items is None else operations.listed(request.items, 6)
-        due = one.local(request.span.start if request.span else request.moment)
+        due = one.local((request.span.following(0) or request.span.start) if request.span else request.moment)
         table.add(
             *([job] if of_all else []),
-            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, str(due or ""), chosen)),
-            *(Text(text) for text in (one.outcomes_text, str(one.left or ""), request.by)),
+            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, str(due or ""))),
+            *([Text(end)] if has_spans else []),
+            *(Text(text) for text in (chosen, one.outcomes_text, str(one.left or ""), request.by)),
         )
     return table
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from aioelasticjob.clock import moment
 from aioelasticjob.config import parsed_cron
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, whole_number
 from aioelasticjob.encoding import encodable_text, unencodable_text
@@ -49,6 +50,17 @@ class Span:
         """Return the first moment of the span after ``last``; None if there is none."""
         found = _following(self.cron, self.time_zone, self.dst, max(last, self.start - 1))
         return found if found is not None and found < self.end else None
+
+    def moments(self, at_most: int) -> tuple[int, int, int]:
+        """Return the first and the last moment, and how many there are; the count stops at ``at_most``."""
+        first = newest = self.following(0) or self.start
+        count = 1
+        while count < at_most and (following := self.following(newest)) is not None:
+            newest, count = following, count + 1
+        if count == at_most:
+            last = parsed_cron(self.cron, self.time_zone, self.dst).previous_before(moment(self.end / 1000))
+            newest = newest if last is None else round(last.timestamp() * 1000)
+        return first, newest, count
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from aioelasticjob.clock import moment
 from aioelasticjob.coordination.request_runs import open_requests
 from aioelasticjob.coordination.requests import Request, Span
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.asking import (
@@ -175,18 +175,11 @@ def _span(view: JobView, start: datetime, end: datetime, items_at_once: int | No
 
 
 def _plan(view: JobView, wanted: Request) -> BackfillPlan:
-    span, schedule = wanted.span, view.config.schedule
-    assert span is not None
-    assert schedule is not None
-    first = span.following(0)
-    last = schedule.previous_before(moment(span.end / 1000))
-    assert first is not None
-    assert last is not None
-    begin, moments, newest = moment(first / 1000).astimezone(last.tzinfo), 1, first
-    while moments < COUNTED and (following := span.following(newest)) is not None:
-        moments, newest = moments + 1, following
+    assert wanted.span is not None
+    first, last, moments = wanted.span.moments(COUNTED)
+    begin, end = (local_time(one, wanted.span.time_zone) for one in (first, last))
     items = sum(1 for _ in wanted.within(view.config.sharding_total_count))
-    return BackfillPlan(begin, last, moments, items, disabled_note(view, wanted))
+    return BackfillPlan(begin, end, moments, items, disabled_note(view, wanted))
 
 
 def _near(view: JobView, instant: datetime) -> str:

@@ -25,6 +25,9 @@ from aioelasticjob.registry.session import Session
 POLL_INTERVAL = 0.3
 """Seconds between two looks at a request whose end is waited for."""
 
+COUNTED = 1_000
+"""How many moments of a backfill are counted, which takes a hundredth of a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestStatus:
@@ -59,6 +62,13 @@ class RequestStatus:
         if self.outcomes:
             return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
         return "nothing was run" if self.is_over else "nothing yet"
+
+    @property
+    def last_text(self) -> str:
+        """The last moment of a backfill, and how many there are; empty if there is only one."""
+        _, last, count = (0, 0, 1) if self.request.span is None else self.request.span.moments(COUNTED)
+        more = "at least " if count == COUNTED else ""
+        return f"{self.local(last)} ({more}{count:,} moments)" if count > 1 else ""
 
     def local(self, milliseconds: int) -> datetime | None:
         """Return one of the request's times in the job's time zone; None for 0, which stands for no time."""

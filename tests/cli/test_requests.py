@@ -192,6 +192,17 @@ def test_without_a_name_the_requests_of_all_jobs_are_listed(ask: Ask) -> None:
     assert (request["job"], request["id"]) == ("report", "later")
 
 
+def test_of_a_backfill_the_first_and_the_last_moment_are_listed_and_how_many_there_are(ask: Ask) -> None:
+    said(ask("pause", "report"))
+    said(ask("trigger", "report", "--in", "2h", "--id", "later"))
+    assert "up to" not in said(ask("requests", "report"))
+    said(ask("backfill", "report", "--from", "2026-01-01", "--to", "2026-01-04", "--id", "days"))
+    said(ask("rerun", "report", "--fire-time", "2026-01-02T02:00", "--id", "day"))
+    listed = said(ask("requests", "report"))
+    assert "2026-01-01 02:00:00+08:00  2026-01-03 02:00:00+08:00 (3 moments)  all" in listed
+    assert re.search(r"day +backfill +waiting +2026-01-02 02:00:00\+08:00 +all", listed)
+
+
 def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
     span = ("--from", "2026-01-01", "--to", "2026-01-04")
     planned = said(ask("backfill", "report", *span, "--items", "1", "--dry-run"))

@@ -215,3 +215,12 @@ def test_a_cancellation_is_read_as_it_was_written_and_is_no_request() -> None:
 )
 def test_nonsense_cancels_nothing(data: bytes) -> None:
     assert decode_cancellation("c", node(data)) is None
+
+
+def test_the_moments_of_a_span_are_counted_up_to_a_limit() -> None:
+    span = Span(500, 5_000, "* * * * * ?", "UTC", "cron")
+    assert (span.moments(9), span.moments(3), span.moments(1)) == (
+        (1_000, 4_000, 4),
+        (1_000, 4_000, 3),
+        (1_000, 4_000, 1),
+    )
