@@ -306,13 +306,13 @@ class VirtualCluster:
 
         Raises: NotSeen when there is none; InvalidSetting when there is no such job.
         """
-        alive = {
-            one.host for one in self.instances if one.alive and job in {config.job_name for config in one.app.jobs}
-        }
-        if not alive:
+        if not (alive := self._living(job)):
             await self.status(job)
             raise NotSeen(f"instance of {job} is alive", None, self.events[-5:])
         return alive
+
+    def _living(self, job: str) -> set[str]:
+        return {one.host for one in self.instances if one.alive and job in {config.job_name for config in one.app.jobs}}
 
     async def _all_end(
         self,
@@ -332,7 +332,9 @@ class VirtualCluster:
                     ends[event.item] = event
                     missing.discard(event.item)
             return tuple(ends[item] for item in sorted(ends))
-        raise NotSeen(f"end of items {sorted(missing)} in the {what}", within, self.events[-5:])
+        # not at once when the last one dies: the test may start another
+        nobody = "" if self._living(status.name) else ", of which no instance is alive,"
+        raise NotSeen(f"end of items {sorted(missing)} in the {what}{nobody}", within, self.events[-5:])
 
     def _named(self, job: str | None) -> str:
         names = sorted({config.job_name for one in self.instances for config in one.app.jobs})

@@ -359,6 +359,34 @@ def test_a_job_without_records_is_triggered_too() -> None:
 
 
 @simulated
+async def _all_die_while_a_trigger_waits(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+    app.add(_forever, name="report", cron="0 0 7 * * ?", failover=True)
+    only = await cluster.start(app)
+    await cluster.settled()
+    async with create_task_group() as tasks:
+        tasks.start_soon(_kill_later, only)
+        text = (
+            r"^no end of items \[0\] in the run of report, of which no instance is alive, within 60 simulated seconds"
+        )
+        with pytest.raises(NotSeen, match=text):
+            await cluster.trigger(within=60)
+
+
+async def _kill_later(instance: Instance) -> None:
+    await sleep(5)
+    instance.kill()
+
+
+async def _forever(context: ItemContext) -> None:
+    await sleep(3600)
+
+
+def test_who_has_waited_in_vain_is_told_that_nobody_is_alive_any_more() -> None:
+    _all_die_while_a_trigger_waits(VirtualCluster())
+
+
+@simulated
 async def _nobody_is_left(cluster: VirtualCluster, wait: Callable[[VirtualCluster], Awaitable[object]]) -> None:
     app = ElasticJob("embedded://")
     app.add(_nothing, name="report", cron="0 0 7 * * ?")
