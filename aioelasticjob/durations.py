@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 Duration: TypeAlias = float | str | timedelta
 """A duration as people write it."""
-EXPECTED = 'must be a number of seconds, text such as "90s", "5m" or "1h 30m", or a timedelta'
+TYPED = 'must be a number of seconds, text such as "90s", "5m" or "1h 30m"'
+"""What is right where only text can be given, as on the command line."""
+EXPECTED = f"{TYPED}, or a timedelta"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h|d)\s*")
 

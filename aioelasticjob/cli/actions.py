@@ -17,6 +17,7 @@ from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.durations import EXPECTED, TYPED
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import HostStatus, OperationResult
 from aioelasticjob.plural import counted
@@ -167,7 +168,7 @@ def as_typed(**options: tuple[str, str | None]) -> Iterator[None]:
         option, given = options.get(error.setting, (error.setting, None))
         if given is None:
             raise
-        raise InvalidSetting(option, given, error.expected) from None
+        raise InvalidSetting(option, given, error.expected.replace(EXPECTED, TYPED)) from None
 
 
 def print_result(done: OperationResult, *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from errno import EADDRINUSE, EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from typing import Annotated, Any
@@ -180,6 +181,12 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands and cmd_name in COMMANDS:
             self.commands[cmd_name] = COMMANDS[cmd_name].load(cmd_name)
         return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command.  Typer suggests one for a typo only if it was imported."""
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(map(repr, near))}?")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the list of all commands.  It imports neither the commands nor Rich, which Typer would use."""

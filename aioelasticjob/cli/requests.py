@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -158,7 +159,9 @@ class _Listing(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; without the name of a command, ``list`` is meant."""
         own = {option for parameter in self.get_params(ctx) for option in parameter.opts}
-        if not args or args[0] not in {*self.commands, *own}:
+        # behind the name of a job there is no second word: then a command was meant
+        mistyped = len(args) > 1 and args[1][:1] != "-" and get_close_matches(args[0], self.commands)
+        if not args or not (mistyped or args[0] in {*self.commands, *own}):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 

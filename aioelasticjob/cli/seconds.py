@@ -7,7 +7,7 @@ from math import isfinite
 
 import typer
 
-from aioelasticjob.durations import EXPECTED, as_seconds
+from aioelasticjob.durations import TYPED, as_seconds
 
 
 def seconds_from(least: float) -> Callable[[str | float], float]:
@@ -20,7 +20,7 @@ def seconds_from(least: float) -> Callable[[str | float], float]:
         except ValueError:
             found = None
         if not isinstance(found, int | float) or not isfinite(found) or found < least:
-            raise typer.BadParameter(f"{EXPECTED.removesuffix(', or a timedelta')}, at least {least:g} s")
+            raise typer.BadParameter(f"{TYPED}, at least {least:g} s")
         return float(found)
 
     return duration

@@ -60,6 +60,23 @@ def test_a_wrong_value_of_an_option_is_named_without_words_of_a_library(
     assert said in command(*arguments).stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("pausee", "report"), "No such command 'pausee'. Did you mean 'pause'?"),
+        (("jobz",), "No such command 'jobz'. Did you mean 'job', 'jobs'?"),
+        (("requests", "pausee", "night", "--job", "report"), "No such command 'pausee'. Did you mean 'pause'?"),
+        (("nothing-like-it",), "No such command 'nothing-like-it'."),
+        (("requests", "report", "night"), "Got unexpected extra argument"),
+    ],
+)
+def test_for_a_mistyped_command_the_near_ones_are_named(
+    command: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    result = command(*arguments)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 def modules_after(program: str) -> set[str]:
     """Return the modules that a program of its own process has imported."""
     script = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{program}"

@@ -280,12 +280,18 @@ def _until(command: Callable[[], Result], text: str) -> Result:
         (("trigger", "report", "--instance", "x", "--in", "1h"), "can only be triggered at once"),
         (("requests", "cancel", "nosuch"), "no job has it"),
         (("requests", "nosuch"), "there is no such job"),
+        (("requests", "pausing"), "there is no such job"),
     ],
 )
 def test_mistakes_are_one_line(ask: Ask, words: tuple[str, ...], why: str) -> None:
     result = ask(*words)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert why in result.stderr
+
+
+@pytest.mark.parametrize("given", ["soon", "-5m", "99999d"])
+def test_a_delay_is_not_asked_for_in_words_of_python(ask: Ask, given: str) -> None:
+    assert "timedelta" not in ask("trigger", "report", f"--in={given}").stderr
 
 
 def test_the_worker_logs_who_has_given_a_command(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
