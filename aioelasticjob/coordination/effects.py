@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 from aioelasticjob.coordination import records
@@ -122,10 +122,8 @@ class UpdateRequest:
     """The request as it was."""
     data: bytes
     """The new data of its node."""
-    expired_items: tuple[int, ...] = ()
-    """Items that will not run because the request has expired."""
-    removed_items: tuple[tuple[int, int], ...] = ()
-    """Items that will not run because the item count was lowered, each with the first moment that it does not run."""
+    unrun: Mapping[int, int] = field(default_factory=dict)
+    """Items that will not run: the request has expired, or they were removed.  Each has the first moment not run."""
 
 
 Effect = (

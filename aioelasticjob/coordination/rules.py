@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from aioelasticjob.coordination.effects import (
@@ -320,18 +320,17 @@ def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
     outcomes = Counter[str]()
     for progress, _ in begun_items(view, request).values():
         outcomes += progress.outcomes(LOST)
-    unrun = tuple(waiting_items(view, request)) if request.stopped == EXPIRED else ()
-    beyond = () if request.stopped == CANCELLED else request.beyond(view.config.sharding_total_count)
-    removed = tuple((item, due) for item in beyond if (due := following(view, request, item)) is not None)
-    return replace(
-        _update(view, request, closed=time, outcomes=dict(outcomes)), expired_items=unrun, removed_items=removed
-    )
+    left = () if request.stopped == CANCELLED else request.beyond(view.config.sharding_total_count)
+    if request.stopped == EXPIRED:
+        left = (*waiting_items(view, request), *left)
+    unrun = {item: due for item in left if (due := following(view, request, item)) is not None}
+    return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
 
 
-def _update(view: JobView, request: Request, **keys: object) -> UpdateRequest:
+def _update(view: JobView, request: Request, unrun: Mapping[int, int] = {}, **keys: object) -> UpdateRequest:
     node = view.tree.get(view.layout.request(request.id))
     assert node is not None
-    return UpdateRequest(request, changed(node.data, **keys))
+    return UpdateRequest(request, changed(node.data, **keys), unrun)
 
 
 Rule = Callable[[RuleInput], Iterable[Effect]]

@@ -256,11 +256,10 @@ class JobScheduler(CommandLoop):
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         missed = self._state.missed
         if isinstance(written, UpdateRequest):
-            due, removed = written.request.moment, written.removed_items
-            missed.put(written.expired_items, Passed(due, due), EXPIRED)
-            for first in sorted({moment for _, moment in removed}):
-                items = [item for item, moment in removed if moment == first]
-                missed.put(items, left_of(written.request.span, first), REMOVED)
+            request, unrun = written.request, written.unrun
+            for first in sorted(set(unrun.values())):
+                items = [item for item, due in unrun.items() if due == first]
+                missed.put(items, left_of(request.span, first), EXPIRED if request.stopped else REMOVED)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
             run = written.run.record
             missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)

@@ -86,24 +86,23 @@ def lowered(made: World) -> UpdateRequest:
     return close
 
 
-def test_items_that_a_request_names_and_that_were_removed_before_they_ran_are_told() -> None:
-    assert lowered(asked(items=(1,))).removed_items == ((1, 1_000_000),)
-    assert lowered(asked(COMPLETED, items=(0, 1))).removed_items == ((1, 1_000_000),)
-    expired = lowered(asked(items=(0, 1), expires=999_999, stopped="expired"))
-    assert (expired.expired_items, expired.removed_items) == ((0,), ((1, 1_000_000),))
+def test_items_that_a_request_names_and_that_were_removed_before_they_ran_are_reported() -> None:
+    assert lowered(asked(items=(1,))).unrun == {1: 1_000_000}
+    assert lowered(asked(COMPLETED, items=(0, 1))).unrun == {1: 1_000_000}
+    expired = asked(items=(0, 1), expires=999_999, stopped="expired")
+    assert lowered(expired).unrun == {0: 1_000_000, 1: 1_000_000}
 
 
-def test_nothing_is_told_of_items_that_ran_or_were_not_named_or_of_a_request_that_was_cancelled() -> None:
-    assert lowered(asked(None, COMPLETED, items=(1,))).removed_items == ()
-    assert lowered(asked(COMPLETED)).removed_items == ()
-    assert lowered(asked(items=(1,), stopped="cancelled")).removed_items == ()
+def test_nothing_is_reported_of_items_that_ran_or_were_not_named_or_of_a_request_that_was_cancelled() -> None:
+    assert lowered(asked(None, COMPLETED, items=(1,))).unrun == {}
+    assert lowered(asked(COMPLETED)).unrun == {}
+    assert lowered(asked(items=(1,), stopped="cancelled")).unrun == {}
 
 
-def test_of_a_backfill_the_first_moment_is_told_that_a_removed_item_did_not_run() -> None:
+def test_of_a_backfill_the_first_moment_is_reported_that_a_removed_item_did_not_run() -> None:
     span = Span(0, 3_000, "* * * * * ?", "UTC", "cron")
-    assert lowered(asked(None, Progress(1_000, outcome="completed"), items=(1,), span=span)).removed_items == (
-        (1, 2_000),
-    )
+    begun = Progress(1_000, outcome="completed")
+    assert lowered(asked(None, begun, items=(1,), span=span)).unrun == {1: 2_000}
 
 
 def test_an_expired_request_is_stopped_first_so_that_no_claim_slips_through_and_then_closed() -> None:
@@ -112,10 +111,10 @@ def test_an_expired_request_is_stopped_first_so_that_no_claim_slips_through_and_
     assert "stopped" not in stored(made)
     made.registry.now += 5
     (stop,) = effects(made)
-    assert (json.loads(stop.data)["stopped"], stop.expired_items) == ("expired", ())
+    assert (json.loads(stop.data)["stopped"], stop.unrun) == ("expired", {})
     made.round(str(made.view().leader))
     (close,) = effects(made)
-    assert close.expired_items == (1,)
+    assert close.unrun == {1: 1_000_000}
     made.settle()
     assert stored(made)["outcomes"] == {"completed": 1}
 
@@ -133,7 +132,7 @@ def test_a_cancelled_request_is_closed_when_what_runs_has_ended() -> None:
     assert "closed" not in stored(made)
     made = asked(COMPLETED, stopped="cancelled")
     (close,) = effects(made)
-    assert close.expired_items == ()
+    assert close.unrun == {}
     made.settle()
     assert stored(made)["closed"]
 
