@@ -137,9 +137,9 @@ class JobState(Account):
         written = self.clock.in_time(int(view.schedules.since * 1000), noticed=view.schedules.dated_by <= self._noticed)
         ours = self.held - succession.handed_on(self.held, self._me)
         self._close_schedule(view, min(written, succession.ended), ours)
-        if self._me in view.active:
-            self._report_between(view, succession, written, ours - view.disabled_items)
-        self._begin_schedule(view, written)
+        open_ = ours - view.disabled_items if self._me in view.active else NONE
+        self._report_between(view, succession, written, open_)
+        self._begin_schedule(view, written, open_ - self.view.disabled_items)
 
     def _close_schedule(self, view: JobView, ended: int, ours: frozenset[int]) -> None:
         """Account for the moments of the old schedule up to its end."""
@@ -163,11 +163,16 @@ class JobState(Account):
             self.missed.report(last, table, min(one.until, self.clock.latest), ENDED)
         self.missed.report_hidden(run, new, self.timetable, written)
 
-    def _begin_schedule(self, view: JobView, written: int) -> None:
-        """Follow the new schedule, and account for its moments that came before this instance looked at it."""
+    def _begin_schedule(self, view: JobView, written: int, open_: frozenset[int]) -> None:
+        """Follow the new schedule, and account for its moments that came before this instance looked at it.
+
+        ``open_`` are the items of which it was reported what claims and reports of the old schedule hide.
+        """
         self._since, self._is_inherited = written, False
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
+            if number not in open_:  # what a clock ahead has reported or passed over hides no moment of this schedule
+                item.reported, item.floor = min(item.reported, written), written
             item.floor = max(item.floor, written)
             # a moment that a clock ahead has passed over hides none that have yet to come
             item.followed = min(item.accounted, self.clock.now + SOON) if number in self.held else 0

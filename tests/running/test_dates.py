@@ -345,3 +345,34 @@ def test_a_schedule_that_comes_before_a_clock_far_ahead_counts_as_right_loses_no
     ran = run_on_time(case, state, 80)
     assert ran | known(case) >= set(range(6, 79, 2))
     assert not ran & known(case)
+
+
+@pytest.mark.parametrize("how", ["switched off", "given away"])
+def test_what_a_clock_ahead_has_reported_hides_no_moment_of_a_schedule_that_began_while_the_item_was_not_run_here(
+    how: str,
+) -> None:
+    case = Case.of(cron="0/2 * * * * ?", misfire=False)
+    state = case.state()
+    case.see(state)
+    case.claim(state, frozenset({0}), slot(0))
+    case.now, case.ahead = 2.5, 30.0
+    case.settle(state, frozenset({0}))
+    case.tell(state, lambda: state.collapse(state.view))
+    assert max(known(case)) == 32
+    for case.now, case.ahead in [(3.5, 0.0), (14.0, 0.0)]:  # so it is certain that the clock is right
+        case.see(state)
+    if how == "switched off":
+        case.put(LAYOUT.item(0).disabled)
+    else:
+        case.give(0, OTHER)
+    case.see(state)
+    case.configure(cron="1/2 * * * * ?")
+    case.see(state)
+    case.now = 14.5
+    if how == "switched off":
+        case.drop(LAYOUT.item(0).disabled)
+    else:
+        case.give(0, ME)
+    case.reports.clear()
+    ran = run_on_time(case, state, 36)
+    assert ran | known(case) == set(range(15, 36, 2))
