@@ -42,6 +42,8 @@ class ClockReading:
 
     The time before the first connection is no outage.
     """
+    zxid: int = 0
+    """The newest transaction that the registry has told of."""
 
 
 class Client:
@@ -59,8 +61,9 @@ class Client:
         steady, outages = keeper.lease.now(), keeper.outages
         ages = () if not outages and keeper.away_since is None else keeper.ages_of_outages()
         if self._ahead is None:
-            return ClockReading(host, steady, outages=ages)
-        return ClockReading(host, steady, host - (steady + self._ahead), steady - self._time_noted_at[0], ages)
+            return ClockReading(host, steady, outages=ages, zxid=keeper.lease.zxid)
+        skew, gap = host - (steady + self._ahead), steady - self._time_noted_at[0]
+        return ClockReading(host, steady, skew, gap, ages, keeper.lease.zxid)
 
     @property
     def skew(self) -> float | None:

@@ -43,6 +43,8 @@ class ClockSkewMonitor:
 
         All are in milliseconds.  Until the time is set, ``set_to`` and ``since`` are when this object was made.
         """
+        self._made_by, self._noticed_by = reading.zxid, 0
+        """The newest transactions known when this object was made, and when it noticed last that the time was set."""
         self.skipped: tuple[tuple[int, int], ...] = ()
         """The start and end of each of the last jumps ahead, oldest first, in milliseconds."""
 
@@ -63,7 +65,7 @@ class ClockSkewMonitor:
             since = int((seconds - min(reading.gap, LATE)) * 1000)
             # a further step back, before the job has acted on the first, does not make the setting later
             self.since = min(since, self.since) if step < 0 and in_doubt and self.unsteady else since
-            self._jumped, self._jumped_at, self.set_to = True, reading.steady, self.now
+            self._jumped, self._jumped_at, self.set_to, self._noticed_by = True, reading.steady, self.now, reading.zxid
             if step > 0:
                 self.skipped = (*self.skipped, (int((seconds - step) * 1000), self.now))[-JUMPS:]
         return self.now
@@ -117,13 +119,12 @@ class ClockSkewMonitor:
         self._set_back = 0.0
         return True
 
-    def in_time(self, date: int, later: float = inf, *, inherited: bool = False, noticed: bool = False) -> int:
-        """Return a date that the registry gave, corrected if its clock was ahead then.
+    def in_time(self, date: int, zxid: float = inf) -> int:
+        """Return the date of a transaction, corrected if the registry's clock was ahead then.
 
-        A date that lies in the future was written before the clock was set last, so it is replaced by the time of that
-        setting (``since``).  A date that is ``inherited`` was there when this object was made: it may have
-        lain in the future then, and not any more.  The same holds for a date that was there when this process
-        ``noticed`` that the clock was set.  ``later`` is a date that is known to be later, and limits the result.
+        A date that lies in the future was given before the clock was set last, so it is replaced by the time of that
+        setting (``since``).  If the transaction was known when this object was made, or when it noticed that the clock
+        was set, it is enough that the date lay in the future then.
 
         Until it is certain that the time was set back, a date is corrected only if it is later than the time as it was
         before that step back.
@@ -131,10 +132,10 @@ class ClockSkewMonitor:
         if self.may_be_set_back:
             written_by = corrected = self.latest
         else:
-            written_by = self.since if inherited else self.set_to if noticed else self.now
+            written_by = self.since if zxid <= self._made_by else self.set_to if zxid <= self._noticed_by else self.now
             corrected = self.since
         possible = self.latest + ASTRAY * 1000  # correct clocks may differ by so much
-        return int(min(date if date <= written_by + AHEAD else corrected, later, possible))
+        return int(min(date if date <= written_by + AHEAD else corrected, possible))
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""

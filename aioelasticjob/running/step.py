@@ -43,14 +43,10 @@ class JobState(Account):
         self._unattended = UnattendedMoments(me, self.clock, self.missed, self.items)
         self._since = int(view.schedules.since * 1000)
         """Since when the schedule is known to be in force."""
+        self._dated_by = view.schedules.dated_by
+        """The transaction that dated the schedule, or a later one."""
         self._joined = view.tree.zxid
         """The transaction up to which everything was there when this instance joined the job."""
-        self._noticed = 0
-        """The transaction up to which everything was there when this instance noticed that the clock was set."""
-        self._noticed_set = self.clock.set_to
-        """To what time the clock had been set then."""
-        self._is_inherited = True
-        """Whether the schedule was in force already when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
         self.newest_reported = past.newest_reported
@@ -98,14 +94,11 @@ class JobState(Account):
         self.see_what_is_due(view)
 
     def note_change(self, view: JobView) -> None:
-        """Note what a changed view or time says about dates, also during an execution: later nobody knows when it came.
+        """Note since when this instance may run nothing, also during an execution.
 
-        If the time was set, dates in this view may have been given before that.  The dates of the nodes below this
-        instance's server are not read, so it is noted since when the instance may run nothing.
+        The dates of the nodes below its server are not read, so nobody knows it later.
         """
         self._off_since = 0 if self._me in view.active else self._off_since or self.clock.now
-        if self._noticed_set != self.clock.set_to:
-            self._noticed_set, self._noticed = self.clock.set_to, view.tree.zxid
 
     def _follow_clock(self) -> None:
         """Act on a time that was set.
@@ -124,7 +117,7 @@ class JobState(Account):
             # of a schedule that came since then, only moments up to NEWS after its date were reported (report_hidden)
             beyond = max(now, changed + NEWS) if since < changed <= now else now + MAX_FUTURE
             self.missed.lower_all(beyond, since, changed if changed > now else 0)
-            self._since = self.clock.in_time(self._since)
+            self._since = self.clock.in_time(self._since, self._dated_by)
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(item.floor, max(since, item.reported))  # never report twice
             self._pass_over_reported(self.view)
@@ -134,7 +127,7 @@ class JobState(Account):
 
         That can be well before now, because this instance does not look at views during an execution.
         """
-        written = self.clock.in_time(int(view.schedules.since * 1000), noticed=view.schedules.dated_by <= self._noticed)
+        written = self.clock.in_time(int(view.schedules.since * 1000), view.schedules.dated_by)
         ours = self.held - succession.handed_on(self.held, self._me)
         self._close_schedule(view, min(written, succession.ended), ours)
         open_ = ours - view.disabled_items if self._me in view.active else NONE
@@ -168,7 +161,7 @@ class JobState(Account):
 
         ``open_`` are the items of which it was reported what claims and reports of the old schedule hide.
         """
-        self._since, self._is_inherited = written, False
+        self._since, self._dated_by = written, view.schedules.dated_by
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         for number, item in self.items.items():
             if number not in open_:  # what a clock ahead has reported or passed over hides no moment of this schedule
@@ -203,14 +196,14 @@ class JobState(Account):
                 item.assume(item.record.slot)
             return
         since = next((one.since for one in view.schedules.since_switch), int(view.schedules.since * 1000))
-        written = self.clock.in_time(since)
+        written = self.clock.in_time(since, view.schedules.dated_by)
         self.timetable.advance(min(self.clock.latest, written))
         due = self._kept_from(view) | self._due_before(view)
         handed_on = succession.handed_on(due, self._me)
         self._account(due - handed_on, Came.UNRECORDED, ended=written)
         for number in handed_on:
             self._account([number], Came.UNRECORDED, ended=given_at(view, number))
-        self._since, self._is_inherited = max(self._since, written), False
+        self._since, self._dated_by = max(self._since, written), view.schedules.dated_by
         for item in map(self.items.__getitem__, self.held):
             item.unrecorded = item.record.slot
 
@@ -252,8 +245,7 @@ class JobState(Account):
         self._future.find(gained, self.clock.now, self.clock.since)
         self._report_unrecorded(view, gained)
         misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
-        known = self._joined, self._noticed
-        made = {item: made_in_time(view, item, self.items[item], self.clock, known) for item in gained}
+        made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
@@ -328,11 +320,11 @@ class JobState(Account):
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        written = min((self.items[item].written_after(view.schedules.dated_by) for item in gained), default=inf)
-        since = self.clock.in_time(self._since, written, inherited=self._is_inherited)
+        written = min((self.items[item].written_after(self._dated_by) for item in gained), default=inf)
+        since = min(self.clock.in_time(self._since, self._dated_by), written)
         if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
-            since = int(min([since, *(made_after(view, item, view.schedules.dated_by) for item in gained)]))
-        return self.clock.in_time(int(up_since * 1000)), since
+            since = min([since, *(made_after(view, item, self._dated_by) for item in gained)])
+        return self.clock.in_time(int(up_since * 1000)), int(since)
 
     def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
         """Return items by the instance that ran them last, if it is gone; the others have the key ""."""

@@ -128,23 +128,17 @@ def made_after(view: JobView, item: int, zxid: int) -> float:
     return inf if node is None or node.stat.czxid <= zxid else int(node.stat.ctime * 1000)
 
 
-def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor, known: tuple[int, int]) -> int:
+def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor) -> int:
     """Return when the item was made, or last taken from a paused instance: earlier moments are not owed.
 
-    The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.  ``known`` are two
-    transactions: dates up to the first were there when this instance joined the job, and dates up to the second when it
-    noticed that the clock was set.
+    The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.
     """
     node = view.tree.get(view.layout.item(number).sharding)
     if node is None:
         return 0
-    found, (joined, noticed) = node.stat, known
-
-    def in_time(seconds: float, zxid: int, later: float = inf) -> int:
-        return clock.in_time(int(seconds * 1000), later, inherited=zxid <= joined, noticed=zxid <= noticed)
-
-    made = in_time(found.ctime, found.czxid, item.written_after(found.czxid))
-    return max(made, in_time(found.mtime, found.mzxid) if found.version else 0)
+    found = node.stat
+    made = min(clock.in_time(int(found.ctime * 1000), found.czxid), item.written_after(found.czxid))
+    return int(max(made, clock.in_time(int(found.mtime * 1000), found.mzxid) if found.version else 0))
 
 
 def switched_off_at(view: JobView, item: int, holder: str, noticed: int) -> int | None:

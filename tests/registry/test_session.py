@@ -48,6 +48,17 @@ async def commit(session: Session, *ops: Op) -> Committed:
     return await session.commit(ops, incarnation=session.incarnation)
 
 
+def test_a_reading_of_the_clocks_says_which_transaction_is_the_newest(
+    with_session: Callable[[Use], None],
+) -> None:
+    async def use(session: Session) -> None:
+        for op in (Create("/a"), Set("/a", b"dated", 0)):  # the second answer says what the registry's time is
+            await commit(session, op)
+            assert session.read_clocks().zxid == session.zxid > 0
+
+    with_session(use)
+
+
 def test_a_session_knows_what_it_is(with_session: Callable[[Use], None]) -> None:
     async def use(session: Session) -> None:
         assert session.status.value.state is SessionState.CONNECTED

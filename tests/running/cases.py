@@ -115,7 +115,7 @@ class Case:
 
     def reading(self) -> ClockReading:
         """Return what the clocks show."""
-        return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=self.ages(self.outages))
+        return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=self.ages(self.outages), zxid=self.zxid)
 
     def ages(self, spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
         """Return how many seconds ago each span began and ended."""

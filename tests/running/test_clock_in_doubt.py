@@ -169,3 +169,18 @@ def test_a_step_back_after_a_jump_ahead_is_the_newest_setting() -> None:
     for second, ahead in ((1.0, 100.0), (5.0, 97.0)):
         clock.take(ClockReading(BEGIN + second + ahead, second))
     assert clock.since == clock.set_to == slot(102)
+
+
+@pytest.mark.parametrize(
+    ("zxid", "date", "corrected"),
+    [(5, 53, 53), (5, 58, 51), (7, 58, 58), (7, 70, 51), (8, 70, 70), (8, 99, 51)],
+    ids=["made before, past", "made before", "noticed, past", "noticed", "later, past", "later"],
+)
+def test_a_date_is_corrected_if_it_lay_in_the_future_when_its_transaction_was_known_first(
+    zxid: int, date: int, corrected: int
+) -> None:
+    clock = ClockSkewMonitor(ClockReading(BEGIN + 100, 100.0, zxid=5))
+    clock.take(ClockReading(BEGIN + 60, 110.0, gap=9.0, zxid=7))  # it was set back after 51
+    clock.take(ClockReading(BEGIN + 80, 130.0, zxid=9))
+    assert clock.is_set_back()
+    assert clock.in_time(slot(date), zxid) == slot(corrected)

@@ -227,9 +227,8 @@ class BareSession(Session):
         """Read the clocks; here all of them agree."""
         now = self._registry.now
         going_on = () if self._away_since is None else ((self._away_since, now),)
-        return ClockReading(
-            now, now, outages=tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
-        )
+        ages = tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
+        return ClockReading(now, now, outages=ages, zxid=self.zxid)
 
     async def server_time(self, _path: str) -> float:
         """Return the registry's time."""
