@@ -162,15 +162,17 @@ class JobState(Account):
         ``open_`` are the items of which it was reported what claims and reports of the old schedule hide.
         """
         self._since, self._dated_by = written, view.schedules.dated_by
-        self.timetable = Timetable(view.config.schedule, self.clock.now)
+        now = self.clock.now
+        come = max(written, min(now, int(self.clock.reading.host * 1000)))  # that it is right now may be news
+        self.timetable = Timetable(view.config.schedule, now)
         for number, item in self.items.items():
             if number not in open_:  # what a clock ahead has reported or passed over hides no moment of this schedule
-                item.reported, item.floor = min(item.reported, written), written
+                item.reported, item.floor = min(item.reported, come), min(item.floor, come)
             item.floor = max(item.floor, written)
             # a moment that a clock ahead has passed over hides none that have yet to come
-            item.followed = min(item.accounted, self.clock.now + SOON) if number in self.held else 0
+            item.followed = min(item.accounted, now + SOON) if number in self.held else 0
             if item.future is not None:  # the clock that dated the schedule was right, so dates up to then are, too
-                item.future = replace(item.future, found=self.clock.now + int(ASTRAY * 1000))
+                item.future = replace(item.future, found=now + int(ASTRAY * 1000))
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._report(mine, min(self.timetable.newest - 1, self._busy_until), BUSY, Came.UNHEARD.value.newest)
         self._busy_until = 0  # if the time is set back, no later moment came during that run

@@ -376,3 +376,25 @@ def test_what_a_clock_ahead_has_reported_hides_no_moment_of_a_schedule_that_bega
     case.reports.clear()
     ran = run_on_time(case, state, 36)
     assert ran | known(case) == set(range(15, 36, 2))
+
+
+def test_what_was_reported_is_not_reported_again_because_a_clock_far_behind_has_dated_the_next_schedule() -> None:
+    case = Case.of()
+    state = case.state()
+    case.see(state)
+    case.claim(state, frozenset({0}), slot(0))
+    case.now = 5.5
+    case.settle(state, frozenset({0}))
+    case.tell(state, lambda: state.collapse(state.view))
+    assert known(case) == {1, 2, 3, 4, 5}
+    case.give(0, OTHER)
+    case.see(state)
+    case.ahead = -3600.0
+    case.configure(cron="0/2 * * * * ?")
+    case.ahead = 0.0
+    case.see(state)
+    case.reports.clear()
+    case.now = 7.5
+    case.give(0, ME)
+    case.see(state)
+    assert known(case) <= {6}
