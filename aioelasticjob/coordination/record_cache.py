@@ -45,6 +45,8 @@ class MissedMark:
     """The version of the mark's node; None if there is none, or if it was made for operators and not read since."""
     removable: bool = field(default=False, compare=False)
     """Whether there is a node that the next claim removes: not one below which somebody has made nodes by hand."""
+    zxid: int = field(default=0, compare=False)
+    """The transaction that wrote the node, as it was read; 0 if it was not."""
 
     def covers(self, other: MissedMark) -> bool:
         """Whether this mark includes all moments of the other one."""
@@ -272,7 +274,7 @@ def _follows(stat: Stat, before: VersionedRecord) -> bool:
 
 def _decoded(node: Node) -> MissedMark:
     """Return the mark in a node; it says nothing if somebody has written something else there."""
-    words, known = node.data.split(b" "), (node.stat.version, not node.stat.num_children)
+    words, known = node.data.split(b" "), (node.stat.version, not node.stat.num_children, node.stat.mzxid)
     if len(words) > 2 or not all(word.isdigit() and len(word) < 16 for word in words):
         return MissedMark(0, None, *known)
     return MissedMark(int(words[0]), int(words[1]) if len(words) == 2 else None, *known)

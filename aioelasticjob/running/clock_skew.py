@@ -43,7 +43,7 @@ class ClockSkewMonitor:
 
         All are in milliseconds.  Until the time is set, ``set_to`` and ``since`` are when this object was made.
         """
-        self._made_by, self._noticed_by = reading.zxid, 0
+        self._made_by, self.noticed_by = reading.zxid, 0
         """The newest transactions known when this object was made, and when it noticed last that the time was set."""
         self.skipped: tuple[tuple[int, int], ...] = ()
         """The start and end of each of the last jumps ahead, oldest first, in milliseconds."""
@@ -65,7 +65,7 @@ class ClockSkewMonitor:
             since = int((seconds - min(reading.gap, LATE)) * 1000)
             # a further step back, before the job has acted on the first, does not make the setting later
             self.since = min(since, self.since) if step < 0 and in_doubt and self.unsteady else since
-            self._jumped, self._jumped_at, self.set_to, self._noticed_by = True, reading.steady, self.now, reading.zxid
+            self._jumped, self._jumped_at, self.set_to, self.noticed_by = True, reading.steady, self.now, reading.zxid
             if step > 0:
                 self.skipped = (*self.skipped, (int((seconds - step) * 1000), self.now))[-JUMPS:]
         return self.now
@@ -132,7 +132,7 @@ class ClockSkewMonitor:
         if self.may_be_set_back:
             written_by = corrected = self.latest
         else:
-            written_by = self.since if zxid <= self._made_by else self.set_to if zxid <= self._noticed_by else self.now
+            written_by = self.since if zxid <= self._made_by else self.set_to if zxid <= self.noticed_by else self.now
             corrected = self.since
         possible = self.latest + ASTRAY * 1000  # correct clocks may differ by so much
         return int(min(date if date <= written_by + AHEAD else corrected, possible))

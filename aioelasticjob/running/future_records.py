@@ -17,7 +17,7 @@ from aioelasticjob.coordination.effects import parts
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION
 from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running.clock_skew import AHEAD
+from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import SET_BACK, FutureRecord, Item, Items, Passed, Timetable
@@ -27,18 +27,21 @@ from aioelasticjob.running.unattended import made_at
 class FutureRecords:
     """The items whose records claim moments that have yet to come.  Times are in milliseconds."""
 
-    def __init__(self, missed: MissedMoments, items: Items, reports: list[AnyReport]) -> None:
-        self._missed, self._items, self._reports = missed, items, reports
+    def __init__(self, clock: ClockSkewMonitor, missed: MissedMoments, items: Items, reports: list[AnyReport]) -> None:
+        self._clock, self._missed, self._items, self._reports = clock, missed, items, reports
 
-    def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
-        """Find such items among those whose records have just been read.  The time was last set at ``since``.
+    def find(self, items: Iterable[int], now: int, tolerated: int = AHEAD) -> None:
+        """Find such items among those whose records have just been read.
 
         If an item was given away and has come back, the time at which it was found first counts.  Dates between then
-        and now were given by the clock that was ahead.
+        and now were given by the clock that was ahead.  If the item's mark was written after the time was set last, the
+        item has missed nothing before the moments that the mark is about.
         """
         for item in map(self._items.__getitem__, items):
             found = now if item.future is None else min(now, item.future.found)
-            future = FutureRecord(max(since, now - MAX_FUTURE), found, item.record.slot > now + MAX_FUTURE)
+            marked = item.mark.since or 0 if item.mark.zxid > self._clock.noticed_by else 0
+            since = max(self._clock.since, marked, now - MAX_FUTURE)
+            future = FutureRecord(since, found, item.record.slot > now + MAX_FUTURE)
             item.future = future if _done(item) > now + tolerated else None
 
     def lower(self, view: JobView, items: Iterable[int]) -> frozenset[int]:

@@ -55,7 +55,7 @@ class JobState(Account):
     @property
     def _future(self) -> FutureRecords:
         """The records from the future.  The object keeps nothing, so it is made when it is needed."""
-        return FutureRecords(self.missed, self.items, self.reports)
+        return FutureRecords(self.clock, self.missed, self.items, self.reports)
 
     def see(self, view: JobView) -> Steps[None]:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
@@ -109,7 +109,7 @@ class JobState(Account):
         if self.clock.has_jumped():
             for item in self.items.values():
                 item.future = None
-            self._future.find(self.held, self.clock.set_to, self.clock.since, 0)
+            self._future.find(self.held, self.clock.set_to, 0)
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
             self.timetable = Timetable(self.view.config.schedule, since)
@@ -118,8 +118,9 @@ class JobState(Account):
             beyond = max(now, changed + NEWS) if since < changed <= now else now + MAX_FUTURE
             self.missed.lower_all(beyond, since, changed if changed > now else 0)
             self._since = self.clock.in_time(self._since, self._dated_by)
-            for item in map(self.items.__getitem__, self.held):
-                item.floor = min(item.floor, max(since, item.reported))  # never report twice
+            for number, item in ((number, self.items[number]) for number in self.held):
+                begun = max(self._since, made_in_time(self.view, number, item, self.clock))
+                item.floor = min(item.floor, max(since, begun, item.reported))  # never report twice
             self._pass_over_reported(self.view)
 
     def _change_schedule(self, view: JobView, succession: Succession) -> None:
@@ -244,7 +245,7 @@ class JobState(Account):
 
         The result is the items that could not be marked.
         """
-        self._future.find(gained, self.clock.now, self.clock.since)
+        self._future.find(gained, self.clock.now)
         self._report_unrecorded(view, gained)
         misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
         made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}

@@ -184,8 +184,10 @@ class Case:
         """Mark what items missed, unless the view is old."""
         if command.view.sharding_version != self.nodes[LAYOUT.sharding].stat.version:
             return None
+        self.zxid += 1
         for number, said in command.said.items():
-            self.marks[number] = state.items[number].mark = said.joined(self.marks.get(number, NO_MARK))
+            state.items[number].mark = mark = said.joined(self.marks.get(number, NO_MARK))
+            self.marks[number] = replace(mark, zxid=self.zxid)
         return frozenset(command.said)
 
     def claim(self, state: JobState, items: frozenset[int], slot: int) -> None:

@@ -184,3 +184,31 @@ def test_a_date_is_corrected_if_it_lay_in_the_future_when_its_transaction_was_kn
     clock.take(ClockReading(BEGIN + 80, 130.0, zxid=9))
     assert clock.is_set_back()
     assert clock.in_time(slot(date), zxid) == slot(corrected)
+
+
+@pytest.mark.parametrize("what", ["schedule", "item"])
+def test_what_was_excused_while_the_clock_was_ahead_is_not_owed_from_before_the_schedule_or_the_item(what: str) -> None:
+    case, disabled = Case.of(cron="0/2 * * * * ?"), LAYOUT.item(0).disabled
+    if what == "item":
+        case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    for case.now, case.ahead in [(0.7, 0.0), (1.0, 30.0)]:
+        case.put(disabled)
+        case.see(state)
+    case.now, case.ahead = 1.5, 0.0
+    case.see(state)
+    case.drop(disabled)
+    case.now = 6.5  # when it is not certain yet that the clock was set back
+    if what == "schedule":
+        case.configure(cron="1/2 * * * * ?")
+    else:
+        case.drop(LAYOUT.item(0).sharding)
+        case.put(LAYOUT.item(0).sharding)
+        case.give(0, ME)
+    case.see(state)
+    case.now = 14.5
+    case.see(state)
+    newest = state.timetable.newest // 1000 - BEGIN
+    assert (state.owed(), newest) == ({0}, 13 if what == "schedule" else 14)
+    assert [report[:2] for report in case.reported()] == [(7, 11) if what == "schedule" else (8, 12)]

@@ -16,10 +16,12 @@ from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report, SayLowered
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import SET_BACK, Items
 from aioelasticjob.testing import simulated
 from tests.coordination.test_claims import CRON, ClaimedJob, done
+from tests.running.cases import ME, OTHER, Case
 from tests.running.test_clock_skew import Setting
+from tests.running.test_dates import slot
 
 
 def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_clock_was_put_right() -> None:
@@ -50,8 +52,9 @@ def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_t
     job.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     done(cache.learn([0]))
     reports = list[AnyReport]()
-    ahead = FutureRecords(MissedMoments(ClockSkewMonitor(ClockReading(now / 1000, 0)), items, reports), items, reports)
-    ahead.find([0], now, now - 9000)
+    clock = ClockSkewMonitor(ClockReading(now / 1000 - 9, 0))
+    ahead = FutureRecords(clock, MissedMoments(clock, items, reports), items, reports)
+    ahead.find([0], now)
     assert ahead.lower(job.view(), [0]) == {0}
     assert reports == [SayLowered(0, now + 3_600_000, now - 1000)]
     assert cache.items[0].record.slot == items[0].reported == now - 1000
@@ -63,9 +66,10 @@ def test_a_run_that_was_cut_off_is_reported_for_the_moment_that_was_claimed_thou
     cache = RecordCache(job.member, lambda: inf, items)
     job.elsewhere(0, Record(claimed, "CRON", "other", begun=1, completed=False), running=False)
     done(cache.learn([0]))
-    missed = MissedMoments(ClockSkewMonitor(ClockReading(now / 1000, 0)), items, reports)
-    ahead = FutureRecords(missed, items, reports)
-    ahead.find([0], now, now - 9000)
+    clock = ClockSkewMonitor(ClockReading(now / 1000 - 9, 0))
+    missed = MissedMoments(clock, items, reports)
+    ahead = FutureRecords(clock, missed, items, reports)
+    ahead.find([0], now)
     assert ahead.lower(job.view(), [0]) == {0}
     job.claims = Claims(job.member, cache)
     missed.report_lost_runs(job.claim(replace(CRON, slot=now - 500)).cut_off)
@@ -156,3 +160,24 @@ def test_a_record_is_believed_though_the_clock_has_just_been_an_hour_back() -> N
         await here.cluster.close()
 
     test()
+
+
+def test_an_item_that_comes_back_with_a_mark_has_missed_nothing_before_what_the_mark_says() -> None:
+    case = Case.of()
+    state = case.state()
+    case.see(state)
+    case.claim(state, frozenset({0}), slot(3))
+    case.settle(state, frozenset({0}))
+    state.items.ran([0], slot(3))
+    case.now, case.ahead = 3.5, 20.0
+    case.configure(cron="0/2 * * * * ?")  # dated 23.5; this instance does not notice that the clock is ahead
+    case.ahead = 0.0
+    case.see(state)
+    for case.now, claimed in [(11.0, 30), (13.0, 32)]:
+        case.give(0, OTHER)
+        case.see(state)
+        case.records[0] = Record(slot(claimed), "CRON", OTHER, completed=True)
+        case.give(0, ME)
+        case.see(state)
+    assert case.reported() == [(4, 22, SET_BACK)]
+    assert case.marks[0].since == slot(3)
