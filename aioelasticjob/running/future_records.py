@@ -80,7 +80,7 @@ class FutureRecords:
             for passed in sorted({missed[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
                 alike = [item for item in marked if missed[item] == passed]
                 self._missed.put(alike, passed, SET_BACK)
-                self._items.ran(alike, passed.last)
+                self._items.reported(alike, passed.last)
             for number in part:
                 self._items[number].future = None
 

@@ -117,7 +117,7 @@ class MissedMoments:
                 alike.setdefault(passed, []).append(item)
         for passed, items in alike.items():
             after.update(dict.fromkeys(items, passed.last))
-            self._items.ran(items, passed.last)
+            self._items.reported(items, passed.last)
             self.put(items, passed, why, newest=newest)
 
     def put(

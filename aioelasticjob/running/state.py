@@ -197,6 +197,8 @@ class Item(Entry):
 
     reported: int = 0
     """The newest moment that was run or reported here, also before the job joined again; 0 if there is none."""
+    ran: int = 0
+    """The same, but only of moments that were run."""
     floor: int = 0
     """Moments up to this one are not due any more."""
     given: int = 0
@@ -253,7 +255,13 @@ class Items(dict[int, Item]):
         return item
 
     def ran(self, items: Iterable[int], moment: int) -> None:
-        """Note that a moment was run or reported for items.  Their records do not stay if the job gets fewer items."""
+        """Note that a moment was run for items.  Their records do not stay if the job gets fewer items."""
+        for number in items:
+            self[number].ran = max(moment, self[number].ran)
+        self.reported(items, moment)
+
+    def reported(self, items: Iterable[int], moment: int) -> None:
+        """Note that a moment was run or reported for items."""
         for number in items:
             self[number].reported = max(moment, self[number].reported)
 
@@ -264,7 +272,7 @@ class Items(dict[int, Item]):
 
     def join_again(self) -> None:
         """Forget everything except which moments were run or reported here."""
-        self.update({number: Item(reported=item.reported) for number, item in self.items()})
+        self.update({number: Item(reported=item.reported, ran=item.ran) for number, item in self.items()})
 
 
 @dataclass(slots=True)

@@ -252,7 +252,8 @@ class JobState(Account):
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
-            gain.floor = max(made[item], up_since, since, reported, gain.unrecorded)
+            ran = min(gain.ran, gain.reported, self.clock.now)  # an item that was made anew has no record of it
+            gain.floor = max(made[item], up_since, since, reported, ran, gain.unrecorded)
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted

@@ -398,3 +398,28 @@ def test_what_was_reported_is_not_reported_again_because_a_clock_far_behind_has_
     case.give(0, ME)
     case.see(state)
     assert known(case) <= {6}
+
+
+def test_what_was_run_here_is_not_run_again_because_a_clock_ahead_dates_an_item_that_is_made_anew() -> None:
+    case = Case.of(cron="0/10 * * * * ?")
+    state = case.state()
+    case.see(state)
+    case.now = 10.1
+    case.see(state)
+    case.claim(state, state.owed(), slot(10))
+    case.settle(state, frozenset({0}))
+    state.items.ran([0], slot(10))
+    paths = LAYOUT.item(0)
+    for path in paths.sharding, paths.instance:
+        case.drop(path)
+    case.records.clear()
+    case.see(state)
+    case.now, case.ahead = 19.5, 32.0  # which this instance does not notice
+    case.put(paths.sharding)
+    case.give(0, ME)
+    case.ahead = 0.0
+    case.see(state)
+    assert not state.owed()
+    case.now = 20.1
+    case.see(state)
+    assert (state.owed(), case.reported()) == ({0}, [])

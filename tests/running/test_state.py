@@ -44,7 +44,7 @@ def test_a_run_that_was_begun_and_has_not_ended_was_cut_off() -> None:
 def test_what_was_run_or_reported_here_is_known_with_all_that_came_before_it() -> None:
     items = Items()
     items.ran([0, 1], 2_000)
-    items.ran([1], 1_000)
+    items.reported([1], 1_000)
     assert [items[1].knows(moment) for moment in (1, 2_000, 2_001)] == [True, True, False]
     assert not items[7].knows(0)
     assert items.keys() == {0, 1, 7}
@@ -55,4 +55,4 @@ def test_whoever_joins_again_keeps_of_its_items_what_was_run_or_reported_and_not
     items.ran([0], 2_000)
     items[0].floor, items[0].elsewhere, items[1].late = 3_000, True, 4_000
     items.join_again()
-    assert items == {0: Item(reported=2_000), 1: Item()}
+    assert items == {0: Item(reported=2_000, ran=2_000), 1: Item()}
