@@ -85,9 +85,9 @@ def new_schedule_unreported() -> AbstractContextManager[object]:
     """Report no moment of a new schedule that came before this instance knew the schedule, or before a run ended."""
     original: Any = JobState._begin_schedule
 
-    def begin(self: JobState, view: JobView, written: int) -> None:
+    def begin(self: JobState, view: JobView, written: int, open_: frozenset[int]) -> None:
         known = len(self.reports)
-        original(self, view, written)
+        original(self, view, written, open_)
         del self.reports[known:]
 
     return mock.patch.object(JobState, "_begin_schedule", begin)
