@@ -43,7 +43,7 @@ class ClockReading:
     The time before the first connection is no outage.
     """
     zxid: int = 0
-    """The newest transaction that the registry has told of."""
+    """The newest transaction that a reply of the registry has shown."""
 
 
 class Client:

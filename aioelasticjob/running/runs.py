@@ -204,8 +204,7 @@ class Runs:
         claim, outcomes, unfinished = ended.claim, ended.outcomes, ended.unfinished
         driver, view = self._driver, self._views.value
         if claim.fire.source in SCHEDULED:
-            driver.state.items.reported(unfinished, claim.fire.slot)
-            driver.state.items.ran(claim.items.keys() - unfinished, claim.fire.slot)
+            driver.state.items.ran(claim.items, claim.fire.slot, unfinished)
         if not claim.is_recorded:  # the next holder finds no record of this run
             for item in unfinished:
                 driver.state.items[item].assume(claim.fire.slot - 1)

@@ -6,7 +6,7 @@ are in milliseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto, unique
 from math import inf
@@ -198,7 +198,7 @@ class Item(Entry):
     reported: int = 0
     """The newest moment that was run or reported here, also before the job joined again; 0 if there is none."""
     ran: int = 0
-    """The same, but only of moments that were run."""
+    """The newest moment that was run here to its end, also before the job joined again; 0 if there is none."""
     floor: int = 0
     """Moments up to this one are not due any more."""
     given: int = 0
@@ -254,11 +254,16 @@ class Items(dict[int, Item]):
         item = self[number] = Item()
         return item
 
-    def ran(self, items: Iterable[int], moment: int) -> None:
-        """Note that a moment was run for items.  Their records do not stay if the job gets fewer items."""
+    def ran(self, items: Iterable[int], moment: int, unfinished: Collection[int] = NONE) -> None:
+        """Note that a moment was run for items.  A stream has left it open for those that are ``unfinished``.
+
+        It is kept here, because the records of items do not stay if the job gets fewer items.
+        """
         for number in items:
-            self[number].ran = max(moment, self[number].ran)
-        self.reported(items, moment)
+            item = self[number]
+            item.reported = max(moment, item.reported)
+            if number not in unfinished:
+                item.ran = max(moment, item.ran)
 
     def reported(self, items: Iterable[int], moment: int) -> None:
         """Note that a moment was run or reported for items."""

@@ -43,10 +43,11 @@ def test_a_run_that_was_begun_and_has_not_ended_was_cut_off() -> None:
 
 def test_what_was_run_or_reported_here_is_known_with_all_that_came_before_it() -> None:
     items = Items()
-    items.ran([0, 1], 2_000)
+    items.ran([0, 1], 2_000, {1})
     items.reported([1], 1_000)
     assert [items[1].knows(moment) for moment in (1, 2_000, 2_001)] == [True, True, False]
     assert not items[7].knows(0)
+    assert (items[0].ran, items[1].ran) == (2_000, 0)  # a stream has left the moment of item 1 open
     assert items.keys() == {0, 1, 7}
 
 
