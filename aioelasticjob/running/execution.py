@@ -252,7 +252,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
         failure = error
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
-    if execution.cancel_called and limit.cancel_called:
+    if execution.cancel_called:
         was_ended = limit.has_caught if failure is None else _is_made_of_cancellation(failure)
         if was_ended:
             return None

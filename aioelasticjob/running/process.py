@@ -119,8 +119,8 @@ class LocalJob:
 
     def leave(self) -> None:
         """Leave once the running handlers have ended."""
-        self._leaving = True
-        if self.life is not None:
+        was_leaving, self._leaving = self._leaving, True
+        if self.life is not None and not was_leaving:
             self.life.leave(process_stops=True)
 
     async def stopped(self) -> None:
@@ -244,30 +244,22 @@ class LocalJobs:
         """
         async with self._tasks as tasks:
             tasks.start_soon(self._scheduler.run)
+            tasks.start_soon(self._end_when_cancelled)
+            tasks.start_soon(self._shared.dispatcher.deliver)
+            tasks.start_soon(watch_clock, self._session, lambda: self.running)
+            tasks.start_soon(self._watch_session)
+            self._shared.switches.listen(self._look_at_switches)
+            await tasks.start(follow_switches, self._session, self._shared)
+            async with create_task_group() as starting:
+                waiting = iter(self._jobs)
+                for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
+                    starting.start_soon(self._start, waiting)
             try:
-                tasks.start_soon(self._shared.dispatcher.deliver)
-                tasks.start_soon(watch_clock, self._session, lambda: self.running)
-                tasks.start_soon(self._watch_session)
-                tasks.start_soon(self._cancel_runs)
-                self._shared.switches.listen(self._look_at_switches)
-                await tasks.start(follow_switches, self._session, self._shared)
-                async with create_task_group() as starting:
-                    waiting = iter(self._jobs)
-                    for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
-                        starting.start_soon(self._start, waiting)
-                try:
-                    yield self._jobs
-                finally:
-                    with CancelScope(shield=True):
-                        await self._leave()
+                yield self._jobs
             finally:
-                tasks.cancel_scope.cancel()
                 with CancelScope(shield=True):
-                    async with create_task_group() as ending:
-                        for job in self._jobs:
-                            if job.life is not None:
-                                ending.start_soon(job.end, job.life)
-                self._scheduler.stop()
+                    await self._leave()
+                tasks.cancel_scope.cancel()
 
     async def _start(self, waiting: Iterator[LocalJob]) -> None:
         """Start the jobs that nobody else has begun to start, one after another."""
@@ -295,17 +287,27 @@ class LocalJobs:
                 if job.life is not None:
                     job.life.session_changed(status)
 
-    async def _cancel_runs(self) -> None:
-        """Cancel all runs when the process's tasks are cancelled.
+    async def _end_when_cancelled(self) -> None:
+        """When the process's tasks are cancelled, cancel all runs, let all jobs leave, and end what is left of them.
 
-        Otherwise a handler that swallows its cancellation would be cancelled again in each turn of the loop, which
-        takes a whole processor, and the log would not name it.
+        The block that was cancelled may still go on for long.  If nobody cancelled the runs, a handler that swallows
+        its cancellation would be cancelled again in each turn of the loop, which takes a whole processor, and the log
+        would not name it.
         """
         try:
             await sleep_forever()
         finally:
             for job in self.running:
                 job.cancel()
+            try:
+                with CancelScope(shield=True):
+                    await self._leave()
+                    async with create_task_group() as ending:
+                        for one in self._jobs:
+                            if one.life is not None:
+                                ending.start_soon(one.end, one.life)
+            finally:
+                self._scheduler.stop()
 
 
 async def follow_switches(

@@ -8,8 +8,9 @@ for it.
 
 from __future__ import annotations
 
-from asyncio import Event, Future, TimerHandle, get_running_loop, sleep, wait
+from asyncio import CancelledError, Event, Future, TimerHandle, get_running_loop, sleep, wait
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import copy_context
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -54,6 +55,9 @@ class TaskOwner(Protocol):
     def fail(self, error: Exception) -> None:
         """Act on an error that one of the tasks has raised."""
 
+    def end_soon(self) -> None:
+        """Have all tasks cancelled, because asyncio has cancelled one of them."""
+
 
 class Scheduler:
     """Gives turns to the activities of one process, in the order in which they were woken."""
@@ -79,17 +83,19 @@ class Scheduler:
     async def run(self) -> None:
         """Give turns until ``stop`` is called.
 
-        A process that is cancelled has yet to let its jobs leave, so its cancellation does not reach this.
+        The jobs of a process that is cancelled have yet to leave, so its cancellation does not end this, also if
+        asyncio cancels all tasks, as at the end of ``asyncio.run``.
         """
         async with self.tasks:
             self.tasks.cancel_scope.shield = True
-            while True:
-                await self._news.wait()
-                self._news.clear()
-                self._give_turns()
-                if self._answered or self._urgent or self._woken:  # all other ready tasks go first
-                    self._news.set()
-                    await sleep(0)
+            while not self.tasks.cancel_scope.cancel_called:
+                with suppress(CancelledError):
+                    await self._news.wait()
+                    self._news.clear()
+                    self._give_turns()
+                    if self._answered or self._urgent or self._woken:  # all other ready tasks go first
+                        self._news.set()
+                        await sleep(0)
 
     def stop(self) -> None:
         """Give no more turns, and cancel ``tasks``.  The tasks of the jobs have ended."""
@@ -191,6 +197,9 @@ class TaskScope:
             with scope:
                 if not self.over:
                     await work(*args)
+        except CancelledError:  # and not as one of all tasks
+            self.owner.end_soon()
+            raise
         except Exception as error:
             self.owner.fail(error)
         except GeneratorExit as error:  # from a future that users' code awaits, unless the coroutine is being closed

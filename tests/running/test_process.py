@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from asyncio import all_tasks, get_running_loop
+from asyncio import all_tasks, create_task, get_running_loop, wait
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -126,6 +126,50 @@ def test_jobs_of_a_process_that_is_cancelled_leave_all_the_same_with_their_runs_
         assert here.now() < 12
         assert await left(here) == []
         assert await here.names(LAYOUT.item(0).execution) == ()  # no lock is left
+        assert (await here.record(0)).outcome == "cancelled"
+
+    simulate(scene)
+
+
+def test_jobs_of_a_process_that_is_cancelled_leave_also_while_its_block_cleans_up() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        with anyio.move_on_after(11 - here.now()):
+            async with two_jobs(here, []).running():
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with CancelScope(shield=True):
+                        await sleep(1)
+                        assert await left(here) == []
+                        cut = await here.record(0)
+                        assert cut.outcome == "cancelled"
+                        await here.until(35)
+        assert await here.record(0) == cut  # nothing was claimed meanwhile
+
+    simulate(scene)
+
+
+def test_jobs_leave_at_once_when_asyncio_cancels_all_tasks() -> None:
+    """As at the end of ``asyncio.run``, if another task than the main one runs the jobs.
+
+    Here the handlers come before all but the scheduler.
+    """
+
+    async def scene(here: SimulatedJobs) -> None:
+        outside = all_tasks()
+
+        async def runs() -> None:
+            async with two_jobs(here, []).running():
+                await sleep(100)
+
+        running = create_task(runs())
+        await here.until(11)
+        tasks = [(repr(task), task) for task in all_tasks() - outside]
+        for _, task in sorted(tasks, key=lambda one: ("Scheduler" not in one[0], "TaskScope" not in one[0])):
+            task.cancel()
+        await wait([running])
+        assert here.now() < 11.5
+        assert await left(here) == []
         assert (await here.record(0)).outcome == "cancelled"
 
     simulate(scene)

@@ -32,12 +32,15 @@ class RecordedScheduler:
     """A scheduler that runs, and what its activities have done."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler, self.errors = scheduler, list[Exception]()
+        self.scheduler, self.errors, self.is_over = scheduler, list[Exception](), False
         self.tasks = TaskScope(scheduler, self)
         self.turns: list[tuple[float, str]] = []
 
     def fail(self, error: Exception) -> None:
         self.errors.append(error)
+
+    def end_soon(self) -> None:
+        self.is_over = True
 
     def activity(self, turn: Turn, *, is_urgent: bool = True) -> Activity:
         return Activity(self.tasks, Part(turn), is_urgent=is_urgent)
@@ -285,6 +288,32 @@ def test_tasks_are_cancelled_together_and_nothing_begins_afterwards() -> None:
     run(main)
 
 
+def test_a_cancellation_of_all_tasks_by_asyncio_does_not_keep_jobs_from_leaving() -> None:
+    """As at the end of ``asyncio.run``.  A task that has not begun then never does, so it never says that it ended."""
+
+    async def main() -> None:
+        async def work() -> float:
+            await sleep_forever()
+            return inf
+
+        scheduler = Scheduler(Semaphore(1))
+        scheduling, here = asyncio.create_task(scheduler.run()), RecordedScheduler(scheduler)
+        here.noting("a", lambda: work).wake()
+        await sleep(1)
+        here.tasks.start_soon(sleep_forever)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await sleep(1)
+        here.noting("b").wake()
+        await sleep(1)
+        assert (here.turns, here.is_over) == ([(0.0, "a"), (2.0, "b")], True)
+        await here.tasks.ended()
+        scheduler.stop()
+        await asyncio.wait([scheduling])
+
+    run(main)
+
+
 if sys.version_info >= (3, 12):  # and not skipped before: a test that is skipped counts as a failure
 
     def test_of_tasks_that_begin_eagerly_only_those_that_go_on_are_kept() -> None:
@@ -302,11 +331,10 @@ if sys.version_info >= (3, 12):  # and not skipped before: a test that is skippe
                 for name in ("waits", "ends at once", "ends at once"):
                     here.tasks.start_soon(work, name)
                 assert ended == ["ends at once"] * 2
-                (kept,) = here.scheduler._runs
-                assert [task.done() for task in kept.values()] == [False]
+                assert [task is not None and task.done() for task in here.tasks._scopes.values()] == [False]
                 done.set()
                 await here.tasks.ended()
-                assert not kept
+                assert not here.tasks._scopes
 
         run(main)
 
