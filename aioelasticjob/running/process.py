@@ -129,12 +129,11 @@ class LocalJob:
             await self.running.stopping.stopped()
 
     async def end(self, life: Life) -> None:
-        """End what is left of a life, because the process ends."""
-        self._leaving = True
+        """End a life, because the process ends; if it is ending already, wait for its handlers."""
         with CancelScope(shield=True):
-            life.tasks.cancel()
-            await life.tasks.ended()
-            if not life.is_over:
+            if life.is_over:
+                await life.tasks.ended()
+            else:
                 await self._end(life)
 
     async def _begin(self, life: Life, up: Callable[[], None]) -> bool:

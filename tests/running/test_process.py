@@ -425,6 +425,29 @@ def test_a_defect_after_the_process_has_given_up_waiting_is_reported(monkeypatch
     assert [str(error) for error in raised.value.exceptions] == ["too late"]
 
 
+def test_a_process_that_gives_up_a_life_that_ends_waits_for_its_handler_and_reports_its_error_once() -> None:
+    ended = list[float]()
+
+    async def unheeding(context: ItemContext) -> None:
+        with CancelScope(shield=True):
+            await sleep(20)
+        ended.append(current_time())
+
+    @simulated
+    async def scene(cluster: VirtualCluster) -> None:
+        app = ElasticJob("embedded://")
+        app.add(unheeding, name="job", cron="*/30 * * * * ?", shutdown_timeout=1.0)
+        here = await cluster.start(app)
+        await sleep(32 - current_time())
+        end_life(here.app, RuntimeError("a defect"))
+        await here.stop()
+        assert ended == [pytest.approx(50, abs=0.5)]
+
+    with pytest.raises(UnhandledErrors) as raised:
+        scene(VirtualCluster())
+    assert [str(error) for error in raised.value.exceptions] == ["a defect"]
+
+
 async def test_a_job_that_has_just_joined_again_runs_nothing_while_its_process_leaves(
     virtual_cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
