@@ -100,6 +100,7 @@ class Scheduler:
     def stop(self) -> None:
         """Give no more turns, and cancel ``tasks``.  The tasks of the jobs have ended."""
         self.tasks.cancel_scope.cancel()
+        self._set_timer()
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn, after the activities that were woken before it."""
@@ -131,7 +132,7 @@ class Scheduler:
                 activity.take_turn()
 
     def _set_timer(self) -> None:
-        earliest = self._heap[0][0] if self._heap else inf
+        earliest = self._heap[0][0] if self._heap and not self.tasks.cancel_scope.cancel_called else inf
         if self._timer is not None and earliest != self._timer_at:
             self._timer.cancel()
             self._timer = None
@@ -197,7 +198,7 @@ class TaskScope:
             with scope:
                 if not self.over:
                     await work(*args)
-        except CancelledError:  # and not as one of all tasks
+        except CancelledError:  # of this task by asyncio, and not of its scope
             self.owner.end_soon()
             raise
         except Exception as error:
