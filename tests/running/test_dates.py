@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.model import FireSource, Record, VersionedRecord
-from aioelasticjob.running.state import SET_BACK
+from aioelasticjob.running.state import ENDED, SET_BACK
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat
@@ -345,6 +345,16 @@ def test_a_schedule_that_comes_before_a_clock_far_ahead_counts_as_right_loses_no
     ran = run_on_time(case, state, 80)
     assert ran | known(case) >= set(range(6, 79, 2))
     assert not ran & known(case)
+
+
+def test_a_moment_of_the_former_schedule_is_reported_though_the_next_has_come_by_the_registry_s_clock_alone() -> None:
+    case = Case.of(cron="0/2 * * * * ?", ahead=0.9)  # so this host's clock is behind, and right enough to be used
+    state = case.state()
+    case.see(state)
+    case.now = 3.4
+    case.configure(cron="1/3 * * * * ?")
+    case.see(state)
+    assert case.reported() == [(2, 2, ENDED)]
 
 
 @pytest.mark.parametrize("how", ["switched off", "given away"])
