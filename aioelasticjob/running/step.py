@@ -141,7 +141,7 @@ class JobState(Account):
         if ended < self._since:  # the registry's clock was behind when it dated the change, and may still be
             by_host = min(int(self.clock.reading.host * 1000), self.clock.latest)
             ended = self.clock.now if self.clock.now > self._since else by_host
-        self.timetable.advance(min(self.clock.latest, ended))
+        self.timetable.advance(min(self.clock.latest + SOON, ended))
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
 
     def _report_between(self, view: JobView, succession: Succession, written: int, open_: frozenset[int]) -> None:
