@@ -40,7 +40,8 @@ class FutureRecords:
         for item in map(self._items.__getitem__, items):
             found = now if item.future is None else min(now, item.future.found)
             marked = item.mark.since or 0 if item.mark.zxid > self._clock.noticed_by else 0
-            since = max(self._clock.since, marked, now - MAX_FUTURE)
+            # a mark of the future was written while the clock was ahead, before this instance could notice that
+            since = max(self._clock.since, marked if marked <= now else 0, now - MAX_FUTURE)
             future = FutureRecord(since, found, item.record.slot > now + MAX_FUTURE)
             item.future = future if _done(item) > now + tolerated else None
 

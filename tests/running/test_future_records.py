@@ -9,10 +9,10 @@ from math import inf
 import pytest
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.model import Record
 from aioelasticjob.registry.client import ClockReading
-from aioelasticjob.running.clock_skew import ClockSkewMonitor
+from aioelasticjob.running.clock_skew import STEADY, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report, SayLowered
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import MissedMoments
@@ -181,3 +181,19 @@ def test_an_item_that_comes_back_with_a_mark_has_missed_nothing_before_what_the_
         case.see(state)
     assert case.reported() == [(4, 22, SET_BACK)]
     assert case.marks[0].since == slot(3)
+
+
+def test_a_mark_that_a_clock_ahead_has_dated_does_not_keep_an_item_from_running() -> None:
+    """The clock was ahead, was set back but not far enough, and was right again before this instance came up."""
+    case = Case.of()
+    case.records[0] = Record(slot(7200), "CRON", OTHER, completed=True)
+    case.marks[0] = MissedMark(slot(7200), slot(3600), zxid=case.zxid)
+    case.now = 60.5
+    state = case.state()
+    case.see(state)
+    case.now += STEADY
+    case.see(state)
+    case.now += 2
+    case.see(state)
+    assert state.items[0].record.slot <= slot(case.now)
+    assert state.owed() == {0}
