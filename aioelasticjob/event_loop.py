@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from anyio._backends._asyncio import AsyncIOBackend, CancelScope
+from anyio._backends._asyncio import CancelScope  # anyio.CancelScope looks up at each call which library runs the task
 
 from aioelasticjob.errors import InvalidSetting
 
-__all__ = ["CancelScope", "checkpoint_if_cancelled", "require_asyncio"]
-
-checkpoint_if_cancelled = AsyncIOBackend.checkpoint_if_cancelled
-# what anyio itself exports looks up at each call which library runs the task; a fire needs several of these
+__all__ = ["CancelScope", "require_asyncio"]
 
 
 def require_asyncio() -> None:
