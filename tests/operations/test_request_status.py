@@ -11,6 +11,7 @@ from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.operations.queries import requests_view, view_of
+from aioelasticjob.operations.request_status import _without_cut_off, status_of_request
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock
@@ -53,6 +54,22 @@ def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover:
             here.faults.crash(them.people["a"])
         assert found[0].outcomes == ({"completed": 4} if failover else {"completed": 2, "cut off": 2})
         assert (found[0].state, found[0].running) == ("done", ())
+
+    simulate(scene)
+
+
+def test_a_run_that_ended_after_the_request_was_read_does_not_count_as_cut_off() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", work=5, cron=NEVER, failover=False)
+        await operations.disable(here.observer, "job", item=2)  # so the request stays open
+        await operations.ask(here.observer, "job", items=[1, 2], delay=0, id="r")
+        await anyio.sleep(1)
+        view = await requests_view(here.observer, "job", "r")
+        (request,) = view.requests
+        await anyio.sleep(10)
+        found = status_of_request(view, request)
+        assert found.running == (1,)
+        assert await _without_cut_off(here.observer, view, found) == found
 
     simulate(scene)
 

@@ -382,7 +382,7 @@ async def _forever(context: ItemContext) -> None:
     await sleep(3600)
 
 
-def test_who_has_waited_in_vain_is_told_that_nobody_is_alive_any_more() -> None:
+def test_a_trigger_that_has_waited_in_vain_says_that_no_instance_is_alive() -> None:
     _all_die_while_a_trigger_waits(VirtualCluster())
 
 
