@@ -388,6 +388,29 @@ def test_what_a_clock_ahead_has_reported_hides_no_moment_of_a_schedule_that_bega
     assert ran | known(case) == set(range(15, 36, 2))
 
 
+def test_a_clock_that_is_not_known_yet_to_be_right_again_hides_no_moment_of_the_schedule_that_it_has_dated() -> None:
+    case = Case.of(cron="0/2 * * * * ?", misfire=False)
+    state = case.state()
+    case.see(state)
+    case.claim(state, frozenset({0}), slot(0))
+    case.now, case.ahead = 2.5, 30.0
+    case.settle(state, frozenset({0}))
+    case.tell(state, lambda: state.collapse(state.view))
+    assert max(known(case)) == 32
+    case.give(0, OTHER)
+    case.see(state)
+    case.now, case.ahead = 4.2, 0.0
+    case.configure(cron="1/2 * * * * ?")
+    case.ahead = 30.0  # as far as this instance knows
+    case.see(state)
+    for case.now, case.ahead in [(4.4, 0.0), (15.0, 0.0)]:
+        case.see(state)
+    case.give(0, ME)
+    case.reports.clear()
+    ran = run_on_time(case, state, 36)
+    assert ran | known(case) == set(range(5, 36, 2))
+
+
 def test_what_was_reported_is_not_reported_again_because_a_clock_far_behind_has_dated_the_next_schedule() -> None:
     case = Case.of()
     state = case.state()
