@@ -83,6 +83,10 @@ def test_handlers_end_before_their_session_can(end: float) -> None:
     assert not broken(
         leases.handlers_end_before_their_session, history_of(*run, Stopped(T + 20, "10.0.1.1#1", "", "left"), over)
     )
+    pause = Held(T + 20.1, "10.0.1.1#1", paused=True), Held(T + 40, "10.0.1.1#1", paused=False)
+    left = Stopped(T + 41, "10.0.1.1#1", "", "left")
+    assert not broken(leases.handlers_end_before_their_session, history_of(*run, over, *pause, left))
+    assert bool(broken(leases.handlers_end_before_their_session, history_of(*run, over, left))) is late
     by_hand = Fault(T + 19.9, "expire", ("10.0.1.1",))
     assert not broken(leases.handlers_end_before_their_session, history_of(*run, by_hand, over))
     others = replace(by_hand, hosts=("10.0.1.2",))

@@ -17,14 +17,16 @@ SLACK = 0.05
 def handlers_end_before_their_session(facts: Facts) -> Iterator[Violation]:
     """When the registry ends a session that fell silent, its handlers have been over for the margin.
 
-    A process that sleeps runs nothing, and one that was killed has nothing to stop.  One that leaves ends its session.
+    A process that sleeps runs nothing, and one that was killed has nothing to stop.  One that leaves ends its session,
+    and may be paused before it has ended itself.
     """
     ended, stopped = _silent(facts), _stopped(facts)
     for run in facts.runs:
         at = ended.get(facts.incarnations.get(run.begun.instance, 0), inf)
-        latest = at - MARGIN + SLACK
-        asleep = any(one <= at and other >= run.begun.at for one, other in facts.paused.get(run.begun.process, ()))
-        if latest < run.end and not asleep and stopped.get(run.begun.process, inf) > at + RESENT:
+        latest, spans = at - MARGIN + SLACK, facts.paused.get(run.begun.process, ())
+        asleep = any(one <= at and other >= run.begun.at for one, other in spans)
+        later = sum(other - one for one, other in spans if at < one and other < inf)
+        if latest < run.end and not asleep and stopped.get(run.begun.process, inf) > at + RESENT + later:
             text = f"{run.begun.job}/{run.begun.item}: {run} ends {at - run.end:.3f} s before its session"
             yield Violation("lease", run.end, text)
 
