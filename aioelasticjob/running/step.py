@@ -164,7 +164,8 @@ class JobState(Account):
         """
         self._since, self._dated_by = written, view.schedules.dated_by
         now = self.clock.now
-        come = max(written, min(now, int(self.clock.reading.host * 1000)))  # that it is right now may be news
+        # if the clock was ahead, this instance may not know yet that it has been put right
+        come = max(written, min(now, int(self.clock.reading.host * 1000)))
         self.timetable = Timetable(view.config.schedule, now)
         for number, item in self.items.items():
             if number not in open_:  # what a clock ahead has reported or passed over hides no moment of this schedule
