@@ -42,6 +42,19 @@ def run_on_time(case: Case, state: JobState, end: float) -> set[int]:
     return ran
 
 
+def reported_by_a_clock_ahead() -> tuple[Case, JobState]:
+    """Return a job at 2.5 s, of which moments up to 32 were reported by a clock that is half a minute ahead."""
+    case = Case.of(cron="0/2 * * * * ?", misfire=False)
+    state = case.state()
+    case.see(state)
+    case.claim(state, frozenset({0}), slot(0))
+    case.now, case.ahead = 2.5, 30.0
+    case.settle(state, frozenset({0}))
+    case.tell(state, lambda: state.collapse(state.view))
+    assert max(known(case)) == 32
+    return case, state
+
+
 def test_a_schedule_dated_by_a_clock_ahead_was_in_force_when_an_item_was_made_after_it() -> None:
     case = Case.of(ahead=40)
     case.now, case.ahead = 2.5, 0.0
@@ -361,14 +374,7 @@ def test_a_moment_of_the_former_schedule_is_reported_though_the_next_has_come_by
 def test_what_a_clock_ahead_has_reported_hides_no_moment_of_a_schedule_that_began_while_the_item_was_not_run_here(
     how: str,
 ) -> None:
-    case = Case.of(cron="0/2 * * * * ?", misfire=False)
-    state = case.state()
-    case.see(state)
-    case.claim(state, frozenset({0}), slot(0))
-    case.now, case.ahead = 2.5, 30.0
-    case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(state.view))
-    assert max(known(case)) == 32
+    case, state = reported_by_a_clock_ahead()
     for case.now, case.ahead in [(3.5, 0.0), (14.0, 0.0)]:  # so it is certain that the clock is right
         case.see(state)
     if how == "switched off":
@@ -389,14 +395,7 @@ def test_what_a_clock_ahead_has_reported_hides_no_moment_of_a_schedule_that_bega
 
 
 def test_a_clock_that_is_not_known_yet_to_be_right_again_hides_no_moment_of_the_schedule_that_it_has_dated() -> None:
-    case = Case.of(cron="0/2 * * * * ?", misfire=False)
-    state = case.state()
-    case.see(state)
-    case.claim(state, frozenset({0}), slot(0))
-    case.now, case.ahead = 2.5, 30.0
-    case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(state.view))
-    assert max(known(case)) == 32
+    case, state = reported_by_a_clock_ahead()
     case.give(0, OTHER)
     case.see(state)
     case.now, case.ahead = 4.2, 0.0
