@@ -159,7 +159,7 @@ class _Listing(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; without the name of a command, ``list`` is meant."""
         own = {option for parameter in self.get_params(ctx) for option in parameter.opts}
-        # behind the name of a job there is no second word: then a command was meant
+        # no word follows the name of a job, so the first of two words was meant as a command
         mistyped = len(args) > 1 and args[1][:1] != "-" and get_close_matches(args[0], self.commands)
         if not args or not (mistyped or args[0] in {*self.commands, *own}):
             args = ["list", *args]

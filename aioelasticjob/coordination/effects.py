@@ -123,7 +123,7 @@ class UpdateRequest:
     data: bytes
     """The new data of its node."""
     unrun: Mapping[int, int] = field(default_factory=dict)
-    """Items that will not run: the request has expired, or they were removed.  Each has the first moment not run."""
+    """The items that will not run, because the request has expired or they were removed, each with the moment due."""
 
 
 Effect = (

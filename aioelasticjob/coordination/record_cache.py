@@ -46,7 +46,7 @@ class MissedMark:
     removable: bool = field(default=False, compare=False)
     """Whether there is a node that the next claim removes: not one below which somebody has made nodes by hand."""
     zxid: int = field(default=0, compare=False)
-    """The transaction that wrote the node, as it was read; 0 if it was not."""
+    """The transaction that has written the node; 0 if the node was not read."""
 
     def covers(self, other: MissedMark) -> bool:
         """Whether this mark includes all moments of the other one."""

@@ -115,7 +115,7 @@ class Request:
         return iter(self.items[: bisect_left(self.items, count)])
 
     def beyond(self, count: int) -> tuple[int, ...]:
-        """Return the items that it names, and that a job of so many items does not have."""
+        """Return the items that this asks for by number, and that a job with so many items does not have."""
         return () if self.items is None else self.items[bisect_left(self.items, count) :]
 
     def asks_for(self, item: int) -> bool:

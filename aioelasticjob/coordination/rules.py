@@ -263,7 +263,7 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest | RemoveNodes]:
             removal = [Delete(one) for one in below if not view.obstructed(one)]
             yield from _in_parts(Check(path, request.version), removal)  # somebody may ask anew under this name
         elif request.is_open and 0 < request.expires <= time and next(waiting_items(view, request), None) is not None:
-            yield _update(view, request, stopped=EXPIRED)
+            yield _update(view, request, {}, stopped=EXPIRED)
         elif _is_over(view, request, now.time):
             yield _closing(view, request, time)
 
@@ -327,7 +327,7 @@ def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
     return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
 
 
-def _update(view: JobView, request: Request, unrun: Mapping[int, int] = {}, **keys: object) -> UpdateRequest:
+def _update(view: JobView, request: Request, unrun: Mapping[int, int], **keys: object) -> UpdateRequest:
     node = view.tree.get(view.layout.request(request.id))
     assert node is not None
     return UpdateRequest(request, changed(node.data, **keys), unrun)

@@ -25,8 +25,8 @@ from aioelasticjob.registry.session import Session
 POLL_INTERVAL = 0.3
 """Seconds between two looks at a request whose end is waited for."""
 
-COUNTED = 1_000
-"""How many moments of a backfill are counted, which takes a hundredth of a second."""
+COUNTED_IN_A_LIST = 1_000
+"""How many moments of each backfill are counted when requests are listed, which takes a hundredth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class RequestStatus:
     @property
     def last_text(self) -> str:
         """The last moment of a backfill, and how many there are; empty if there is only one."""
-        _, last, count = (0, 0, 1) if self.request.span is None else self.request.span.moments(COUNTED)
-        more = "at least " if count == COUNTED else ""
+        _, last, count = (0, 0, 1) if self.request.span is None else self.request.span.moments(COUNTED_IN_A_LIST)
+        more = "at least " if count == COUNTED_IN_A_LIST else ""
         return f"{self.local(last)} ({more}{count:,} moments)" if count > 1 else ""
 
     def local(self, milliseconds: int) -> datetime | None:

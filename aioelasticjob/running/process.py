@@ -129,7 +129,7 @@ class LocalJob:
             await self.running.stopping.stopped()
 
     async def end(self, life: Life) -> None:
-        """End a life, because the process ends; if it is ending already, wait for its handlers."""
+        """End a life, because the process ends.  If the life is ending already, only wait for its tasks."""
         with CancelScope(shield=True):
             if life.is_over:
                 await life.tasks.ended()

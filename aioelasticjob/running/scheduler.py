@@ -56,7 +56,7 @@ class TaskOwner(Protocol):
         """Act on an error that one of the tasks has raised."""
 
     def end_soon(self) -> None:
-        """Have all tasks cancelled, because asyncio has cancelled one of them."""
+        """Cancel all tasks soon, because asyncio has cancelled one of them."""
 
 
 class Scheduler:
@@ -198,7 +198,7 @@ class TaskScope:
             with scope:
                 if not self.over:
                     await work(*args)
-        except CancelledError:  # of this task by asyncio, and not of its scope
+        except CancelledError:  # by asyncio: the scope keeps the error of its own cancellation
             self.owner.end_soon()
             raise
         except Exception as error:
