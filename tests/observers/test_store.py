@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from threading import Event, Thread, current_thread
+from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -471,6 +474,39 @@ def test_a_writer_that_is_cancelled_while_it_waits_for_another_one_leaves_no_tas
             await asyncio.wait(closing)
 
     play(EventStoreSettings(sqlite_url, write_timeout=30), scene)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["the disk is slow", "the disk does not answer"])
+def test_a_query_that_is_cancelled_while_it_opens_the_file_leaves_no_connection(
+    sqlite_url: str, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on, opened, threads = Event(), list[sqlite3.Connection](), set[Thread]()
+
+    def connect_slowly(*given: Any, **options: Any) -> sqlite3.Connection:
+        threads.add(current_thread())
+        going_on.wait(60)
+        opened.append(connect(*given, **options))
+        return opened[-1]
+
+    async def scene(store: EventStore) -> None:
+        with anyio.move_on_after(0.05) as patience:
+            await store.counts()
+        assert patience.cancelled_caught
+        if answers:
+            asyncio.get_running_loop().call_later(0.05, going_on.set)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect_slowly)
+    monkeypatch.setattr("aioelasticjob.observers.sql.store.CLOSE_TIMEOUT", 60 if answers else 0.05)
+    play(sqlite_url, scene)
+    assert going_on.is_set() is answers  # the store waits for a slow disk as it is closed
+    going_on.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for file in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            file.execute("SELECT 1")
 
 
 def test_whoever_only_reads_needs_no_right_to_write(postgres_url: str) -> None:

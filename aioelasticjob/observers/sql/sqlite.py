@@ -6,16 +6,20 @@ A file that cannot be written is opened for reading only, since SQLite otherwise
 from __future__ import annotations
 
 import sqlite3
-from asyncio import Future
+from asyncio import Future, wait
+from collections.abc import Callable
 from contextlib import suppress
 from os import W_OK, access
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 from aiosqlite import Connection as SqliteConnection
 from sqlalchemy import URL, Connection, NullPool, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import await_only
 
 ATTEMPTS = 20
 """How often a connection tries to switch a file to WAL."""
@@ -25,39 +29,71 @@ WAL_SIZE = 16 * 1024 * 1024
 
 def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
     """Return the engine of a file; ``timeout`` is how many seconds a transaction waits for another one."""
-    options = {"timeout": timeout, "async_creator_fn": _connection}
+    connections = _Connections()
+    options = {"timeout": timeout, "async_creator_fn": connections.open}
     # a file that cannot be written is opened anew each time: whether somebody else writes it decides how
     pool: dict[str, Any] = {} if _for_reading(url.database or "") is None else {"poolclass": NullPool}
     engine = create_async_engine(url, hide_parameters=True, connect_args=options, **pool)
     event.listen(engine.sync_engine, "connect", _set_up)
     event.listen(engine.sync_engine, "begin", _begin)
+    event.listen(engine.sync_engine, "engine_disposed", lambda _: await_only(connections.end()))
     return engine
 
 
-class _StoppedOnce(SqliteConnection):
-    """A connection whose thread is asked to stop only once.
+class _Connections:
+    """The connections of an engine, also those that it does not know any more because their use was cancelled."""
 
-    If closing it is cancelled, SQLAlchemy stops it a second time; who waited for that answer would wait for ever, as
-    the thread has ended: https://github.com/wapiti-scanner/wapiti/issues/802.
+    def __init__(self) -> None:
+        self._opened: WeakSet[_Connection] = WeakSet()
+
+    def open(self, database: str, **options: Any) -> SqliteConnection:
+        """Return a connection that is opened when it is awaited."""
+        reading = _for_reading(database)
+        given = options if reading is None else {**options, "uri": True}
+        connection = _Connection(lambda: sqlite3.connect(reading or database, **given))
+        connection.only_reads = reading is not None
+        self._opened.add(connection)
+        return connection
+
+    async def end(self) -> None:
+        """Wait until all threads end."""
+        stopped = [stopped for connection in self._opened if (stopped := connection.stop()) is not None]
+        if stopped:
+            await wait(stopped)
+
+
+class _Connection(SqliteConnection):
+    """A connection with one thread, which is asked to stop only once, and closes the file whatever happens.
+
+    If closing a connection is cancelled, SQLAlchemy stops it a second time; who waited for that answer would wait for
+    ever, as the thread has ended: https://github.com/wapiti-scanner/wapiti/issues/802.
     """
 
-    _stopped: Future[Any] | None = None
     only_reads = False
     """Whether the file was opened for reading only."""
 
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(self._open, iter_chunk_size=64)
+        self._connect_to_file = connect
+        self._file: sqlite3.Connection | None = None
+        self._stopped: Future[Any] | None = None
+        self._answer_calls = self._thread.run
+        self._thread = Thread(target=self._run, daemon=True)  # a disk that does not answer holds up no process
+
     def stop(self) -> Future[Any] | None:
-        """Return what is done when the thread has closed the database."""
+        """Return what is done when the thread ends."""
         self._stopped = self._stopped or super().stop()
         return self._stopped
 
+    def _open(self) -> sqlite3.Connection:
+        self._file = self._connect_to_file()
+        return self._file
 
-def _connection(database: str, **options: Any) -> SqliteConnection:
-    reading = _for_reading(database)
-    given = options if reading is None else {**options, "uri": True}
-    connection = _StoppedOnce(lambda: sqlite3.connect(reading or database, **given), iter_chunk_size=64)
-    connection.only_reads = reading is not None
-    connection._thread.daemon = True  # as SQLAlchemy does it: a disk that does not answer holds up no process
-    return connection
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the event loop was closed meanwhile: nobody waits for the answer
+            self._answer_calls()
+        if self._file is not None:  # if opening it was cancelled, nobody else knows it
+            self._file.close()
 
 
 def _for_reading(database: str) -> str | None:
