@@ -61,7 +61,7 @@ CAUSES: Final = (
     Cause(
         "items move: a worker starts, leaves, is killed or loses its connection",
         r"missed .*: (the assignment of items was being changed|another instance|the run was cut off, and failover)"
-        r"|missed .*: \S+, which ran before, was gone"
+        r"|missed .*: (\S+, which ran before, was gone|an earlier session of this process)"
         r"|missed .*: given up|GivenUp: given up",
         anyones=MOVING,
     ),
@@ -71,7 +71,8 @@ CAUSES: Final = (
     Cause(
         "several moments are missed at a time",
         r"left out, about .*: (the registry (could not|refused to)|the assignment of items|another instance"
-        r"|the run was cut off|the last run was still|this process was too slow|\S+, which ran before, was gone)",
+        r"|the run was cut off|the last run was still|this process was too slow|\S+, which ran before, was gone"
+        r"|an earlier session of this process)",
         own=(BUSY,),
         anyones=MOVING,
         longer=SUMMED_UP,

@@ -205,6 +205,7 @@ class LocalJob:
         job, host, incarnation = self._job.config.job_name, self._host, status.incarnation
         self._past.again = incarnation == self._incarnation
         if not self._past.again:
+            self._past.instances += (self._instance,) if self._instance else ()
             self._incarnation, self._instance = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
             self._past.items = Items()
         return Member(

@@ -117,6 +117,7 @@ SET_BACK = "the registry's clock was ahead and has been set back"
 UNKNOWN = "this process did not know the new schedule yet"
 BLOCKED = "another instance held or ran the item, or the item waited for its rescue"
 GONE = "{}, which ran before, was gone, and this instance had not taken over yet"
+OURS = "an earlier session of this process held the item, and has ended"
 STILL_RAN = "another instance was still running the item"
 
 ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
@@ -286,6 +287,8 @@ class Past:
 
     since: float = inf
     """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
+    instances: tuple[str, ...] = ()
+    """What this process was called in earlier sessions."""
     newest_reported: int = 0
     """The newest moment that was run or reported here; 0 if there is none."""
     items: Items = field(default_factory=Items)

@@ -20,7 +20,7 @@ from aioelasticjob.running.clock_skew import ASTRAY
 from aioelasticjob.running.commands import FollowReleases, NodeSteps, ReadItems, Steps
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
-from aioelasticjob.running.state import BUSY, ENDED, GONE, Came, Newest, Past, Timetable
+from aioelasticjob.running.state import BUSY, ENDED, GONE, OURS, Came, Newest, Past, Timetable
 from aioelasticjob.running.unattended import (
     NO_INSTANCE_UP,
     Succession,
@@ -49,6 +49,7 @@ class JobState(Account):
         """The transaction up to which everything was there when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
+        self._past_instances = past.instances
         self.newest_reported = past.newest_reported
         """The newest moment that the job's earlier lives in this process have run or reported."""
 
@@ -292,10 +293,10 @@ class JobState(Account):
         for number in unmarked:
             self.items[number].forget()
         none_up_until = min(self.timetable.newest - 1, view.up_since * 1000, self._up_since * 1000)
-        for last, numbers in self._by_former_runner(view, gained - unmarked).items():
+        for why, numbers in self._by_cause(view, gained - unmarked).items():
             if view.config.catch_up:  # the newest of them is run, and nobody has reported the older ones
                 self._report(numbers, int(none_up_until), NO_INSTANCE_UP, Newest.RUN)
-            self._account(numbers, Came.BLOCKED, why=GONE.format(last) if last else "")
+            self._account(numbers, Came.BLOCKED, why=why)
         self.looked_at, begun = view, self._begun_elsewhere()
         for number in begun:
             self.items[number].elsewhere = True
@@ -331,12 +332,13 @@ class JobState(Account):
             since = min([since, *(made_after(view, item, self._dated_by) for item in gained)])
         return self.clock.in_time(int(up_since * 1000)), int(since)
 
-    def _by_former_runner(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
-        """Return items by the instance that ran them last, if it is gone; the others have the key ""."""
+    def _by_cause(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:
+        """Return items by the reason why they were not run before; "" unless the instance that ran them is gone."""
         found = dict[str, list[int]]()
         for number in sorted(gained):
             last = self.items[number].record.instance
-            found.setdefault("" if last in view.instances else last, []).append(number)
+            why = OURS if last in self._past_instances else GONE.format(last)
+            found.setdefault(why if last and last not in view.instances else "", []).append(number)
         return found
 
     def _begun_elsewhere(self) -> frozenset[int]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aioelasticjob.running.state import GONE
+from aioelasticjob.running.state import GONE, OURS
 from benchmarks.chaos_history import START
 from benchmarks.chaos_stage import LEAVE, RECOVERED
 from benchmarks.soak_causes import CAUSES, MEMBER
@@ -70,7 +70,9 @@ def missed(at: float, moment: float, why: str, process: str = "worker-1.2") -> L
     return LogLine(at, process, "WARNING", f"stream-1: item 0 missed the run of {when}: {why}")
 
 
-@pytest.mark.parametrize("why", ["the assignment of items was being changed", GONE.format("10.0.0.5@-@4711-0a1b2c3d")])
+@pytest.mark.parametrize(
+    "why", ["the assignment of items was being changed", GONE.format("10.0.0.5@-@4711-0a1b2c3d"), OURS]
+)
 def test_a_missed_moment_is_explained_by_what_was_done_from_before_it_to_its_report(why: str) -> None:
     line = missed(NOON + 60, NOON, why)
     assert line.since == NOON

@@ -15,7 +15,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Op, Set
 from aioelasticjob.running.missed import NOT_RECORDED
-from aioelasticjob.running.state import AWAY, GONE
+from aioelasticjob.running.state import AWAY, OURS
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 Span = tuple[int, int, str]
@@ -124,11 +124,10 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_process(here, work=40, cron="0/2 * * * * ?")
         await here.until(2)
-        (before,) = await here.names(LAYOUT.instances)
         await out_of_reach(here, 20.5, 32.5)
         await here.until(45)
         _cut_off, (first, until, earlier), (after, newest, away), *_ = reported(here)
-        assert (first, earlier) == (4, GONE.format(before))
+        assert (first, earlier) == (4, OURS)
         assert (after, away) == (until + 2, AWAY)
         assert 18 <= until <= 20 < 30 <= newest
 
