@@ -176,20 +176,20 @@ class Runs:
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live."""
-        session, fire, began = self._member.session, execution.claim.fire, self._loop.time()
-        run_lease.set(session.run_lease(self._member.incarnation))
+        session, claim, began = self._member.session, execution.claim, self._loop.time()
+        run_lease.set(session.run_lease(claim.incarnation))
         run_limited_log.set(self._shared.limited_log)
         if execution.job.engine is not None:
             stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
             execution.stream_control = stream
-            if self._retry_waits.leaves or (fire.source is FireSource.FAILOVER and view.assignment_stands):
+            if self._retry_waits.leaves or (claim.fire.source is FireSource.FAILOVER and view.assignment_stands):
                 stream.end.set()  # if the item has a holder, its rescue ends after one batch
-        catch_up = fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(fire.slot)
+        catch_up = claim.fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(claim.fire.slot)
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
         with execution.cancellable() as scope:
             self._scope = scope
-            session.bind(scope, self._member.incarnation)
+            session.bind(scope, claim.incarnation)
             try:
                 if not (scope.cancel_called or self._cancelled):  # the claim may be answered too late
                     me, listeners = self._member, self._job.listeners

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext
+from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
-from aioelasticjob.events import Ended
-from aioelasticjob.model import Outcome
+from aioelasticjob.events import Ended, Misfired
+from aioelasticjob.model import Claim, Fire, Outcome
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
+from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.testing import VirtualClock
 from tests.running.test_refused_writes import refusing
 from tests.running.test_settings_changes import EVERY_TEN
@@ -195,6 +198,26 @@ def test_a_handler_whose_claim_is_answered_after_the_shutdown_timeout_does_not_b
         ended = [(event.item, event.outcome) for event in here.events if isinstance(event, Ended)]
         assert ended == ([(0, Outcome.CANCELLED)] if triggered else []), here.events
 
+    simulate(scene)
+
+
+def test_a_run_without_records_whose_session_ends_before_its_handler_begins_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/20 * * * * ?", monitor_execution=False)
+        async with app.running(), listening(here, app):
+            await here.until(18)
+            monkeypatch.setattr(Claims, "unmonitored", claimed_in_an_earlier_session)
+            await here.until(22)
+        missed = [event for event in here.events if isinstance(event, Misfired)]
+        assert here.starts() == []
+        assert [(event.slot / 1000 - here.start, event.why) for event in missed] == [(20, NOT_RECORDED)]
+
+    def claimed_in_an_earlier_session(claims: Claims, fire: Fire, items: Collection[int]) -> Claim:
+        return replace(unmonitored(claims, fire, items), incarnation=1)
+
+    unmonitored = Claims.unmonitored
     simulate(scene)
 
 
