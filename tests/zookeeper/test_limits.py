@@ -76,11 +76,13 @@ def test_without_descriptors_clients_wait_and_the_log_has_two_lines(
 ) -> None:
     """Whatever accepting a connection raises, the server goes on."""
     monkeypatch.setattr(listener, "RETRY_PAUSE", 0.01)
-    monkeypatch.setattr(repeated_warning, "QUIET_PERIOD", 0.05)
+    monkeypatch.setattr(repeated_warning, "QUIET_PERIOD", 600)
     accept, attempts = socket.socket.accept, list[int]()
 
     def exhausted(self: socket.socket) -> tuple[socket.socket, object]:
         attempts.append(1)
+        if len(attempts) == 3:  # the attempts before it count as one problem, however slow this machine is
+            monkeypatch.setattr(repeated_warning, "QUIET_PERIOD", 0.01)
         if len(attempts) < 4:
             raise OSError(EMFILE, "Too many open files")
         if len(attempts) == 4:
@@ -97,7 +99,7 @@ def test_without_descriptors_clients_wait_and_the_log_has_two_lines(
     on_server(story)
     first, last = caplog.messages
     assert first == "cannot accept connections: Too many open files; clients wait and are tried every 0.01 s"
-    assert re.fullmatch(r"connections are accepted again; it had happened 3 times in \d s", last)
+    assert re.fullmatch(r"connections are accepted again; it had happened 3 times in \d+ s", last)
 
 
 @pytest.mark.parametrize(
