@@ -628,8 +628,6 @@ def test_a_dump_is_shown_with_and_without_addresses(play: Play) -> None:
 
 
 def test_registries_are_tried_added_and_dropped(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registries, "CONNECT_TIMEOUT", 0.5)
-
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         form = {"name": "second", "address": f"{scene.address}-more"}
@@ -639,6 +637,7 @@ def test_registries_are_tried_added_and_dropped(play: Play, monkeypatch: pytest.
         assert (await browser.submit("/registries", form)).status == 303
         assert (await browser.get("/r/second/jobs")).status == 200
         assert (await browser.submit("/registries", form)).status == 400  # a name is taken once
+        monkeypatch.setattr(registries, "CONNECT_TIMEOUT", 0.5)
         for wrong in ("http://x", "zk://127.0.0.1:1/x", ""):
             refused = await browser.submit("/registries", {"name": "third", "address": wrong, "try": "1"})
             assert refused.status == 400, wrong
