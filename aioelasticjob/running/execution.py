@@ -290,7 +290,7 @@ def _is_made_of_cancellation(failure: Exception) -> bool:
 
 
 def _never_began(limit: HandlerScope) -> str:
-    """Return the end of the sentence about a time limit: that no thread was free, if the function never began."""
+    """Return the end of the sentence about a time limit: that the function never began, if it did not."""
     return f": {NEVER_BEGAN}" if NEVER_BEGAN in limit.notes else ""
 
 

@@ -30,8 +30,8 @@ from aioelasticjob.running.process_worker import FromProcess, Raised, Returned, 
 
 DEFAULT_THREADS = 40
 """How many plain functions may run in threads at the same time, unless the application sets another number."""
-NEVER_BEGAN = "it waited for a free thread, and its function never began"
-"""The note of a cancellation that came before the function did; `threads` bounds how many run at once."""
+NEVER_BEGAN = "it waited for a free thread or process, and its function never began"
+"""The note of a cancellation that came before the function began; `threads` and `processes` limit how many run."""
 EXIT_TIMEOUT = 1.0
 """Seconds that an idle process has to end by itself."""
 
@@ -103,21 +103,32 @@ class Processes:
     async def call(self, function: Function, *arguments: Any, **named: Any) -> Any:
         """Call a function in a process.  If the call is cancelled, the process and its children are killed."""
         request = pickled(function, *arguments, **named)
-        async with self._places:
-            child = await self._child()
-            try:
-                answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
-            except BaseException as error:
-                with CancelScope(shield=True):
-                    code = await to_thread.run_sync(child.kill, limiter=self._threads)
-                if isinstance(error, EOFError | OSError):
-                    name = getattr(function, "__qualname__", None) or repr(function)
-                    raise ProcessDied(name, code) from None
-                raise
-            self._idle.append(child)
+        try:
+            await self._places.acquire()
+        except get_cancelled_exc_class() as error:
+            add_note(error, NEVER_BEGAN)
+            raise
+        try:
+            answer = await self._answer(function, request)
+        finally:
+            self._places.release()
         if isinstance(answer, Raised):
             raise answer.error from FromProcess(answer.stack)
         return answer.value
+
+    async def _answer(self, function: Function, request: bytes) -> Returned | Raised:
+        child = await self._child()
+        try:
+            answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
+        except BaseException as error:
+            with CancelScope(shield=True):
+                code = await to_thread.run_sync(child.kill, limiter=self._threads)
+            if isinstance(error, EOFError | OSError):
+                name = getattr(function, "__qualname__", None) or repr(function)
+                raise ProcessDied(name, code) from None
+            raise
+        self._idle.append(child)
+        return answer
 
     async def _child(self) -> _Child:
         """Return an idle process that is still alive, or a new one."""
@@ -249,8 +260,9 @@ async def _result(future: Future[T]) -> T:
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
     try:
         await ended.wait()
-    except get_cancelled_exc_class():
+    except get_cancelled_exc_class() as error:
         if future.cancel():
+            add_note(error, NEVER_BEGAN)
             raise
         with CancelScope(shield=True):
             await ended.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -31,6 +32,7 @@ from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
+from tests.support.own_executors import added
 from tests.support.retry_waits import PlainWaits
 from tests.support.stats import stat
 
@@ -157,7 +159,8 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
 
 
 @pytest.mark.parametrize(("limit", "what"), [("timeout", "the run"), ("attempt_timeout", "attempt 1")])
-def test_the_error_says_that_a_run_timed_out_before_its_thread_was_free(limit: str, what: str) -> None:
+@pytest.mark.parametrize("executor", ["thread", "one-thread"])
+def test_the_error_says_that_a_run_timed_out_before_its_thread_was_free(executor: str, limit: str, what: str) -> None:
     finish, begun, errors = threading.Event(), list[int](), dict[int, str]()
 
     def handler(context: ItemContext) -> None:
@@ -169,13 +172,16 @@ def test_the_error_says_that_a_run_timed_out_before_its_thread_was_free(limit: s
         finish.set()
 
     async def main() -> None:
-        config = JobConfig.build(job_name="job", sharding_total_count=3, **{limit: 0.05})
+        config = JobConfig.build(job_name="job", sharding_total_count=3, executor=executor, **{limit: 0.05})
         execution = execution_of(config, handler, 0, 1, 2)
-        await execute(replace(execution, executors=Executors(anyio.CapacityLimiter(1)), report_error=report))
+        executors = Executors(anyio.CapacityLimiter(1))
+        async with executors.open():
+            await execute(replace(execution, executors=executors, report_error=report))
 
-    anyio.run(main)
+    with added(**{"one-thread": lambda job: ThreadPoolExecutor(1)}):
+        anyio.run(main)
     text = f"{what} took longer than 0.05 s"
-    waited = f"{text}: it waited for a free thread, and its function never began"
+    waited = f"{text}: it waited for a free thread or process, and its function never began"
     assert errors == {item: text if item in begun else waited for item in range(3)}
     assert len(begun) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import multiprocessing
 import os
@@ -23,7 +24,7 @@ from aioelasticjob.errors import NotAnException
 from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution, execute
-from aioelasticjob.running.executors import Executors, Processes, processors
+from aioelasticjob.running.executors import NEVER_BEGAN, Executors, Processes, processors
 from tests.running import process_functions
 from tests.support.embedded import EmbeddedServer
 from tests.support.loops import LoopKind, run_async
@@ -159,6 +160,19 @@ def test_no_more_run_than_there_are_places(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(executors.processes.call, process_functions.alone, tmp_path)
+
+    with_processes(main)
+
+
+def test_a_call_that_is_cancelled_before_a_process_is_free_says_so(tmp_path: Path) -> None:
+    async def main(executors: Executors) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(executors.processes.call, process_functions.hang, tmp_path / "pids")
+            await appears(tmp_path / "pids")
+            with anyio.move_on_after(0.01), pytest.raises(asyncio.CancelledError) as found:
+                await executors.processes.call(process_functions.pid)
+            tasks.cancel_scope.cancel()
+        assert found.value.__notes__ == [NEVER_BEGAN]
 
     with_processes(main)
 
