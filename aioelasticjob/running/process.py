@@ -46,6 +46,8 @@ CLOCK_CHECK_REFUSING = 5.0
 """The longest pause while a job runs nothing because of the clock skew: its writes do not bring the time then."""
 REJOIN_PAUSE = 1.0
 """Seconds before a job joins again under the same session."""
+REMEMBERED_SESSIONS = 10
+"""In how many sessions a process remembers what it was called."""
 READ_SWITCHES = "to read which servers are switched off"
 """The purpose of the reads, for the log line if the registry refuses them."""
 READABLE = (SessionState.CONNECTED, SessionState.CLOSED)
@@ -205,8 +207,8 @@ class LocalJob:
         job, host, incarnation = self._job.config.job_name, self._host, status.incarnation
         self._past.again = incarnation == self._incarnation
         if not self._past.again:
-            self._past.instances += (self._instance,) if self._instance else ()
             self._incarnation, self._instance = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
+            self._past.instances = (*self._past.instances, self._instance)[-REMEMBERED_SESSIONS:]
             self._past.items = Items()
         return Member(
             *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation),

@@ -288,7 +288,7 @@ class Past:
     since: float = inf
     """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
     instances: tuple[str, ...] = ()
-    """What this process was called in earlier sessions."""
+    """What this process was called in its last sessions, and is called in this one."""
     newest_reported: int = 0
     """The newest moment that was run or reported here; 0 if there is none."""
     items: Items = field(default_factory=Items)
