@@ -26,7 +26,7 @@ from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.observers.tracing import BatchSpan
 from aioelasticjob.rates import IDLE, Load
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope
-from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.execution import Execution, never_began
 from aioelasticjob.user_code import UserCode
 
 MAX_TURN_SECONDS = 0.005
@@ -286,9 +286,9 @@ class HandlerCalls:
         limit, awaited = self._config.record_timeout, self._process if is_async(self._process) else None
 
         async def within(context: Context, record: Any) -> object:
-            with handler_scope(awaited, context, self._execution.limited_log, limit):
+            with handler_scope(awaited, context, self._execution.limited_log, limit) as scope:
                 return await once(context, record)
-            raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s")
+            raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s{never_began(scope)}")
 
         if limit is not None:
             call = within

@@ -78,7 +78,7 @@ class Execution:
 
     def _has_begun(self, context: Context) -> bool:
         limit = self.limits.get(context.claimed[0])
-        return limit is None or context.attempt > 1 or not _never_began(limit)
+        return limit is None or context.attempt > 1 or not never_began(limit)
 
     @property
     def _is_named(self) -> bool:
@@ -259,8 +259,8 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
         is_cut = is_cut and limit.is_overdue
     newest = context if attempts is None else attempts.context
     if is_cut:
-        never_began = _never_began(limit) if newest.attempt == 1 else ""
-        too_long = TimeoutError(f"the run took longer than {timeout:g} s{never_began}")
+        waited = never_began(limit) if newest.attempt == 1 else ""
+        too_long = TimeoutError(f"the run took longer than {timeout:g} s{waited}")
         too_long.__cause__ = failure if failure is not None or attempts is None else attempts.failure
         failure = too_long
     if failure is None:
@@ -289,8 +289,8 @@ def _is_made_of_cancellation(failure: Exception) -> bool:
     return cancellation_behind(failure) is not None
 
 
-def _never_began(limit: HandlerScope) -> str:
-    """Return the end of the sentence about a time limit: that the function never began, if it did not."""
+def never_began(limit: HandlerScope) -> str:
+    """Return what the error about a time limit says besides, if the function was never called; otherwise ""."""
     return f": {NEVER_BEGAN}" if NEVER_BEGAN in limit.notes else ""
 
 
@@ -340,7 +340,7 @@ class _Attempts:
         except Exception as error:
             failure = error
         if _is_cut_short(scope, failure):
-            too_long = AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s{_never_began(scope)}")
+            too_long = AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s{never_began(scope)}")
             too_long.__cause__ = failure
             return too_long
         return failure

@@ -14,6 +14,7 @@ import pytest
 import tenacity
 
 from aioelasticjob import InvalidSetting, ItemContext, Outcome, Retry
+from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from tests.running.dataflow_runs import DataflowRun, Source, dataflow, ignore, run_dataflow, three
 from tests.running.test_cancellation import MAX_REPEATED_CANCELS, dig_in
 
@@ -128,6 +129,21 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
     assert (done.counted, tries) == ((2, 1), {1: 1, 2: 2, 3: 1})
     (error,) = done.errors
     assert (type(error), str(error)) == (TimeoutError, "`process` took longer than record_timeout = 1 s")
+
+
+def test_the_error_of_a_record_says_that_its_function_waited_for_a_thread_and_never_began() -> None:
+    threads, begun = anyio.CapacityLimiter(1), list[int]()
+
+    def process(context: ItemContext, record: int) -> None:
+        begun.append(record)
+
+    async def somebody_else() -> None:
+        await threads.acquire_on_behalf_of("somebody else")
+
+    limited = DataflowRun(dataflow(record_timeout=1), three, process, executors=Executors(threads))
+    (error,) = run_dataflow(limited, somebody_else).errors
+    assert str(error) == f"`process` took longer than record_timeout = 1 s: {NEVER_BEGAN}"
+    assert begun == []
 
 
 def test_a_process_that_goes_on_after_its_time_limit_is_named_and_cancelled_once_a_second(
