@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_file_without_wal_that_cannot_be_written_is_left_as_it_is(
     sqlite_url: str, locked: Callable[[], None]
 ) -> None:
     _fill(sqlite_url)
-    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as db:
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as db:
         db.execute("pragma journal_mode = delete")
     locked()
 
