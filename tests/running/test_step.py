@@ -122,6 +122,18 @@ def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
     assert case.reported() == [(-19, 0, NO_INSTANCE_UP)]
 
 
+def test_an_item_that_nobody_has_run_yet_is_blamed_on_no_instance_that_is_gone() -> None:
+    case = Case.of()
+    case.give(0, OTHER)
+    state = case.state()
+    case.now = 3.0
+    case.see(state)
+    case.give(0, ME)
+    case.see(state)
+    assert case.reported() == [(1, 2, BLOCKED)]
+    assert state.owed() == {0}
+
+
 def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_is_run_again() -> None:
     case = Case.of()
     state = case.state()
