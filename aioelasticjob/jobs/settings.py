@@ -140,7 +140,8 @@ class DataflowSettings(CommonSettings, total=False):
     """Dataflow: if more than so many records of an item fail in one run, no more are fetched and the run has failed;
     `None` is no limit."""
     record_timeout: Duration | None
-    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit."""
+    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. The wait of a plain
+    function for a free thread or process does not count."""
 
 
 class ScriptSettings(JobSettings, total=False):

@@ -281,17 +281,23 @@ class HandlerCalls:
         return handler_scope(fetch if is_awaited else None, context, self._execution.limited_log)
 
     def process(self, given: Given) -> Call:
-        """Return ``process`` with its retries; ``record_timeout`` limits each attempt."""
-        call = once = self._awaitable(self._process, given)
-        limit, awaited = self._config.record_timeout, self._process if is_async(self._process) else None
+        """Return ``process`` with its retries; ``record_timeout`` limits each attempt, not its wait for a thread."""
+        executors, executor, limit = self._execution.executors, self._config.executor, self._config.record_timeout
+        process, is_plain = self._process, not is_async(self._process)
+        once: Call = partial(executors.call_now, executor, process) if is_plain else process
+        once = partial(once, **given) if given else once
 
         async def within(context: Context, record: Any) -> object:
-            with handler_scope(awaited, context, self._execution.limited_log, limit) as scope:
+            with handler_scope(None if is_plain else process, context, self._execution.limited_log, limit) as scope:
                 return await once(context, record)
             raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s{never_began(scope)}")
 
-        if limit is not None:
-            call = within
+        async def in_place(context: Context, record: Any) -> object:
+            async with executors.place(executor, context):
+                return await limited(context, record)
+
+        limited = once if limit is None else within
+        call = in_place if is_plain else limited
         retry = self._config.retry or self._flow.retry  # a file's or an operator's, or else that of the code
         return call if retry is None else retry.wraps(call)
 

@@ -16,22 +16,34 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled_exc_class, to_thread
+from anyio import (
+    CancelScope,
+    CapacityLimiter,
+    WouldBlock,
+    create_task_group,
+    get_cancelled_exc_class,
+    to_thread,
+)
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException, add_note
 from aioelasticjob.forks import ending_forks
-from aioelasticjob.jobs.context import Checkpoints, Context
+from aioelasticjob.jobs.context import Checkpoints, Context, run_limited_log
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
-from aioelasticjob.logging import handled
+from aioelasticjob.logging import handled, logger
 from aioelasticjob.observers.tracing import Spans
+from aioelasticjob.plural import listed_items
 from aioelasticjob.running.process_worker import FromProcess, Raised, Returned, Snapshot, serve
+
+log = logger(__name__)
 
 DEFAULT_THREADS = 40
 """How many plain functions may run in threads at the same time, unless the application sets another number."""
 NEVER_BEGAN = "it waited for a free thread or process, and its function never began"
 """The note of a cancellation that came before the function began; `threads` and `processes` limit how many run."""
+LONG_WAIT = 10.0
+"""Seconds that a call waits for a free thread or process before the log says so."""
 EXIT_TIMEOUT = 1.0
 """Seconds that an idle process has to end by itself."""
 
@@ -59,6 +71,8 @@ class Executors:
     """Makes spans; None unless the application has asked for them."""
     own: OwnExecutors = field(default_factory=lambda: OwnExecutors())
     """The executors that packages add."""
+    _unlimited: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(inf))
+    """For calls in threads that have a place already."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -67,7 +81,35 @@ class Executors:
             yield
 
     async def call(self, executor: str, function: Function, context: Context, *arguments: Any, **named: Any) -> Any:
-        """Call a plain function in the executor that its job is set to, and return its result.
+        """Call a plain function in the executor that its job is set to, when that is free, and return its result.
+
+        Raises: as ``call_now`` does.
+        """
+        async with self.place(executor, context):
+            return await self.call_now(executor, function, context, *arguments, **named)
+
+    @asynccontextmanager
+    async def place(self, executor: str, context: Context) -> AsyncIterator[None]:
+        """Wait for a free thread or process, and keep it while the block is open.
+
+        An executor of a package has places of its own, and its calls wait there.
+        """
+        places = {"thread": self.threads, "process": self.processes.places}.get(executor)
+        if places is None:
+            yield
+            return
+        await checkpoint_if_cancelled()
+        try:
+            places.acquire_nowait()
+        except WouldBlock:
+            await _wait_for(places, executor, context)
+        try:
+            yield
+        finally:
+            places.release()
+
+    async def call_now(self, executor: str, function: Function, context: Context, *arguments: Any, **named: Any) -> Any:
+        """Call a plain function in an executor in which the caller has a place, and return its result.
 
         Raises:
             ProcessDied: its process ended before the function did.
@@ -83,7 +125,7 @@ class Executors:
             begun, here = list[Function](), replace(context, checkpoints=_SavedByTheLoop(context.checkpoints))
             try:
                 work = partial(_in_thread, begun, function, here, *arguments, **named)
-                found = await to_thread.run_sync(work, limiter=self.threads)
+                found = await to_thread.run_sync(work, limiter=self._unlimited)
             except get_cancelled_exc_class() as error:
                 if begun:  # the thread called from_thread.check_cancelled(); the cancelled scope raises its own error
                     await checkpoint_if_cancelled()
@@ -94,30 +136,21 @@ class Executors:
 
 
 class Processes:
-    """Processes that run plain functions, at most ``most`` at a time.  They are started when needed, and kept."""
+    """Processes that run plain functions.  They are started when needed, and kept.
+
+    Whoever calls a function has one of the ``places`` meanwhile, of which there are ``most``.
+    """
 
     def __init__(self, most: int) -> None:
-        self._places, self._idle = CapacityLimiter(most), list[_Child]()
+        self.places, self._idle = CapacityLimiter(most), list[_Child]()
         self._threads = CapacityLimiter(inf)  # the places limit them
 
     async def call(self, function: Function, *arguments: Any, **named: Any) -> Any:
-        """Call a function in a process.  If the call is cancelled, the process and its children are killed."""
-        request = pickled(function, *arguments, **named)
-        try:
-            await self._places.acquire()
-        except get_cancelled_exc_class() as error:
-            add_note(error, NEVER_BEGAN)
-            raise
-        try:
-            answer = await self._answer(function, request)
-        finally:
-            self._places.release()
-        if isinstance(answer, Raised):
-            raise answer.error from FromProcess(answer.stack)
-        return answer.value
+        """Call a function in a process, in a place that the caller has.
 
-    async def _answer(self, function: Function, request: bytes) -> Returned | Raised:
-        child = await self._child()
+        If the call is cancelled, the process and its children are killed.
+        """
+        request, child = pickled(function, *arguments, **named), await self._child()
         try:
             answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
         except BaseException as error:
@@ -128,7 +161,9 @@ class Processes:
                 raise ProcessDied(name, code) from None
             raise
         self._idle.append(child)
-        return answer
+        if isinstance(answer, Raised):
+            raise answer.error from FromProcess(answer.stack)
+        return answer.value
 
     async def _child(self) -> _Child:
         """Return an idle process that is still alive, or a new one."""
@@ -244,6 +279,28 @@ async def _call_in_threads(functions: Iterable[Callable[[], object]]) -> None:
         async with create_task_group() as tasks:
             for function in functions:
                 tasks.start_soon(partial(to_thread.run_sync, function, limiter=threads))
+
+
+async def _wait_for(places: CapacityLimiter, executor: str, context: Context) -> None:
+    """Wait for a free thread or process; after a while, log that, because the item counts as running meanwhile."""
+    warning = asyncio.get_running_loop().call_later(LONG_WAIT, _warn_of_wait, places.total_tokens, executor, context)
+    try:
+        await places.acquire()
+    except get_cancelled_exc_class() as error:
+        add_note(error, NEVER_BEGAN)
+        raise
+    finally:
+        warning.cancel()
+
+
+def _warn_of_wait(most: float, executor: str, context: Context) -> None:
+    if (limited_log := run_limited_log.get()) is not None:
+        items, setting = listed_items(context.claimed), "threads" if executor == "thread" else "processes"
+        text = (
+            f"a call for {items} has waited for {LONG_WAIT:g} s for a free {executor}, and goes on waiting: "
+            f"calls of this job or of others keep all {most:g} busy (ElasticJob({setting}=…))"
+        )
+        limited_log.warning(log, context.job_name, f"calls wait for a free {executor}", text)
 
 
 def _new_executor(name: str, job: str) -> Executor:

@@ -67,7 +67,7 @@ def meet(directory: Path, number: int) -> int:
     return os.getpid()
 
 
-def alone(directory: Path) -> None:
+def alone(_: object, directory: Path) -> None:
     """Fail unless nobody else is here meanwhile."""
     with (directory / "here").open("x"):
         time.sleep(0.05)

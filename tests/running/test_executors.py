@@ -159,19 +159,16 @@ def test_no_more_run_than_there_are_places(tmp_path: Path) -> None:
     async def main(executors: Executors) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(executors.processes.call, process_functions.alone, tmp_path)
+                tasks.start_soon(executors.call, "process", process_functions.alone, context_of(0), tmp_path)
 
     with_processes(main)
 
 
-def test_a_call_that_is_cancelled_before_a_process_is_free_says_so(tmp_path: Path) -> None:
+def test_a_call_that_is_cancelled_before_a_process_is_free_says_so() -> None:
     async def main(executors: Executors) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(executors.processes.call, process_functions.hang, tmp_path / "pids")
-            await appears(tmp_path / "pids")
-            with anyio.move_on_after(0.01), pytest.raises(asyncio.CancelledError) as found:
-                await executors.processes.call(process_functions.pid)
-            tasks.cancel_scope.cancel()
+        executors.processes.places.acquire_on_behalf_of_nowait("somebody else")
+        with anyio.move_on_after(0.01), pytest.raises(asyncio.CancelledError) as found:
+            await executors.call("process", process_functions.pid, context_of(0))
         assert found.value.__notes__ == [NEVER_BEGAN]
 
     with_processes(main)

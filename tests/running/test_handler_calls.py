@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 import tenacity
 
 from aioelasticjob import InvalidSetting, ItemContext, Outcome, Retry
-from aioelasticjob.running.executors import NEVER_BEGAN, Executors
+from aioelasticjob.jobs.context import run_limited_log
+from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.running.executors import LONG_WAIT, NEVER_BEGAN, Executors
 from tests.running.dataflow_runs import DataflowRun, Source, dataflow, ignore, run_dataflow, three
 from tests.running.test_cancellation import MAX_REPEATED_CANCELS, dig_in
+from tests.support.own_executors import added
 
 
 def test_one_shot_calls_a_coroutine_once_and_asks_a_generator_until_its_end() -> None:
@@ -131,19 +135,52 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
     assert (type(error), str(error)) == (TimeoutError, "`process` took longer than record_timeout = 1 s")
 
 
-def test_the_error_of_a_record_says_that_its_function_waited_for_a_thread_and_never_began() -> None:
-    threads, begun = anyio.CapacityLimiter(1), list[int]()
+class InTheLoop(Executors):
+    """Calls functions in the event loop, because virtual time does not wait for threads; a call takes seven seconds."""
+
+    async def call_now(self, _executor: str, function: Callable[..., object], *arguments: Any, **named: Any) -> Any:
+        await anyio.sleep(7)
+        return function(*arguments, **named)
+
+
+@pytest.mark.parametrize(("busy", "lines"), [(LONG_WAIT - 5, 0), (LONG_WAIT + 5, 1)])
+def test_the_time_of_a_record_begins_when_a_thread_is_free_and_a_long_wait_is_logged(
+    busy: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads, begun = anyio.CapacityLimiter(3), list[int]()
 
     def process(context: ItemContext, record: int) -> None:
         begun.append(record)
 
-    async def somebody_else() -> None:
-        await threads.acquire_on_behalf_of("somebody else")
+    async def others() -> None:
+        for other in range(3):
+            threads.acquire_on_behalf_of_nowait(other)
+        await anyio.sleep(busy)
+        for other in range(3):
+            threads.release_on_behalf_of(other)
 
-    limited = DataflowRun(dataflow(record_timeout=1), three, process, executors=Executors(threads))
-    (error,) = run_dataflow(limited, somebody_else).errors
+    run_limited_log.set(LimitedLog())
+    done = run_dataflow(DataflowRun(dataflow(record_timeout=8), three, process, executors=InTheLoop(threads)), others)
+    assert (done.counted, done.errors, sorted(begun)) == ((3, 0), [], [1, 2, 3])
+    said = "flow: a call for item 0 has waited for 10 s for a free thread, and goes on waiting: "
+    assert [text.startswith(said) for text in caplog.messages] == [True] * lines
+
+
+class Full(Executor):
+    """An executor that never comes to its calls."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        return Future()
+
+
+def test_the_error_of_a_record_says_that_the_executor_of_a_package_never_began_with_it() -> None:
+    def process(context: ItemContext, record: int) -> None:
+        raise AssertionError("called")
+
+    with added(full=lambda job: Full()):
+        done = run_dataflow(DataflowRun(dataflow(record_timeout=1, executor="full"), three, process))
+    (error,) = done.errors
     assert str(error) == f"`process` took longer than record_timeout = 1 s: {NEVER_BEGAN}"
-    assert begun == []
 
 
 def test_a_process_that_goes_on_after_its_time_limit_is_named_and_cancelled_once_a_second(
