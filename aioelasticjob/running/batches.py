@@ -289,8 +289,10 @@ class HandlerCalls:
 
         async def within(context: Context, record: Any) -> object:
             with handler_scope(None if is_plain else process, context, self._execution.limited_log, limit) as scope:
-                return await once(context, record)
-            raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s{never_began(scope)}")
+                returned = await once(context, record)
+            if scope.cancel_called:  # also if a thread went on to its end
+                raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s{never_began(scope)}")
+            return returned
 
         async def in_place(context: Context, record: Any) -> object:
             async with executors.place(executor, context):

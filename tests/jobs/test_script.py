@@ -272,7 +272,7 @@ async def wait_for(path: Path) -> str:
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second one if it ends between opening and reading
         return False
 
 

@@ -83,7 +83,7 @@ def lives(pid: int) -> bool:
     """Whether a process is there and has not ended; one that nobody has buried yet has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second one if it ends between opening and reading
         return False
 
 

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -133,6 +134,15 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
     assert (done.counted, tries) == ((2, 1), {1: 1, 2: 2, 3: 1})
     (error,) = done.errors
     assert (type(error), str(error)) == (TimeoutError, "`process` took longer than record_timeout = 1 s")
+
+
+def test_a_record_has_failed_if_its_function_takes_too_long_and_then_returns() -> None:
+    async def process(context: ItemContext, record: int) -> None:
+        with suppress(asyncio.CancelledError):
+            await anyio.sleep(10)
+
+    done = run_dataflow(DataflowRun(dataflow(record_timeout=1), three, process))
+    assert (done.counted, str(done.errors[0])) == ((0, 3), "`process` took longer than record_timeout = 1 s")
 
 
 class InTheLoop(Executors):
