@@ -169,7 +169,7 @@ def test_the_error_says_that_a_run_timed_out_before_its_thread_was_free(executor
 
     def report(context: ItemContext, error: Exception) -> None:
         errors[context.item] = str(error)
-        if len(errors) == 2:  # those that wait: a thread that were free earlier could begin with one of them
+        if len(errors) == 2:  # those that wait: a thread that is free earlier could begin with one of them
             finish.set()
 
     async def main() -> None:

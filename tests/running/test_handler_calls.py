@@ -169,8 +169,9 @@ def test_the_time_of_a_record_begins_when_a_thread_is_free_and_a_long_wait_is_lo
         for other in range(3):
             threads.release_on_behalf_of(other)
 
-    run_limited_log.set(LimitedLog())
+    before = run_limited_log.set(LimitedLog())
     done = run_dataflow(DataflowRun(dataflow(record_timeout=8), three, process, executors=InTheLoop(threads)), others)
+    run_limited_log.reset(before)
     assert (done.counted, done.errors, sorted(begun)) == ((3, 0), [], [1, 2, 3])
     said = "flow: a call for item 0 has waited for 10 s for a free thread, and goes on waiting: "
     assert [text.startswith(said) for text in caplog.messages] == [True] * lines
