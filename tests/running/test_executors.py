@@ -174,6 +174,17 @@ def test_a_call_that_is_cancelled_before_a_process_is_free_says_so() -> None:
     with_processes(main)
 
 
+def test_a_call_that_is_cancelled_before_it_begins_kills_no_process() -> None:
+    async def main(executors: Executors) -> None:
+        idle = await executors.call("process", process_functions.pid, context_of(0))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await executors.call("process", process_functions.pid, context_of(0))
+        assert await executors.call("process", process_functions.pid, context_of(0)) == idle
+
+    with_processes(main)
+
+
 def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled(
     real_loop_kind: LoopKind, tmp_path: Path
 ) -> None:
