@@ -26,19 +26,19 @@ JUMPS = 8
 class ClockSkewMonitor:
     """Compares this host's clock with the registry's, and notices when the time that jobs use is set.
 
-    It reads no clock itself: its owner passes readings to ``take``, and all answers refer to the newest reading.
+    It reads no clock itself: its owner passes readings to ``take``, and all answers refer to the newest reading.  Of
+    that it keeps the values and not the object, which the garbage collector would have to visit.
     """
 
     def __init__(self, reading: ClockReading) -> None:
-        self.reading = reading
-        """The newest reading."""
-        self._lead = time_of(reading) - reading.steady
+        self._keep(reading)
+        self._lead = self._seconds - reading.steady
         """How far the time is ahead of the clock that nobody sets, in seconds."""
         self._set_back = 0.0
         """How many seconds the time is behind what it was before a step back on which the job has not acted yet."""
         self._jumped, self._jumped_at = False, reading.steady
         """Whether the time was set and nobody has asked for that yet; and when it was set last, by the steady clock."""
-        self.now = self.set_to = self.since = int(time_of(reading) * 1000)
+        self.now = self.set_to = self.since = int(self._seconds * 1000)
         """``now``: the time; ``set_to``: the time to which it was set last; ``since``: when that was, at the earliest.
 
         All are in milliseconds.  Until the time is set, ``set_to`` and ``since`` are when this object was made.
@@ -54,10 +54,11 @@ class ClockSkewMonitor:
         A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
         items late.
         """
-        seconds, in_doubt = time_of(reading), self._set_back > 0
+        self._keep(reading)
+        seconds, in_doubt = self._seconds, self._set_back > 0
         lead = seconds - reading.steady
         step = lead - self._lead
-        self.reading, self._lead, self.now = reading, lead, int(seconds * 1000)
+        self._lead, self.now = lead, int(seconds * 1000)
         if not in_doubt and -STEP <= step <= STEP:
             return self.now
         self._set_back = self._set_back - step if self._set_back - step > STEP else 0.0
@@ -70,15 +71,14 @@ class ClockSkewMonitor:
                 self.skipped = (*self.skipped, (int((seconds - step) * 1000), self.now))[-JUMPS:]
         return self.now
 
-    @property
-    def steady(self) -> float:
-        """The time of the clock that nobody sets, in seconds."""
-        return self.reading.steady
+    def _keep(self, reading: ClockReading) -> None:
+        self.host, self.steady, self._skew = reading.host, reading.steady, reading.skew
+        self._outages, self._seconds = reading.outages, time_of(reading)
 
     @property
     def is_astray(self) -> bool:
         """Whether jobs use the registry's clock, because this host's is wrong."""
-        return abs(self.reading.skew) > ASTRAY
+        return abs(self._skew) > ASTRAY
 
     @property
     def may_be_set_back(self) -> bool:
@@ -93,7 +93,7 @@ class ClockSkewMonitor:
     @property
     def latest(self) -> int:
         """The latest time that it may be: until it is certain that the time was set back, the time as it was before."""
-        return int((time_of(self.reading) + self._set_back) * 1000)
+        return int((self._seconds + self._set_back) * 1000)
 
     @property
     def unsteady(self) -> float:
@@ -101,7 +101,7 @@ class ClockSkewMonitor:
 
         While the registry cannot be reached, nobody can see that a clock that was set back has been put right.
         """
-        since, steady, outages = self._jumped_at, self.reading.steady, self.reading.outages
+        since, steady, outages = self._jumped_at, self.steady, self._outages
         if outages and self.may_be_set_back:
             _, ended = outages[-1]
             since = max(since, steady - ended)
@@ -139,14 +139,14 @@ class ClockSkewMonitor:
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
-        tolerated, skew = config.max_time_diff_seconds, self.reading.skew
+        tolerated, skew = config.max_time_diff_seconds, self._skew
         if tolerated < 0 or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
 
     def outages(self) -> tuple[tuple[int, int], ...]:
         """Return the start and end of each outage of the registry, oldest first, in milliseconds."""
-        return self.spans(self.reading.outages)
+        return self.spans(self._outages)
 
     def spans(self, ages: Iterable[tuple[float, float]]) -> tuple[tuple[int, int], ...]:
         """Return the start and end of each span in milliseconds, given how many seconds ago it began and ended."""
@@ -154,7 +154,7 @@ class ClockSkewMonitor:
 
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
-        return bool(self.reading.outages) and any(began <= moment <= ended for began, ended in self.outages())
+        return bool(self._outages) and any(began <= moment <= ended for began, ended in self.outages())
 
 
 def time_of(reading: ClockReading) -> float:

@@ -68,7 +68,7 @@ class StateDriver:
         state, refusals = self.state, self.member.refusals
         now = state.clock.take(self.member.session.read_clocks())
         if refusals.open or refusals.past:
-            state.missed.refusals = refusals.ages(state.clock.reading.host)
+            state.missed.refusals = refusals.ages(state.clock.host)
         return now
 
     def released(self, item: int) -> None:

@@ -140,7 +140,7 @@ class JobState(Account):
         """Account for the moments of the old schedule up to its end."""
         missed = self._kept_from(view) | self._due_before(view)
         if ended < self._since:  # the registry's clock was behind when it dated the change, and may still be
-            by_host = min(int(self.clock.reading.host * 1000), self.clock.latest)
+            by_host = min(int(self.clock.host * 1000), self.clock.latest)
             ended = self.clock.now if self.clock.now > self._since else by_host
         self.timetable.advance(min(self.clock.latest + SOON, ended))
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
@@ -166,7 +166,7 @@ class JobState(Account):
         self._since, self._dated_by = written, view.schedules.dated_by
         now = self.clock.now
         # if the clock was ahead, this instance may not know yet that it has been put right
-        come = max(written, min(now, int(self.clock.reading.host * 1000)))
+        come = max(written, min(now, int(self.clock.host * 1000)))
         self.timetable = Timetable(view.config.schedule, now)
         for number, item in self.items.items():
             if number not in open_:  # what a clock ahead has reported or passed over hides no moment of this schedule
