@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import SentTransaction, accepted, conflict_of, result_of, send, write
+from aioelasticjob.coordination.commit import SentTransaction, answer_to, result_of, send, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
@@ -103,16 +103,15 @@ class Claims:
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
-        committed = None if sent.later else accepted(self._member, sent.transaction)
-        if committed is not None:
-            taken = ClaimResult()
-            self._note_claimed(sent, committed, taken)
-            return taken
-        conflict = conflict_of(sent.transaction)
-        if conflict is None or conflict.index >= sent.first:
+        answer = answer_to(self._member, sent.transaction)
+        if isinstance(answer, Conflict) and answer.index < sent.first:
+            self._drop(sent.items)
+            return ClaimResult(stale=True)
+        if sent.later or not isinstance(answer, Committed):
             return None
-        self._drop(sent.items)
-        return ClaimResult(stale=True)
+        taken = ClaimResult()
+        self._note_claimed(sent, answer, taken)
+        return taken
 
     async def finish(self, sent: SentClaim) -> ClaimResult:
         """Wait for the result of a claim; if items were refused, claim the others, and claim the items that follow.
@@ -268,8 +267,7 @@ def _entitled(member: Member, view: JobView, fire: Fire, before: Mapping[int, Re
         entitled: list[Op] = [Check(layout.sharding, view.sharding_version)]
         if fire.request is not None:
             entitled.append(Delete(*fire.request))
-        if fire.requested is not None:
-            entitled += claiming(layout, fire, before)
+        entitled += claiming(layout, fire, before)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
             entitled += losing(view, before, claimed)

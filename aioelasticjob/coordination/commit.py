@@ -97,24 +97,20 @@ async def _result_of(member: Member, sent: SentTransaction, wait: bool) -> Commi
         sent = send(member, sent.ops, sent.what)
 
 
-def accepted(member: Member, sent: SentTransaction) -> Committed | None:
-    """Return what a transaction has written; None if ``result_of`` has to be awaited, say because it was refused."""
+def answer_to(member: Member, sent: SentTransaction) -> Committed | Conflict | None:
+    """Return what a transaction has written, or its conflict; None if ``result_of`` has to be awaited.
+
+    A conflict is not raised: its traceback would have the answer, and the answer has it, so it would be garbage in a
+    cycle.
+    """
     answer = sent.answer
-    if not answer.done() or answer.cancelled() or answer.exception() is not None:
+    if not answer.done() or answer.cancelled():
         return None
+    if (error := answer.exception()) is not None:
+        return error if isinstance(error, Conflict) else None
     if member.refusals.open:
         member.refusals.accepted(sent.what)
     return answer.result()
-
-
-def conflict_of(sent: SentTransaction) -> Conflict | None:
-    """Return the conflict with which a transaction was refused, if it was.
-
-    It is not raised: its traceback would have the answer, and the answer has it, so it would be garbage in a cycle.
-    """
-    answer = sent.answer
-    error = answer.exception() if answer.done() and not answer.cancelled() else None
-    return error if isinstance(error, Conflict) else None
 
 
 async def write_if_unchanged(member: Member, ops: Sequence[Op], what: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
-from aioelasticjob.coordination.commit import SentTransaction, accepted, result_of, send
+from aioelasticjob.coordination.commit import SentTransaction, answer_to, result_of, send
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.refusals import GIVE_BACK, SETTLE
@@ -70,10 +70,10 @@ class Settlements:
     def settled(self, settlement: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
         sent = settlement.transaction if len(settlement.parts) == 1 else None
-        committed = None if sent is None else accepted(self._member, sent)
-        if committed is None:
+        answer = None if sent is None else answer_to(self._member, sent)
+        if not isinstance(answer, Committed):
             return False
-        self._note_settled(settlement, committed)
+        self._note_settled(settlement, answer)
         self._unlock(settlement.parts[0])
         return True
 
@@ -198,7 +198,7 @@ class Settlements:
         for item in settlement.handed_over.intersection(ended):
             seen = ended[item]
             operations.append(Create(layout.item(item).orphan, records.encode_mark(seen.record, seen.zxid)))
-        if settlement.fire is not None and settlement.fire.requested is not None:
+        if settlement.fire is not None:
             noted = settling(layout, settlement.fire, ended)
             operations += [one for one in noted if one.path not in settlement.gone]
         settlement.transaction = send(self._member, operations, settlement.what)
