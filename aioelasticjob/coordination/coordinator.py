@@ -292,7 +292,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
 
 def _is_mirrored(effect: Effect, view: JobView) -> bool:
     """Whether the tree will show what an effect has written: it never shows records."""
-    removed = [one.path for one in effect.removal] if isinstance(effect, RemoveNodes) else []
+    removed = [one.path for one in effect.operations] if isinstance(effect, RemoveNodes) else []
     return not (isinstance(effect, EndRun) or any(path.startswith(f"{view.layout.execution}/") for path in removed))
 
 

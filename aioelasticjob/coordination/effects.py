@@ -80,38 +80,26 @@ class EndRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveNodes:
+class WriteNodes:
+    """Write nodes in one transaction, with the operations that the rule gives."""
+
+    operations: tuple[Op, ...]
+
+
+class RemoveNodes(WriteNodes):
     """Remove nodes that nothing needs any more: all together, and only while other nodes are as they were seen."""
 
-    removal: tuple[Check | Delete, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class RestoreNodes:
+class RestoreNodes(WriteNodes):
     """Make nodes again that were removed by hand and that all other nodes need."""
 
-    me: str
-    nodes: Mapping[str, bytes]
-    """The data by path, parents first."""
 
-
-@dataclass(frozen=True, slots=True)
-class RefreshServer:
+class RefreshServer(WriteNodes):
     """Touch a server's node: its age says how long no instance has been on the server."""
 
-    ip: str
-    data: bytes
-    """The present data of the node."""
-    version: int
 
-
-@dataclass(frozen=True, slots=True)
-class NoteSchedule:
+class NoteSchedule(WriteNodes):
     """Note which schedule is in force and since when."""
-
-    data: bytes
-    config_version: int
-    """The version of the configuration from which the schedule was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +154,10 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [_mark_orphan(view, effect)]
         case EndRun():
             return [_end_run(view, effect)]
-        case RemoveNodes(removal):
-            return [[*leading, *removal]]
-        case RestoreNodes(me, nodes):
-            return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
-        case RefreshServer(ip, data, version):
-            return [[Set(layout.server(ip), data, version)]]
-        case NoteSchedule(data, version):
-            return [[*leading, Check(layout.config, version), put(layout.schedule, data, tree.get(layout.schedule))]]
+        case RemoveNodes(operations) | NoteSchedule(operations):
+            return [[*leading, *operations]]
+        case RestoreNodes(operations) | RefreshServer(operations):
+            return [[*operations]]
         case UpdateRequest(request, data):
             return [[*leading, Set(layout.request(request.id), data, request.version)]]
     assert_never(effect)

@@ -36,7 +36,7 @@ from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import child
 from aioelasticjob.model import VersionedRecord
-from aioelasticjob.registry.transaction import Check, Delete
+from aioelasticjob.registry.transaction import Check, Create, Delete, Set, put
 
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
@@ -106,10 +106,11 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     The note contains the schedule itself, so it does not matter who has written the configuration, or with which tool.
     The note also contains the former schedules, oldest first.
     """
-    view = now.view
-    config = view.tree.get(view.layout.config)
+    view, layout = now.view, now.view.layout
+    config = view.tree.get(layout.config)
     if config is not None and view.fault is None and not view.schedules.is_noted:
-        yield NoteSchedule(view.schedules.note(config.stat.mtime), config.stat.version)
+        note = put(layout.schedule, view.schedules.note(config.stat.mtime), view.tree.get(layout.schedule))
+        yield NoteSchedule((Check(layout.config, config.stat.version), note))
 
 
 def answer_cut_off_runs(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
@@ -170,12 +171,11 @@ def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
     view, layout = now.view, now.view.layout
     if now.me not in view.instances:
         return
-    mine = view.instances[now.me]
-    missing = dict.fromkeys(view.missing_parents, b"")
-    if (server := layout.server(mine.ip)) not in view.tree:
-        missing[server] = now.host.encode()
+    missing = [Create(path) for path in view.missing_parents]
+    if (server := layout.server(view.instances[now.me].ip)) not in view.tree:
+        missing.append(Create(server, now.host.encode()))
     if missing:
-        yield RestoreNodes(now.me, missing)
+        yield RestoreNodes((Check(layout.instance(now.me)), *missing))
 
 
 def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
@@ -216,10 +216,10 @@ def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
     """On a tick an instance touches its server's node, whose age says how long no instance has been on the server."""
     if not (now.tick and now.me in now.view.instances and now.view.config.server_retention):
         return
-    ip = now.view.instances[now.me].ip
-    node = now.view.tree.get(now.view.layout.server(ip))
+    path = now.view.layout.server(now.view.instances[now.me].ip)
+    node = now.view.tree.get(path)
     if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / REFRESHES_PER_RETENTION:
-        yield RefreshServer(ip, node.data, node.stat.version)
+        yield RefreshServer((Set(path, node.data, node.stat.version),))
 
 
 def remove_servers(now: RuleInput) -> Iterator[RemoveNodes]:

@@ -307,8 +307,8 @@ ACTIONS: dict[str, Action] = {
     "prune": _effect(RemoveItems(frozenset({2}))),
     "mark orphan": _effect(MarkOrphan(0, VersionedRecord(Record(), 0))),
     "forget": _effect(RemoveNodes((Delete(LAYOUT.item(0).orphan), Delete(LAYOUT.trigger("gone"))))),
-    "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
-    "refresh": _effect(RefreshServer("10.0.0.1", b"", 0)),
+    "restore": _effect(RestoreNodes((Check(LAYOUT.instance(ME)), Create(LAYOUT.triggers)))),
+    "refresh": _effect(RefreshServer((Set(LAYOUT.server("10.0.0.1"), b"", 0),))),
     "forget the server": _effect(RemoveNodes((Delete(LAYOUT.server("10.0.0.7"), 0),))),
     "clear records": _effect(RemoveNodes((Delete(LAYOUT.item(1).execution, 0),))),
 }

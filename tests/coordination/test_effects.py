@@ -57,7 +57,7 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     RemoveItems: st.frozensets(items, min_size=1).map(RemoveItems),
     MarkOrphan: st.builds(MarkOrphan, items, runs),
     EndRun: st.builds(EndRun, items, runs, st.just(2), st.just(GIVEN_UP)),
-    NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
+    NoteSchedule: st.just(NoteSchedule((Create(LAYOUT.schedule),))),
     RemoveNodes: st.lists(st.builds(Delete, paths, versions), min_size=1).map(tuple).map(RemoveNodes),
     UpdateRequest: st.builds(
         UpdateRequest,

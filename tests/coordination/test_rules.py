@@ -139,7 +139,7 @@ def test_a_deposed_leader_writes_nothing() -> None:
     here.settle()
     before = dict(here.registry.nodes)
     late = (RequireAssignment(), Assign({0: str(deposed)}), StepDown(), RemoveItems(frozenset({0})))
-    for effect in (*late, NoteSchedule(b"late", 1)):
+    for effect in (*late, NoteSchedule((Set(LAYOUT.schedule, b"late", -1),))):
         with pytest.raises(Conflict):
             here.registry.commit(to_transactions(effect, old)[0], 1)
     assert here.registry.nodes == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aioelasticjob.coordination.effects import RemoveNodes, RestoreNodes
 from aioelasticjob.coordination.rules import RuleInput, decide, remove_servers, restore_nodes
 from aioelasticjob.layout import child
-from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Set
 from tests.coordination.rules.world import LAYOUT, is_right, leads, world
 
 FIRST, SECOND = "10.0.0.1@-@1", "10.0.0.2@-@1"
@@ -61,9 +61,11 @@ def test_what_is_missing_is_made_again_by_everybody_who_is_there() -> None:
     here.settle()
     here.registry.commit([Delete(LAYOUT.triggers), Delete(LAYOUT.server("10.0.0.2"))])
     (first,) = restore_nodes(here.rule_input(FIRST))
-    assert first == RestoreNodes(FIRST, {LAYOUT.triggers: b""})
+    triggers = Create(LAYOUT.triggers)
+    assert first == RestoreNodes((Check(LAYOUT.instance(FIRST)), triggers))
     (second,) = restore_nodes(RuleInput(here.view(), SECOND, host="web"))
-    assert second == RestoreNodes(SECOND, {LAYOUT.triggers: b"", LAYOUT.server("10.0.0.2"): b"web"})
+    server = Create(LAYOUT.server("10.0.0.2"), b"web")
+    assert second == RestoreNodes((Check(LAYOUT.instance(SECOND)), triggers, server))
     assert list(restore_nodes(here.rule_input("10.0.0.9@-@1"))) == []
 
 
