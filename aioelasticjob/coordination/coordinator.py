@@ -309,17 +309,13 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
     """Log an effect that was written, or tell it to the job, if others have to know it."""
     match effect:
         case Assign(assignment):
-            _log_assignment(member, assignment)
+            items, instances = len(assignment), len(set(assignment.values()))
+            text = f"as the leader, this instance has assigned the items (items: {items}, instances: {instances})"
+            member.log_limited(log, "leaders assign items", text, logging.INFO, items=items)
         case SayStrategyFailed(why):
             log_strategy_failure(member, view.config.sharding_strategy, why)
         case EndRun() | UpdateRequest():
             job.conclude(effect)
-
-
-def _log_assignment(member: Member, assignment: Mapping[int, str]) -> None:
-    items, instances = len(assignment), len(set(assignment.values()))
-    text = f"as the leader, this instance has assigned the items (items: {items}, instances: {instances})"
-    member.log_limited(log, "leaders assign items", text, logging.INFO, items=items)
 
 
 def _log_lost_run(member: Member, config: JobConfig, item: int, record: Record) -> None:

@@ -121,11 +121,6 @@ class RequestNodes:
     cancellations: tuple[Cancellation, ...] = ()
     """Who wants runs to be stopped, and which, in the order of their names."""
 
-    @property
-    def requests(self) -> Iterable[Request]:
-        """All requests, in no order."""
-        return (one for one in self.held.values() if isinstance(one, Request))
-
     def begun_by(self, name: str) -> BegunItems:
         """Return how far the items have come that have begun a request."""
         return self.begun.get(name, NOTHING_BEGUN)

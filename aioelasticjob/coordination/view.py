@@ -187,7 +187,8 @@ class JobView:
     @cached_property
     def requests(self) -> tuple[Request, ...]:
         """All requests, also those that have ended, in the order in which they are answered."""
-        return tuple(sorted(self.request_nodes.requests, key=order))
+        asked = (one for one in self.request_nodes.held.values() if isinstance(one, Request))
+        return tuple(sorted(asked, key=order))
 
     @cached_property
     def orphans(self) -> frozenset[int]:
