@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Protocol, TypeAlias, TypeVarTuple
+from typing import Protocol, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -58,7 +58,6 @@ READ_PURPOSE = "to read what the rules ask for"
 
 log = logger(__name__)
 
-Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
 
@@ -115,12 +114,12 @@ class Coordinator:
         if self._trees.value.zxid < self._written and missing > 0:
             return missing
         self._written = 0
-        view = self._read_view()
+        view, member = self._read_view(), self._member
         if self._leaves:  # an instance that leaves coordinates no more
             return inf
-        if self._member.id not in view.instances or self._member.layout.shutdown(self._member.id) in view.tree:
-            return partial(self._attempt, self._look_whether_dismissed, view)
-        return self._decide(view)
+        may_be_dismissed = member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
+        found = partial(self._look_whether_dismissed, view) if may_be_dismissed else self._decide(view)
+        return found if isinstance(found, float) else partial(self._attempt, found)
 
     def _read_view(self) -> JobView:
         tree, switches, before = self._trees.value, self._switches.value, self._views.value
@@ -142,11 +141,11 @@ class Coordinator:
             self._log_operator_actions(view)
         due = pacing.look(view)
         if due.waits:
-            return partial(self._attempt, self._look_up, view, due)
+            return partial(self._look_up, view, due)
         member.refusals.accepted(READ_PURPOSE)
         rule_input = RuleInput(view, member.id, due.quiet, False, self._time, host=member.host)
         if effects := decide(rule_input):
-            return partial(self._attempt, self._write, rule_input, effects)
+            return partial(self._write, rule_input, effects)
         return self._pause(view, due.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
@@ -195,11 +194,11 @@ class Coordinator:
             self._pacing.hold(RETRY_PAUSE)
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
-    async def _attempt(self, work: Callable[[*Ts], Awaitable[float]], *args: *Ts) -> float:
+    async def _attempt(self, work: Work) -> float:
         """Do some work.  If the registry refuses it, the next turn tries again."""
         member = self._member
         try:
-            return await work(*args)
+            return await work()
         except Suspended:
             self._pacing.look_again()
             return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # a connection wakes it
