@@ -57,6 +57,16 @@ def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:
     assert _former(here.settle()) == []
 
 
+def test_a_schedule_is_not_noted_once_the_configuration_has_been_written_again() -> None:
+    here = world(1, cron="0 * * * * ?")
+    here.settle()
+    older = _change(here, 2_000, cron="30 * * * * ?")
+    newer = _change(here, 3_000, cron="0 0 * * * ?")
+    assert older.leader is not None
+    assert here.round(older.leader, older) == 0
+    assert here.round(older.leader, newer) == 1
+
+
 @pytest.mark.parametrize(
     "data",
     [
