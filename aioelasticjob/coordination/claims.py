@@ -267,7 +267,8 @@ def _entitled(member: Member, view: JobView, fire: Fire, before: Mapping[int, Re
         entitled: list[Op] = [Check(layout.sharding, view.sharding_version)]
         if fire.request is not None:
             entitled.append(Delete(*fire.request))
-        entitled += claiming(layout, fire, before)
+        if fire.requested is not None:
+            entitled += claiming(layout, fire, before)
         if view.requested:
             claimed = "" if fire.requested is None else fire.requested.id
             entitled += losing(view, before, claimed)

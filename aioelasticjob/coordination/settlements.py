@@ -198,7 +198,7 @@ class Settlements:
         for item in settlement.handed_over.intersection(ended):
             seen = ended[item]
             operations.append(Create(layout.item(item).orphan, records.encode_mark(seen.record, seen.zxid)))
-        if settlement.fire is not None:
+        if settlement.fire is not None and settlement.fire.requested is not None:
             noted = settling(layout, settlement.fire, ended)
             operations += [one for one in noted if one.path not in settlement.gone]
         settlement.transaction = send(self._member, operations, settlement.what)
