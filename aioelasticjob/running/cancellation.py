@@ -22,6 +22,7 @@ from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
+from aioelasticjob.plural import listed_items
 
 UNHEEDED_AFTER = 1.0
 """Seconds until a cancelled handler that goes on is named in the log, and between two cancellations from then on."""
@@ -151,14 +152,14 @@ def handler_scope(
 
 def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
     """Name a handler in the log that goes on although it was cancelled."""
-    job, items = context.job_name, ", ".join(map(str, context.claimed))
+    job, items = context.job_name, listed_items(context.claimed)
     if limited_log.admits(log, job, "handlers go on after they were cancelled", each=MOST):
         name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
-        goes_on = f"the handler {name} of item {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
+        goes_on = f"the handler {name} of {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
         what = "a thread is interrupted only if it calls anyio.from_thread.check_cancelled()"
         if is_async(handler) or isasyncgenfunction(unwrap(handler)):
             what = f"let CancelledError pass.  It is at:\n{stack(task, getattr(handler, '__code__', None))}"
-        log.warning("%s: %s: %s", job, goes_on, what, extra={"job": job, "items": items, "handler": name})
+        log.warning("%s: %s: %s", job, goes_on, what, extra={"job": job, "items": context.claimed, "handler": name})
 
 
 def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:

@@ -62,7 +62,8 @@ class ExecutionStats:
             text = f"was cut off on {former}, and begins again on {self._me}"
             self._warn(execution, items, text, kind, instance=former)
         if execution.config.log_runs == "all":
-            self._log(logging.INFO, execution, tuple(execution.claim.items), "begin")
+            items = tuple(execution.claim.items)
+            self._log(logging.INFO, execution, items, "begins" if len(items) == 1 else "begin")
 
     def ended(self, execution: Execution, seconds: float, why: str | None = None) -> None:
         """Note the outcomes of an execution that took so many ``seconds``; ``why`` says why it was cancelled."""

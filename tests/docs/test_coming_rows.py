@@ -335,9 +335,9 @@ def runs_in_the_log(here: str) -> None:
     finally:
         log.removeHandler(shown)
         log.setLevel(level)
-    assert [re.sub(r"(begin|completed).*", r"\1", line) for line in lines] == [
+    assert [re.sub(r"(begins|completed).*", r"\1", line) for line in lines] == [
         "job: item 0 completed",  # with "ends"
-        "job: item 0 begin",  # with "all"
+        "job: item 0 begins",  # with "all"
         "job: item 0 completed",
     ]
 

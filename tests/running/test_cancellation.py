@@ -16,12 +16,14 @@ from anyio import from_thread
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import Outcome
-from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS, UNHEEDED_AFTER, HandlerScope, stack
+from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS, UNHEEDED_AFTER, HandlerScope, stack, warn_unheeded
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import run
 from tests.running.dataflow_runs import SavedOffsets
+from tests.running.test_executors import contexts_of
 from tests.running.test_stats import claim
 from tests.support.clocks import block_loop
 from tests.support.loops import LoopKind, run_async
@@ -231,6 +233,20 @@ def test_a_handler_that_swallows_its_cancellation_is_named_with_its_stack(
     assert "stubborn of item 0 goes on 1 s after it was cancelled" in message
     assert "in dig_in" in message
     assert caplog.records[[one.getMessage() for one in caplog.records].index(message)].__dict__["job"] == "job"
+
+
+@pytest.mark.parametrize(("items", "whose"), [((0,), "item 0"), ((0, 1), "items 0, 1")])
+def test_a_handler_that_goes_on_is_named_with_its_items(
+    items: tuple[int, ...], whose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        context, task = contexts_of(*items), asyncio.current_task()
+        assert task is not None
+        warn_unheeded(dig_in, context, task, LimitedLog())
+
+    asyncio.run(main())
+    assert f"dig_in of {whose} goes on 1 s after" in caplog.text
+    assert vars(caplog.records[0])["items"] == items
 
 
 def test_a_function_whose_thread_goes_on_after_its_time_limit_is_named_and_its_cancellation_is_not_hidden(

@@ -184,6 +184,14 @@ def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(cap
     assert recorded.failures.taken[0][1].fire_time == when
 
 
+def test_the_line_about_the_begin_of_one_item_is_in_the_singular(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.running.stats")
+    recorded, config = RecordedStats(), CONFIG.changed(log_runs="all")
+    execution = replace(execution_of(), config=config, claim=claim(0))
+    run(partial(in_loop, recorded.stats.began, execution, catch_up=False))
+    assert caplog.messages == ["job: item 0 begins (CRON for 1970-01-01T00:01:00+00:00)"]
+
+
 @pytest.mark.parametrize(("milliseconds", "text"), [(60_000, "08:01:00"), (60_250, "08:01:00.250")])
 def test_a_moment_has_milliseconds_if_it_needs_them(milliseconds: int, text: str) -> None:
     assert local_text(milliseconds, "Asia/Shanghai") == f"1970-01-01T{text}+08:00"
