@@ -97,7 +97,7 @@ class DeclaredSettings(BaseModel):
     `None` is no limit."""
     record_timeout: Annotated[Limit | None, DATAFLOW] = None
     """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. The wait of a plain
-    function for a free thread or process does not count."""
+    function for a free thread or process, and the start of a process, do not count."""
     items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS] = None
     """How many items of the job a process [runs side by side](../how-to/retries.md#how-long-it-may-take), 1 to 10,000;
     `None` is all that it holds. Not with `per="instance"` or `streaming`."""

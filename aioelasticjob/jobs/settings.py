@@ -141,7 +141,7 @@ class DataflowSettings(CommonSettings, total=False):
     `None` is no limit."""
     record_timeout: Duration | None
     """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. The wait of a plain
-    function for a free thread or process does not count."""
+    function for a free thread or process, and the start of a process, do not count."""
 
 
 class ScriptSettings(JobSettings, total=False):

@@ -281,7 +281,7 @@ class HandlerCalls:
         return handler_scope(fetch if is_awaited else None, context, self._execution.limited_log)
 
     def process(self, given: Given) -> Call:
-        """Return ``process`` with its retries; ``record_timeout`` limits each attempt, not its wait for a thread."""
+        """Return ``process`` with its retries; ``record_timeout`` limits each attempt, not what it waits for."""
         executors, executor, limit = self._execution.executors, self._config.executor, self._config.record_timeout
         process, is_plain = self._process, not is_async(self._process)
         once: Call = partial(executors.call_now, executor, process) if is_plain else process
@@ -296,6 +296,8 @@ class HandlerCalls:
 
         async def in_place(context: Context, record: Any) -> object:
             async with executors.place(executor, context):
+                if executor == "process" and limit is not None:
+                    await executors.processes.prepare(process)
                 return await limited(context, record)
 
         limited = once if limit is None else within

@@ -150,7 +150,15 @@ class Processes:
 
         If the call is cancelled, the process and its children are killed.
         """
-        request, child = pickled(function, *arguments, **named), await self._child()
+        return await self._ask(function, pickled(function, *arguments, **named))
+
+    async def prepare(self, function: Function) -> None:
+        """Start a process that has imported the function's module, unless one is idle; the caller has a place."""
+        if not self._idle:
+            await self._ask(function, pickled(callable, function))
+
+    async def _ask(self, function: Function, request: bytes) -> Any:
+        child = await self._child()
         try:
             answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
         except BaseException as error:

@@ -94,6 +94,7 @@ def real_world_replaced() -> Iterator[None]:
         # Nothing can cancel a run while its function is called in the loop.
         patches.enter_context(mock.patch.object(from_thread, "check_cancelled", return_value=None))
         patches.enter_context(mock.patch.object(Processes, "call", call))
+        patches.enter_context(mock.patch.object(Processes, "prepare"))
         patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
         patches.enter_context(mock.patch.object(ElasticJob, "_here", _OfTheProcess(), create=True))
         patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here

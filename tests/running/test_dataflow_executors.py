@@ -16,6 +16,8 @@ from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.events import Ended
 from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.model import Outcome
+from aioelasticjob.running.executors import Processes
+from aioelasticjob.testing import VirtualCluster, simulated
 from tests.running import declared_dataflow
 from tests.running.dataflow_runs import DataflowRun, dataflow, run_dataflow
 from tests.support.loops import LoopKind, run_async
@@ -53,6 +55,10 @@ def pid(context: ItemContext, record: int) -> bool:
     return os.getpid() != record
 
 
+def see(context: ItemContext, record: int) -> None:
+    seen.append(record)
+
+
 async def own_pid(context: ItemContext) -> list[int]:
     return [os.getpid(), 0]
 
@@ -67,6 +73,27 @@ def test_plain_functions_run_in_processes_if_the_job_wants_it() -> None:
 
     run_async("asyncio", main)
     assert (execution.counted, execution.errors) == ((2, 0), [])
+
+
+def test_in_simulated_time_no_process_is_started_for_a_record_with_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = ElasticJob("zk://registry:2181/shop")
+    monkeypatch.delattr(Processes, "_child")
+    monkeypatch.setattr(f"{__name__}.seen", [])
+
+    @app.dataflow(cron="@daily", executor="process", record_timeout=1)
+    async def flow(context: ItemContext) -> AsyncIterator[list[int]]:
+        yield [1, 2]
+
+    flow.process(see)
+
+    async def main(cluster: VirtualCluster) -> None:
+        await cluster.start(app)
+        await cluster.next_fire()
+
+    simulated(main)(VirtualCluster())
+    assert seen == [1, 2]
 
 
 @pytest.mark.process

@@ -18,7 +18,8 @@ import tenacity
 from aioelasticjob import InvalidSetting, ItemContext, Outcome, Retry
 from aioelasticjob.jobs.context import run_limited_log
 from aioelasticjob.limited_log import LimitedLog
-from aioelasticjob.running.executors import LONG_WAIT, NEVER_BEGAN, Executors
+from aioelasticjob.running.executors import LONG_WAIT, NEVER_BEGAN, Executors, Processes
+from tests.running import process_functions
 from tests.running.dataflow_runs import DataflowRun, Source, dataflow, ignore, run_dataflow, three
 from tests.running.test_cancellation import MAX_REPEATED_CANCELS, dig_in
 from tests.support.own_executors import added
@@ -175,6 +176,28 @@ def test_the_time_of_a_record_begins_when_a_thread_is_free_and_a_long_wait_is_lo
     assert (done.counted, done.errors, sorted(begun)) == ((3, 0), [], [1, 2, 3])
     said = "flow: a call for item 0 has waited for 10 s for a free thread, and goes on waiting: "
     assert [text.startswith(said) for text in caplog.messages] == [True] * lines
+
+
+class SlowToStart(Processes):
+    """Processes that take a minute to start, and a second to call a function, which is called in the event loop."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.called = list[float]()
+
+    async def prepare(self, function: Callable[..., object]) -> None:
+        await anyio.sleep(60)
+
+    async def call(self, function: Callable[..., object], *arguments: Any, **named: Any) -> Any:
+        await anyio.sleep(1)
+        self.called.append(asyncio.get_running_loop().time())
+        return function(*arguments, **named)
+
+
+def test_the_time_of_a_record_begins_when_its_process_is_ready() -> None:
+    slow, settings = SlowToStart(3), dataflow(record_timeout=2, executor="process")
+    done = run_dataflow(DataflowRun(settings, three, process_functions.pid, executors=Executors(processes=slow)))
+    assert (done.counted, done.errors, slow.called) == ((3, 0), [], [61, 61, 61])
 
 
 class Full(Executor):

@@ -59,6 +59,21 @@ def test_an_error_that_cannot_be_pickled_is_shown_with_its_own_type_and_text_fir
     with_processes(main)
 
 
+def test_a_prepared_process_has_imported_the_module_and_is_the_one_that_is_called() -> None:
+    imported = f"{process_functions.__name__!r} in __import__('sys').modules"
+
+    async def main(executors: Executors) -> None:
+        call, prepare = executors.processes.call, executors.processes.prepare
+        await prepare(process_functions.pid)
+        (ready,) = executors.processes._idle
+        assert await call(eval, imported)
+        await prepare(process_functions.fail)
+        assert executors.processes._idle == [ready]
+        assert await call(process_functions.pid) == ready._process.pid
+
+    with_processes(main)
+
+
 def test_signals_for_the_whole_group_are_left_to_the_parent() -> None:
     async def main(executors: Executors) -> None:
         assert (
