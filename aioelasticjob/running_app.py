@@ -49,6 +49,7 @@ class RunningApp:
     phase: Phase = "ended"
     session: Session | None = None
     jobs: LocalJobs | None = None
+    executors: Executors | None = None
     ended_by: Exception | None = None
 
     @property
@@ -60,7 +61,8 @@ class RunningApp:
     def vitals(self) -> Vitals:
         """How things stand at the moment, for those who measure."""
         jobs = tuple(job.vitals for job in self.jobs.running) if self.jobs else ()
-        return Vitals.of(self.session, jobs, self.recorder.counts if self.recorder else None)
+        calls = self.executors.calls if self.executors else {}
+        return Vitals.of(self.session, jobs, self.recorder.counts if self.recorder else None, calls)
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
@@ -90,7 +92,7 @@ class RunningApp:
                 if self.endpoint is not None:
                     await stack.enter_async_context(self.endpoint.open())
                 session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
-                self.session = session
+                self.session, self.executors = session, executors
                 stack.callback(self._forget_session)
                 await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, registry))
                 block = UserCode("the block")
@@ -108,7 +110,7 @@ class RunningApp:
             raise failure
 
     def _forget_session(self) -> None:
-        self.session = self.jobs = None
+        self.session = self.jobs = self.executors = None
 
     @asynccontextmanager
     async def _run_jobs(

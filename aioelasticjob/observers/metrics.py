@@ -48,6 +48,8 @@ HELP = {
     "run_duration_seconds": "How long the runs of items took.",
     "items_held": "Items assigned to this instance.",
     "leader": "1 if this instance leads the job, else 0.",
+    "executor_calls_running": "Calls of plain functions that run, by executor: thread, process.",
+    "executor_calls_waiting": "Calls of plain functions that wait for a free thread or process, by executor.",
     "running": "1 while the application runs, else 0.",
     "session_state": "1 for the present state of the session with the registry, 0 for the others.",
     "session_margin_seconds": "Until handlers would be cancelled if the registry did not answer any more.",
@@ -214,10 +216,14 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
     for job in vitals.jobs:
         held.add_metric([job.name], job.held)
         leads.add_metric([job.name], int(job.leads))
+    busy, waiting = (_gauge(core, f"executor_calls_{state}", "executor") for state in ("running", "waiting"))
+    for executor, calls in vitals.calls.items():
+        busy.add_metric([executor], calls.borrowed_tokens)
+        waiting.add_metric([executor], calls.tasks_waiting)
     states = _gauge(core, "session_state", "state")
     for state in SessionState:
         states.add_metric([state.value], int(vitals.state is state))
-    yield from (held, leads, states)
+    yield from (held, leads, busy, waiting, states)
     yield _gauge(core, "running", value=int(vitals.running))
     yield _gauge(core, "session_margin_seconds", value=vitals.margin)
     yield _counter(core, "registry_requests", value=vitals.requests)

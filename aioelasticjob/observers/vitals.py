@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from anyio import CapacityLimiterStatistics
 
 from aioelasticjob.registry.session_keeper import SessionState
 
@@ -38,11 +41,15 @@ class Vitals:
     jobs: tuple[JobVitals, ...]
     store: StoreCounts | None
     """The counts of the event store, if there is one."""
+    calls: Mapping[str, CapacityLimiterStatistics]
+    """The calls of plain functions that run and that wait, by executor; empty while the application does not run."""
 
     @classmethod
-    def of(cls, session: Session | None, jobs: tuple[JobVitals, ...], store: StoreCounts | None) -> Vitals:
+    def of(
+        cls, session: Session | None, jobs: tuple[JobVitals, ...], store: StoreCounts | None, calls: Mapping[str, Any]
+    ) -> Vitals:
         """Return the present state; without a session the application does not run."""
         if session is None:
-            return cls(False, None, 0.0, None, 0, jobs, store)
+            return cls(False, None, 0.0, None, 0, jobs, store, calls)
         state, margin = session.status.value.state, max(0.0, session.margin)
-        return cls(True, state, margin, session.clock_skew, session.requests, jobs, store)
+        return cls(True, state, margin, session.clock_skew, session.requests, jobs, store, calls)

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from anyio import (
     CancelScope,
     CapacityLimiter,
+    CapacityLimiterStatistics,
     WouldBlock,
     create_task_group,
     get_cancelled_exc_class,
@@ -73,6 +74,11 @@ class Executors:
     """The executors that packages add."""
     _unlimited: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(inf))
     """For calls in threads that have a place already."""
+
+    @property
+    def calls(self) -> Mapping[str, CapacityLimiterStatistics]:
+        """The calls that run and that wait in threads and processes; executors of packages have places of their own."""
+        return {"thread": self.threads.statistics(), "process": self.processes.places.statistics()}
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

@@ -49,8 +49,8 @@ class Everything(ElasticJob):
 
     @property
     def vitals(self) -> Vitals:
-        jobs = (JobVitals("job", 3, True),)
-        return Vitals(True, SessionState.CONNECTED, 20.0, 0.1, 7, jobs, StoreCounts(1, 2, 3, 4))
+        jobs, calls = (JobVitals("job", 3, True),), {"thread": anyio.CapacityLimiter(2).statistics()}
+        return Vitals(True, SessionState.CONNECTED, 20.0, 0.1, 7, jobs, StoreCounts(1, 2, 3, 4), calls)
 
 
 def measured(app: ElasticJob) -> str:

@@ -12,6 +12,7 @@ import pytest
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
+from aioelasticjob.observers.metrics import Metrics
 from aioelasticjob.running.executors import Executors, OwnExecutors
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.support.contexts import of_item
@@ -174,3 +175,32 @@ def test_a_jobs_plain_handler_runs_in_its_own_executor_and_is_given_its_offset_t
         run_async("asyncio", main)
     assert sorted(seen) == [("own-compute_0", 0, None), ("own-compute_0", 1, None)]
     assert {(one.setting, one.value) for one in refused} == {("executor", "mine")}
+
+
+def test_the_calls_that_run_and_those_that_wait_are_counted_by_executor() -> None:
+    go, app = threading.Event(), ElasticJob("embedded://", threads=1, processes=2)
+
+    def now() -> dict[str, tuple[float, int]]:
+        return {name: (found.borrowed_tokens, found.tasks_waiting) for name, found in app.vitals.calls.items()}
+
+    def wait(context: ItemContext) -> None:
+        go.wait(60)
+
+    async def main() -> None:
+        app.add(wait, sharding_total_count=3)
+        with anyio.fail_after(60):
+            async with app.running():
+                try:
+                    await app.trigger("wait")
+                    while now() != {"thread": (1, 2), "process": (0, 0)}:
+                        await anyio.sleep(0.01)
+                    text = (await Metrics(app).render())[0].decode()
+                    for line in ('running{executor="thread"} 1.0', 'waiting{executor="thread"} 2.0'):
+                        assert f"\naioelasticjob_executor_calls_{line}\n" in text
+                finally:
+                    go.set()
+                while now() != {"thread": (0, 0), "process": (0, 0)}:
+                    await anyio.sleep(0.01)
+        assert now() == {}
+
+    run_async("asyncio", main)
