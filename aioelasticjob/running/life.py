@@ -360,7 +360,7 @@ def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig,
     for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():
         both = f"this process runs {member.handler}, but instance {other} runs {handler}"
         text = f"{both}: both are given items of the job; if these are two jobs, give one of them another name"
-        member.log_limited(log, "instances of one job run different handlers", text, instance=other)
+        member.limited_log.warning(log, job, "instances of one job run different handlers", text, instance=other)
 
 
 async def _announce_leaving(member: Member, stopping: Stopping) -> None:

@@ -176,15 +176,15 @@ def test_each_setting_that_is_declared_otherwise_than_the_registry_has_it_is_war
     simulate(scene)
 
 
-def test_who_joins_with_another_handler_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_joins_with_another_handler_than_several_instances_is_warned_once(caplog: pytest.LogCaptureFixture) -> None:
     async def other(context: object) -> None: ...
 
     async def scene(here: SimulatedJobs) -> None:
-        async with here.app(cron=EVERY_TEN).running():
+        async with here.app(cron=EVERY_TEN).running(), here.app(cron=EVERY_TEN).running():
             await here.until(1)
             async with here.app(other, cron=EVERY_TEN).running():
                 (said,) = [one.getMessage() for one in caplog.records]
-                mine = "tests.running.test_life:test_who_joins_with_another_handler_is_warned_of.<locals>.other"
+                mine = f"{__name__}:{other.__qualname__}"
                 assert said.startswith(f"job: this process runs {mine}, but instance 127.0.0.1@-@")
                 status = await operations.job(here.observer, "job", now=0)
                 assert mine in [one.handler for one in status.instances]
