@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group, sleep_forever
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -28,6 +29,8 @@ from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
 
+LEAVES = "the job leaves"
+"""Why handlers are cut off when the job leaves."""
 BEGUN_AT_ONCE = 200
 """Items whose runs begin in one turn of the event loop: ten thousand would block it for most of a second."""
 
@@ -64,6 +67,8 @@ class Execution:
     """The scope in which each item's handler runs."""
     limited_log: LimitedLog = field(default_factory=LimitedLog)
     """Limits the lines about handlers that go on after they were cancelled."""
+    waiting: set[int] = field(default_factory=set)
+    """Items whose plain function has yet to be given a thread or process."""
     to_stop: set[int] = field(default_factory=set)
     """Items whose run somebody has cancelled."""
     cancel_called: bool = False
@@ -125,6 +130,13 @@ class Execution:
         self.cancel_called, self.reason = True, self.reason or reason
         for limit in self.limits.values():
             limit.cancel(reason)
+
+    def leave(self) -> None:
+        """Cut off what waits for a thread or process, because the job leaves and another instance runs it again."""
+        if self.config.failover and self.waiting:
+            self.reason = self.reason or LEAVES
+            for item in self.waiting:
+                self.limits[item].cancel(LEAVES)
 
     def scope_of_all(self, seconds: float | None = None) -> HandlerScope:
         """Return a scope for all handlers, which names those that go on."""
@@ -252,7 +264,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
         failure = error
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
-    if execution.cancel_called:
+    if execution.cancel_called or limit.reason == LEAVES:
         was_ended = limit.has_caught if failure is None else _is_made_of_cancellation(failure)
         if was_ended:
             return None
@@ -354,9 +366,18 @@ class _Attempts:
 async def _call(execution: Execution, context: Context) -> None:
     job, executors, call = execution.job, execution.executors, execution.job.handler
     if job.blocking:  # a thread cannot be interrupted, so the item stays locked until the thread has ended
-        call = partial(executors.call, execution.config.executor, job.handler)
+        call = partial(_call_plain, execution)
     if job.needs is None:
         await call(context)
     else:
         async with provided(context, executors.overrides, job.needs) as (given,):
             await call(context, **given)
+
+
+async def _call_plain(execution: Execution, context: Context, **given: Any) -> None:
+    """Call the handler, a plain function, once a thread or process is free for it."""
+    executor, executors = execution.config.executor, execution.executors
+    execution.waiting.update(context.claimed)
+    async with executors.place(executor, context):
+        execution.waiting.difference_update(context.claimed)
+        await executors.call_now(executor, execution.job.handler, context, **given)

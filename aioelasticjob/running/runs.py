@@ -19,7 +19,7 @@ from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.driver import Awaited, InTask, StateDriver
 from aioelasticjob.running.early_end import RetryWaits, StreamControl, left_open
-from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.execution import LEAVES, Execution, execute
 from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
@@ -82,8 +82,10 @@ class Runs:
         """The run whose handlers have ended, until its settlement begins."""
 
     def leave(self) -> None:
-        """Let no further attempt begin, because the job leaves."""
+        """Let no further attempt begin, and no function that waits for a thread or process, because the job leaves."""
         self._retry_waits.leave()
+        if self._stats.execution is not None:
+            self._stats.execution.leave()
 
     def stop_fetching(self) -> None:
         """Let a streaming run end once it has processed the records that it has fetched."""
@@ -99,7 +101,7 @@ class Runs:
         """Cancel the execution, and each one whose claim is answered later; their items are settled as cancelled."""
         self._cancelled = True
         if self._scope is not None:
-            self._scope.cancel("the job leaves")
+            self._scope.cancel(LEAVES)
 
     async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
         """Run the handlers of claimed items; return the step that begins their settlement."""
@@ -197,7 +199,7 @@ class Runs:
             finally:
                 self._scope = None
                 session.unbind(scope)
-                self._stats.ended(execution, self._loop.time() - began, scope.reason)
+                self._stats.ended(execution, self._loop.time() - began, scope.reason or execution.reason)
 
     def _settle(self, ended: EndedRun) -> Settlement | None:
         """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""

@@ -249,6 +249,31 @@ def test_a_handler_that_goes_on_is_named_with_its_items(
     assert vars(caplog.records[0])["items"] == items
 
 
+def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_and_not_what_has_begun() -> None:
+    begun, go = list[int](), threading.Event()
+
+    def work(context: ItemContext) -> None:
+        begun.append(context.item)
+        assert go.wait(60)
+        from_thread.check_cancelled()
+
+    async def scene() -> None:
+        config, one_thread = JobConfig(job_name="job", failover=True), Executors(anyio.CapacityLimiter(1))
+        job = Job.declare(config, work)
+        execution = Execution(job, config, claim(0, 1), SavedOffsets(), one_thread, lambda *_: None, PlainWaits())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            while not (begun and one_thread.calls["thread"].tasks_waiting):
+                await anyio.sleep(0.01)
+            execution.leave()
+            go.set()
+        assert execution.outcomes == dict.fromkeys(begun, Outcome.COMPLETED)
+        assert execution.begun == set(begun)
+
+    asyncio.run(scene())
+    assert len(begun) == 1
+
+
 def test_a_function_whose_thread_goes_on_after_its_time_limit_is_named_and_its_cancellation_is_not_hidden(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

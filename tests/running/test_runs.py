@@ -11,15 +11,17 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, InstanceContext, ItemContext
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Retry
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import Claim, Fire, Outcome
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
+from aioelasticjob.running.executors import DEFAULT_THREADS
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.testing import VirtualClock
+from aioelasticjob.testing.stand_ins import real_world_replaced
 from tests.running.test_refused_writes import refusing
 from tests.running.test_settings_changes import EVERY_TEN
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, end_life, listening, simulate
@@ -199,6 +201,41 @@ def test_a_handler_whose_claim_is_answered_after_the_shutdown_timeout_does_not_b
         assert ended == ([(0, Outcome.CANCELLED)] if triggered else []), here.events
 
     simulate(scene)
+
+
+@pytest.mark.parametrize(("failover", "begins"), [(True, 21), (False, 25)])
+@pytest.mark.parametrize("settings", [{}, {"retry": Retry(2)}, {"per": "instance"}])
+def test_a_function_that_waits_for_a_thread_when_its_job_leaves_is_run_elsewhere_if_the_job_has_failover(
+    settings: dict[str, Any], failover: bool, begins: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without failover nobody else would run it, so it may wait on, for at most ``shutdown_timeout``."""
+    began = list[tuple[int, bool]]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        def work(context: Any) -> None:
+            began.append((round(here.now()), context.instance == me))
+
+        both = [
+            here.app(work, cron="0/20 * * * * ?", sharding_total_count=2, failover=failover, **settings) for _ in "ab"
+        ]
+        async with both[0].running():
+            async with both[1].running():
+                (me,) = [job.instance for job in both[1].health.jobs]
+                await here.until(5)
+                executors = both[1]._here.executors
+                assert executors is not None
+                for other in range(DEFAULT_THREADS):
+                    executors.threads.acquire_on_behalf_of_nowait(other)
+                asyncio.get_running_loop().call_later(20, executors.threads.release_on_behalf_of, 0)
+                await here.until(21)
+                assert began == [(20, False)]
+            assert round(here.now()) == begins
+            await here.until(30)
+
+    with real_world_replaced():
+        simulate(scene)
+    assert began[1:] == [(begins, not failover)]
+    assert ("was cancelled before the handler began: the job leaves" in caplog.text) == failover
 
 
 def test_a_run_without_records_whose_session_ends_before_its_handler_begins_is_reported(
