@@ -349,6 +349,9 @@ def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pyte
         ("jobs: {a: {kind: 5}}", "jobs.a.kind = 5: must be one of http, script"),
         ("jobs: {a: {kind: script, command: [sh, nosuch.sh]}}", "there is no file 'nosuch.sh' for sh to run"),
         ("defaults: {command: ls}", "jobs.yaml:1: defaults.command = 'ls': there is no such setting"),
+        ("defaults: {kind: script}", "jobs.yaml:1: defaults.kind = 'script': write it below each job"),
+        ("metrics: nowhere", "jobs.yaml:1: metrics = 'nowhere': write a port, or HOST:PORT with a port up to 65535"),
+        ("event_store: runs.db", "jobs.yaml:1: event_store = 'runs.db': write sqlite:///events.db,"),
         ("a: \0", "jobs.yaml: is no YAML: unacceptable character"),
     ],
 )
@@ -416,6 +419,12 @@ def test_scripts_of_other_hosts_are_not_looked_for_if_asked(write: Write) -> Non
     file = write("jobs: {a: {kind: script, command: no-such-program, cron: x}}")
     assert len(mistakes_in(file)) == 2
     assert len(mistakes_in(file, elsewhere=True)) == 1
+
+
+def test_the_event_store_of_other_hosts_is_not_looked_for_if_asked(write: Write) -> None:
+    file = write("event_store: sqlite:////no-such-directory/runs.db")
+    assert len(mistakes_in(file)) == 1
+    assert mistakes_in(file, elsewhere=True) == []
 
 
 def test_merged_mappings_keep_what_goes_before(write: Write) -> None:
@@ -529,6 +538,7 @@ def test_access_is_a_matter_of_file_environment_and_code(write: Write, monkeypat
         ("sasl: a:${8765", {}, "sasl = '…': a placeholder is"),
         ("sasl: a:b\nsasl_file: /x", {}, "sasl_file = '/x': leave it out, or sasl"),
         ("tls: {key_password: [8765]}", {}, "tls.key_password = '…': a text"),
+        ("event_store: postgresql://u:8765@h", {}, "event_store = 'postgresql://u:…@h': names no database"),
         ("ip: host", {}, "ip = 'host': an address of this host"),
     ],
 )

@@ -19,6 +19,8 @@ from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.jobs import executors, kinds
+from aioelasticjob.observers.endpoint import where
+from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.setting_errors import unknown_setting
 from aioelasticjob.setting_types import DURATION
@@ -128,7 +130,10 @@ class SettingsCheck:
         for keys, value, why in unresolved:
             self._note(keys, value, why)
         self._look_at_top({name: value for name, value in values.items() if name not in _SECTIONS})
-        self.defaults = self._given(("defaults",), self._section(values, "defaults"), of_kinds=())
+        defaults = self._section(values, "defaults")
+        if kind := defaults.pop("kind", None):
+            self._note(("defaults", "kind"), kind, "write it below each job that is not declared in code")
+        self.defaults = self._given(("defaults",), defaults, of_kinds=())
         self._look_at_settings("defaults", self.defaults)
         jobs = {name: self._mapping(("jobs", name), value) for name, value in self._section(values, "jobs").items()}
         self._take_variables(jobs)
@@ -170,6 +175,10 @@ class SettingsCheck:
         found, right = sifted(Application, {**named, **EnvSettingsSource(Application)()})
         self.application = Application.model_validate(right)
         found += sifted(_address, {"address": self.application.registry, **self.application.connection})[0]
+        if (metrics := self.application.metrics) is not None:
+            found += sifted(lambda: where(metrics), {})[0]
+        if (store := self.application.event_store) is not None and not self.elsewhere:
+            found += sifted(lambda: EventStoreSettings.of(store), {})[0]
         for one in found:
             setting = "registry" if one.setting == "address" else one.setting
             self._note(tuple(setting.split(".")), one.value, one.expected)
