@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # imported here, so that other commands do not wait for the i
     from aioelasticjob.config import JobConfig
     from aioelasticjob.settings import Mistake, Settings
 
-config = typer.Typer(name="config", help="Look at settings files.", no_args_is_help=True)
+config = typer.Typer(name="config", help="Look at settings files.", no_args_is_help=True, add_completion=False)
 
 
 @config.callback()

@@ -50,7 +50,9 @@ Missed: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-events = typer.Typer(name="events", help="The history of runs, from an event store.", no_args_is_help=True)
+events = typer.Typer(
+    name="events", help="The history of runs, from an event store.", no_args_is_help=True, add_completion=False
+)
 
 _STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "stopped": "yellow", "handed over": "yellow"}
 

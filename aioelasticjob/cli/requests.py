@@ -170,6 +170,7 @@ requests = typer.Typer(
     name="requests",
     cls=_Listing,
     help="List what was asked of a job (requests NAME), or of all; cancel or pause a request.",
+    add_completion=False,
 )
 
 

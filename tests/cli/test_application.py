@@ -23,12 +23,13 @@ def test_without_a_command_there_is_a_list_of_all_commands_under_headings(comman
     assert any(line.startswith("  --install-completion ") for line in lines)
 
 
-@pytest.mark.parametrize("name", ["run", "zookeeper", "demo", "jobs", "job", "cron"])
+@pytest.mark.parametrize("name", ["run", "zookeeper", "demo", "jobs", "job", "cron", "config", "events", "requests"])
 def test_every_command_has_help(command: Command, name: str) -> None:
     for option in ("--help", "-h"):
         result = command(name, option)
         assert result.exit_code == 0
         assert "Usage:" in result.stdout
+        assert "--install-completion" not in result.stdout, "it is an option of the whole program"
 
 
 def test_the_version_is_printed(command: Command) -> None:
