@@ -236,7 +236,7 @@ class ElasticJob(Declarations, Asking):
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
 
         A second signal, more than half a second after the first, stops at once; a handler that cannot be cancelled,
-        such as a thread, delays that by 5 s at most.
+        such as a thread or one that blocks the loop, delays that by 5 s at most.
         Garbage collections become rarer, and when all jobs have joined, all objects of that moment are excluded from
         them (``gc.freeze``).
 

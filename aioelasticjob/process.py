@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -88,12 +89,12 @@ async def await_signals(
     A signal that repeats the first one within ``REPEATED_WITHIN`` seconds is none.
     """
     asked_at = 0.0
-    with open_signal_receiver(*SIGNALS) as signals, ExitStack() as stack:
+    with open_signal_receiver(*SIGNALS) as signals, _forced_by_a_second_signal(force), ExitStack() as stack:
         _received.update(SIGNALS)
         stack.callback(_received.clear)
         task_status.started()
         async for number in signals:
-            if asked.is_set() and current_time() < asked_at + REPEATED_WITHIN:
+            if asked.is_set() and current_time() < asked_at + REPEATED_WITHIN and not force.is_alive():
                 continue
             if asked.is_set():
                 log.warning(
@@ -104,7 +105,8 @@ async def await_signals(
                 asked_at = current_time()
                 continue
             everything.cancel()  # while jobs are still starting, there is no run to finish
-            force.start()
+            if not force.is_alive():
+                force.start()
             if not asked.is_set():  # a repetition would end the process in the middle of its cleanup
                 with move_on_after(REPEATED_WITHIN, shield=True):
                     async for number in signals:
@@ -113,11 +115,29 @@ async def await_signals(
 
 
 @contextmanager
+def _forced_by_a_second_signal(force: threading.Timer) -> Iterator[None]:
+    """Start the timer on a second signal, also while a handler blocks the event loop, in which signals are read."""
+    arrived = list[float]()
+
+    def note(*_: object) -> None:
+        arrived.append(time.monotonic())
+        if arrived[-1] > arrived[0] + REPEATED_WITHIN and not force.is_alive():
+            force.start()
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}  # the loop is woken as before
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def forced_exit() -> Iterator[threading.Timer]:
     """Yield a timer that ends the process ``FORCED_EXIT_AFTER`` seconds after its start, unless the block has ended."""
 
     def end() -> None:
-        text = "the process is ended by force: a handler still runs %g s after it was cancelled"
+        text = "the process is ended by force: a handler still runs %g s after it was told to stop"
         log.error(text, FORCED_EXIT_AFTER, extra={"seconds": FORCED_EXIT_AFTER})
         os._exit(1)
 

@@ -17,7 +17,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from aioelasticjob.process import GC_THRESHOLD, await_signals, collect_garbage_seldom, forced_exit
+from aioelasticjob.process import GC_THRESHOLD, SIGNALS, await_signals, collect_garbage_seldom, forced_exit
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
 
@@ -82,12 +82,36 @@ def test_a_signal_that_repeats_the_first_one_at_once_is_no_second_one(
     async def main() -> None:
         asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
         arrived.set()
-        force = Mock()  # its thread would be real
+        force = Mock(**{"is_alive.return_value": False})  # its thread would be real
         await await_signals(arrived, asked, everything, force, task_status=anyio.TASK_STATUS_IGNORED)
         assert (asked.is_set(), everything.cancel_called, force.start.called) == (True, stops, stops)
 
     monkeypatch.setattr("aioelasticjob.process.open_signal_receiver", receiver)
     run(main)
+
+
+def test_a_second_signal_ends_the_process_by_force_also_while_a_handler_blocks_the_loop(
+    real_loop_kind: LoopKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> bool:
+        asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
+        arrived.set()
+        force = Mock(**{"is_alive.return_value": False})
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(await_signals, arrived, asked, everything, force)
+            monkeypatch.setattr("aioelasticjob.process.REPEATED_WITHIN", 0.0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not force.start.called
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert (force.start.call_count, asked.is_set()) == (1, False)  # the loop has not run meanwhile
+            force.is_alive.return_value = True
+            monkeypatch.setattr("aioelasticjob.process.REPEATED_WITHIN", 0.2)  # now it reads both signals at once
+        assert (force.start.call_count, asked.is_set()) == (1, True)
+        return everything.cancel_called
+
+    before = [signal.getsignal(number) for number in SIGNALS]
+    assert run_async(real_loop_kind, main)
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_a_signal_that_is_repeated_while_jobs_start_does_not_end_the_process_during_its_cleanup(
@@ -109,7 +133,8 @@ def test_a_signal_that_is_repeated_while_jobs_start_does_not_end_the_process_dur
     async def main() -> float:
         with anyio.CancelScope() as everything:
             begun = anyio.current_time()
-            await await_signals(anyio.Event(), anyio.Event(), everything, Mock(), task_status=anyio.TASK_STATUS_IGNORED)
+            force = Mock(**{"is_alive.return_value": False})
+            await await_signals(anyio.Event(), anyio.Event(), everything, force, task_status=anyio.TASK_STATUS_IGNORED)
         assert everything.cancel_called
         return anyio.current_time() - begun
 
