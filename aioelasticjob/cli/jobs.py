@@ -210,7 +210,7 @@ def _items(status: JobStatus, now: float) -> TextTable:
     for item in status.items:
         table.add(
             str(item.item),
-            Text(item.parameter or ""),
+            item.parameter or "",
             Text(item.holder or "nobody", style="" if item.holder else "yellow"),
             _running(item, now),
             _last(item, now),

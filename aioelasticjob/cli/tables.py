@@ -33,8 +33,8 @@ class TextTable:
         self._rows: list[tuple[Text, ...]] = []
 
     def add(self, *cells: str | Text) -> None:
-        """Add a row; text is shown as it is, without markup."""
-        self._rows.append(tuple(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+        """Add a row; text is shown as it is, without markup, in one line."""
+        self._rows.append(tuple(c if isinstance(c, Text) else Text(c.replace("\n", " ⏎ ")) for c in cells))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         head = tuple(Text(title, style="dim") for title in self._titles)

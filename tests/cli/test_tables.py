@@ -57,6 +57,13 @@ def test_a_narrow_terminal_gets_folded_cells_and_whole_names() -> None:
     assert any("report-of-the-day" in line for line in lines)
 
 
+def test_text_of_several_lines_stays_in_its_row() -> None:
+    assert shown(rows("one\ntwo"), terminal=False, width=80)[-1] == " one ⏎ two      1  waiting"
+    item = ItemStatus(0, "Bei\njing", None, None, None, False, False, False, None)
+    status = JobStatus(JobConfig(job_name="job"), None, None, True, None, (), (), (item,))
+    assert "Bei ⏎ jing" in shown(_items(status, NINE), terminal=False, width=80)[-1]
+
+
 def test_nothing_is_a_head_alone() -> None:
     assert len(shown(rows(), terminal=True, width=80)) == 2
 
