@@ -53,8 +53,7 @@ class Declarations:
             raise InvalidSetting("name", name, "write @app.job() with parentheses")
 
         def declare(handler: F) -> F:
-            given = getattr(handler, "__name__", None) if name is None else name
-            self.add(handler, name=given, listeners=listeners, **settings)
+            self.add(handler, name=name, listeners=listeners, **settings)
             return handler
 
         return declare
@@ -74,8 +73,7 @@ class Declarations:
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
-        if (given := getattr(handler, "__name__", None) if name is None else name) is None:  # such as a partial
-            raise InvalidSetting("name", None, "the handler has no name of its own: write name=…")
+        given = _own_name(handler) if name is None else name
         _check_names_and_types(settings)
         config = JobConfig.build(job_name=given, **settings)
         return self._enlist(Job.declare(config, handler, listeners))
@@ -104,7 +102,7 @@ class Declarations:
         _check_names_and_types(settings)
 
         def declare(fetch: Handler) -> Dataflow[Any]:
-            given = getattr(fetch, "__name__", "") if name is None else name
+            given = _own_name(fetch) if name is None else name
             flow: Dataflow[Any] = Dataflow(
                 JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry
             )
@@ -168,6 +166,13 @@ class Declarations:
         for name, kind in settings.jobs.items():
             if kind is not None and name not in self._jobs:
                 self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
+
+
+def _own_name(handler: object) -> str:
+    name = getattr(handler, "__name__", "<lambda>")
+    if name == "<lambda>":  # or a partial, or an object
+        raise InvalidSetting("name", None, "the handler has no name of its own: write name=…")
+    return name
 
 
 def _check_names_and_types(settings: Mapping[str, object]) -> None:

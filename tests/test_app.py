@@ -138,10 +138,10 @@ def test_a_handler_must_take_one_context(handler: Any) -> None:
 
 def test_a_handler_without_a_name_needs_one_given() -> None:
     app = ElasticJob(NOWHERE)
-    with pytest.raises(InvalidSetting, match="name = None: the handler has no name of its own: write name=…"):
-        app.add(functools.partial(nothing))
-    with pytest.raises(InvalidSetting, match="job_name = '<lambda>'"):
-        app.add(lambda context: None)
+    for handler in (functools.partial(nothing), lambda context: None):
+        for declare in (app.add, app.job(), app.dataflow()):
+            with pytest.raises(InvalidSetting, match="name = None: the handler has no name of its own: write name=…"):
+                declare(handler)
     assert app.add(functools.partial(nothing), name="named").job_name == "named"
 
 
