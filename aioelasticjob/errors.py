@@ -23,7 +23,7 @@ ElasticJobError
     ├── Fenced                a run that is over tried to save something; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
-    ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
+    ├── NodeTooLarge          a request would exceed max_request
     └── Conflict              a transaction's condition did not hold; nothing was written
 
 Other modules define more of them, such as those of the kinds of jobs.  Each class has a page, ``docs/errors/NAME.md``.
@@ -257,11 +257,12 @@ class NodeMissing(RegistryError):
 
 
 class NodeTooLarge(RegistryError):
-    """A request would exceed the registry's jute.maxbuffer."""
+    """A request would exceed max_request, which has to be below the registry's jute.maxbuffer."""
 
     def __init__(self, path: str, size: int, limit: int) -> None:
         super().__init__(
-            f"request for {path} is {size} bytes, the registry takes {limit}: shorten it or raise jute.maxbuffer"
+            f"request for {path} is {size} bytes, and max_request allows {limit}: "
+            "shorten it, or raise jute.maxbuffer of the servers and then max_request"
         )
         self.path, self.size, self.limit = path, size, limit
 

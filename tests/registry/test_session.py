@@ -157,6 +157,7 @@ def test_too_much_for_one_request_is_refused_before_it_is_sent(with_session: Cal
             await commit(session, Create("/small"), Create("/large", bytes(1_000_000)))
         assert caught.value.path == "/large"
         assert caught.value.limit == 1_000_000 < caught.value.size
+        assert "max_request allows 1000000" in str(caught.value)
         await commit(session, Create("/large", bytes(999_000)))
         assert len((await session.get("/large")).data) == 999_000
         assert session.status.value.state is SessionState.CONNECTED
