@@ -33,7 +33,7 @@ def check(
         str | None, typer.Option(metavar="MODULE:APP", help="The application that the file is for, with its code.")
     ] = None,
     elsewhere: Annotated[
-        bool, typer.Option("--elsewhere", help="The jobs run on other hosts: do not look for their scripts here.")
+        bool, typer.Option("--elsewhere", help="The jobs run on other hosts: leave out scripts and event store.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:

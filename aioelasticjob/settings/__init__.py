@@ -117,7 +117,7 @@ def _with_known_names(config: JobConfig) -> JobConfig:
 
 
 def examine(file: str | Path | None = None, *, elsewhere: bool = False) -> tuple[Settings, tuple[Mistake, ...]]:
-    """Return the settings and every mistake in them; if ``elsewhere``, scripts are not looked for on this host."""
+    """Return the settings and every mistake; if ``elsewhere``, scripts and the event store are not looked at here."""
     written = SettingsFile("environment") if file is None else read(file)
     examination = SettingsCheck(written, os.environ, elsewhere)
     examination.run()

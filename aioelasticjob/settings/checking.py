@@ -100,7 +100,7 @@ class SettingsCheck:
     written: SettingsFile
     environment: Mapping[str, str]
     elsewhere: bool = False
-    """Whether the jobs run on other hosts: then this host is not searched for their scripts."""
+    """Whether the jobs run on other hosts: then scripts and the event store are not looked at on this host."""
     application: Application = field(default_factory=Application)
     defaults: JobSettings = field(default_factory=JobSettings)
     jobs: dict[str, JobSettings] = field(default_factory=dict)
