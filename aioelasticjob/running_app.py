@@ -25,7 +25,7 @@ from aioelasticjob.plural import counted, listed_items
 from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.health import Health, JobHealth, Phase
+from aioelasticjob.running.health import IDLE, Health, JobHealth, Phase
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.process import Host, LocalJobs
 from aioelasticjob.running.process_context import ProcessContext
@@ -46,7 +46,7 @@ class RunningApp:
     recorder: Recorder | None = None
     endpoint: Endpoint | None = None
     events: Events = field(default_factory=Events)
-    phase: Phase = "ended"
+    phase: Phase = "not started"
     session: Session | None = None
     jobs: LocalJobs | None = None
     executors: Executors | None = None
@@ -55,7 +55,7 @@ class RunningApp:
     @property
     def running(self) -> bool:
         """Whether the application runs, starts or leaves."""
-        return self.phase != "ended"
+        return self.phase not in IDLE
 
     @property
     def vitals(self) -> Vitals:

@@ -136,6 +136,17 @@ def test_a_handler_must_take_one_context(handler: Any) -> None:
         ElasticJob(NOWHERE).add(handler, name="job")
 
 
+def test_the_health_of_an_application_says_whether_it_was_started_and_has_ended(address: str) -> None:
+    async def main() -> None:
+        app = quick(address)
+        assert (app.health.phase, app.health.alive) == ("not started", False)
+        async with app.running():
+            assert (app.health.phase, app.health.alive) == ("running", True)
+        assert (app.health.phase, app.health.alive) == ("ended", False)
+
+    asyncio.run(main())
+
+
 def test_a_handler_without_a_name_needs_one_given() -> None:
     app = ElasticJob(NOWHERE)
     for handler in (functools.partial(nothing), lambda context: None):

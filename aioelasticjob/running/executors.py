@@ -343,13 +343,14 @@ async def _result(future: Future[T]) -> T:
 def _in_thread(begun: list[Function], function: Function, *arguments: Any, **named: Any) -> Any:
     """Note that a function begins, and call it.
 
-    A GeneratorExit that it raises becomes an Exception: it would close whatever waits for it.
+    Two errors become Exceptions: a GeneratorExit would close whatever waits for the function, and a KeyboardInterrupt,
+    which no Ctrl-C raises in a thread, would end the process.
     """
     begun.append(function)
     try:
         with ending_forks("the function"):
             return function(*arguments, **named)
-    except GeneratorExit as error:
+    except (GeneratorExit, KeyboardInterrupt) as error:
         raise NotAnException("the function", error, is_cancelled=False) from error
 
 

@@ -18,7 +18,9 @@ from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
 
 Status: TypeAlias = Literal["up", "suspended", "down"]
-Phase: TypeAlias = Literal["starting", "running", "leaving", "ended"]
+Phase: TypeAlias = Literal["not started", "starting", "running", "leaving", "ended"]
+IDLE: frozenset[Phase] = frozenset({"not started", "ended"})
+"""The phases in which an application does not run, start or leave."""
 Probe: TypeAlias = Literal["health", "live", "ready"]
 """What somebody asks a process for: how it is, whether it has to be restarted, whether it does its work."""
 
@@ -78,7 +80,7 @@ class Health:
     """The registry's address, without credentials."""
     jobs: tuple[JobHealth, ...]
     phase: Phase = "running"
-    """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, ``ended`` otherwise."""
+    """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, then ``ended``."""
 
     @classmethod
     def of(cls, session: Session | None, jobs: Iterable[JobHealth], phase: Phase = "running") -> Health:
@@ -89,7 +91,7 @@ class Health:
     @property
     def alive(self) -> bool:
         """Whether the application runs, starts or leaves: if it does none of these, only a restart brings it back."""
-        return self.phase != "ended"
+        return self.phase not in IDLE
 
     @property
     def ready(self) -> bool:

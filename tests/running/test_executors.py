@@ -136,13 +136,14 @@ def test_an_async_function_behind_a_plain_one_is_awaited() -> None:
     anyio.run(main)
 
 
-def test_a_generator_exit_of_a_thread_is_an_error_of_its_call() -> None:
+@pytest.mark.parametrize("raised", [GeneratorExit, KeyboardInterrupt])
+def test_what_a_thread_raises_that_would_end_more_is_an_error_of_its_call(raised: type[BaseException]) -> None:
     def close(context: ItemContext) -> None:
-        raise GeneratorExit
+        raise raised
 
     async def main() -> None:
         context = item_context(JobConfig.build(job_name="job", cron="* * * * * ?"), claim(0), 0, Checkpoints())
-        with pytest.raises(NotAnException, match="the function raised GeneratorExit"):
+        with pytest.raises(NotAnException, match=f"the function raised {raised.__name__}"):
             await Executors().call("thread", close, context)
 
     anyio.run(main)

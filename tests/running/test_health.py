@@ -90,6 +90,7 @@ def test_a_process_that_starts_or_leaves_is_alive_and_not_ready() -> None:
             health = Health.of(here.observer, IDLE, phase)
             codes[phase] = tuple(health.status_code(asked) for asked in get_args(Probe))
         assert codes == {
+            "not started": (200, 503, 503),
             "starting": (200, 200, 503),
             "running": (200, 200, 200),
             "leaving": (200, 200, 503),
