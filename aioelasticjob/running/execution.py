@@ -378,6 +378,11 @@ async def _call_plain(execution: Execution, context: Context, **given: Any) -> N
     """Call the handler, a plain function, once a thread or process is free for it."""
     executor, executors = execution.config.executor, execution.executors
     execution.waiting.update(context.claimed)
-    async with executors.place(executor, context):
+    if execution.retry_waits.leaves and executors.is_busy(executor):  # it would wait only now
+        execution.leave()
+    try:
+        async with executors.place(executor, context):
+            execution.waiting.difference_update(context.claimed)
+            await executors.call_now(executor, execution.job.handler, context, **given)
+    finally:
         execution.waiting.difference_update(context.claimed)
-        await executors.call_now(executor, execution.job.handler, context, **given)

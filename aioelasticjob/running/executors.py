@@ -80,6 +80,11 @@ class Executors:
         """The calls that run and that wait in threads and processes; executors of packages have places of their own."""
         return {"thread": self.threads.statistics(), "process": self.processes.places.statistics()}
 
+    def is_busy(self, executor: str) -> bool:
+        """Whether a call would wait for a free thread or process now."""
+        calls = self.calls.get(executor)
+        return calls is not None and calls.borrowed_tokens >= calls.total_tokens
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """End all processes, and the executors that packages add, when the block is left."""
@@ -104,11 +109,12 @@ class Executors:
         if places is None:
             yield
             return
-        await checkpoint_if_cancelled()
         try:
-            places.acquire_nowait()
-        except WouldBlock:
-            await _wait_for(places, executor, context)
+            await checkpoint_if_cancelled()
+            await _take(places, executor, context)
+        except get_cancelled_exc_class() as error:
+            add_note(error, NEVER_BEGAN)
+            raise
         try:
             yield
         finally:
@@ -295,14 +301,13 @@ async def _call_in_threads(functions: Iterable[Callable[[], object]]) -> None:
                 tasks.start_soon(partial(to_thread.run_sync, function, limiter=threads))
 
 
-async def _wait_for(places: CapacityLimiter, executor: str, context: Context) -> None:
+async def _take(places: CapacityLimiter, executor: str, context: Context) -> None:
     """Wait for a free thread or process; after a while, log that, because the item counts as running meanwhile."""
+    with suppress(WouldBlock):
+        return places.acquire_nowait()
     warning = asyncio.get_running_loop().call_later(LONG_WAIT, _warn_of_wait, places.total_tokens, executor, context)
     try:
         await places.acquire()
-    except get_cancelled_exc_class() as error:
-        add_note(error, NEVER_BEGAN)
-        raise
     finally:
         warning.cancel()
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio import from_thread
 
-from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob import ElasticJob, ItemContext, Retry
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.limited_log import LimitedLog
@@ -249,7 +249,10 @@ def test_a_handler_that_goes_on_is_named_with_its_items(
     assert vars(caplog.records[0])["items"] == items
 
 
-def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_and_not_what_has_begun() -> None:
+@pytest.mark.parametrize("settings", [{}, {"items_at_once": 2}], ids=["at once", "one after another"])
+def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_then_or_later_and_not_what_has_begun(
+    settings: dict[str, Any],
+) -> None:
     begun, go = list[int](), threading.Event()
 
     def work(context: ItemContext) -> None:
@@ -258,20 +261,39 @@ def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_and_not_what_has_beg
         from_thread.check_cancelled()
 
     async def scene() -> None:
-        config, one_thread = JobConfig(job_name="job", failover=True), Executors(anyio.CapacityLimiter(1))
-        job = Job.declare(config, work)
-        execution = Execution(job, config, claim(0, 1), SavedOffsets(), one_thread, lambda *_: None, PlainWaits())
+        config, one_thread = JobConfig(job_name="job", failover=True, **settings), Executors(anyio.CapacityLimiter(1))
+        job, waits = Job.declare(config, work), PlainWaits()
+        execution = Execution(job, config, claim(0, 1, 2), SavedOffsets(), one_thread, lambda *_: None, waits)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(execute, execution)
             while not (begun and one_thread.calls["thread"].tasks_waiting):
                 await anyio.sleep(0.01)
+            waits.leave()
             execution.leave()
+            await anyio.wait_all_tasks_blocked()
             go.set()
         assert execution.outcomes == dict.fromkeys(begun, Outcome.COMPLETED)
         assert execution.begun == set(begun)
 
     asyncio.run(scene())
     assert len(begun) == 1
+
+
+def test_a_run_that_has_waited_for_a_thread_in_vain_waits_no_more_between_its_attempts() -> None:
+    async def scene() -> None:
+        config = JobConfig(job_name="job", failover=True, retry=Retry(2, backoff=0.2), attempt_timeout=0.05)
+        one_thread, failed = Executors(anyio.CapacityLimiter(1)), anyio.Event()
+        job = Job.declare(config, lambda _: None)
+        execution = Execution(job, config, claim(0), SavedOffsets(), one_thread, lambda *_: None, PlainWaits())
+        execution.report_attempt = lambda *_: failed.set()
+        async with anyio.create_task_group() as tasks:
+            async with one_thread.threads:
+                tasks.start_soon(execute, execution)
+                await failed.wait()
+            execution.leave()
+        assert execution.outcomes == {0: Outcome.COMPLETED}
+
+    asyncio.run(scene())
 
 
 def test_a_function_whose_thread_goes_on_after_its_time_limit_is_named_and_its_cancellation_is_not_hidden(
