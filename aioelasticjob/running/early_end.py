@@ -48,6 +48,11 @@ class RetryWaits:
         self._open: dict[CancelScope, None] = {}
         self.leaves = False
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether the job leaves, and other instances run again what is cut off."""
+        return self.leaves and self._views.value.config.failover
+
     def leave(self) -> None:
         """End all waits: the job leaves, so no further attempt begins."""
         self.leaves = True

@@ -133,7 +133,7 @@ class Execution:
 
     def leave(self) -> None:
         """Cut off what waits for a thread or process, because the job leaves and another instance runs it again."""
-        if self.config.failover and self.waiting:
+        if self.retry_waits.hands_over and self.waiting:
             self.reason = self.reason or LEAVES
             for item in self.waiting:
                 self.limits[item].cancel(LEAVES)
@@ -378,7 +378,7 @@ async def _call_plain(execution: Execution, context: Context, **given: Any) -> N
     """Call the handler, a plain function, once a thread or process is free for it."""
     executor, executors = execution.config.executor, execution.executors
     execution.waiting.update(context.claimed)
-    if execution.retry_waits.leaves and executors.is_busy(executor):  # it would wait only now
+    if execution.retry_waits.hands_over and executors.is_busy(executor):  # it would wait only now
         execution.leave()
     try:
         async with executors.place(executor, context):

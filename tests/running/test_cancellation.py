@@ -262,7 +262,7 @@ def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_then_or_later_and_no
 
     async def scene() -> None:
         config, one_thread = JobConfig(job_name="job", failover=True, **settings), Executors(anyio.CapacityLimiter(1))
-        job, waits = Job.declare(config, work), PlainWaits()
+        job, waits = Job.declare(config, work), PlainWaits(config)
         execution = Execution(job, config, claim(0, 1, 2), SavedOffsets(), one_thread, lambda *_: None, waits)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(execute, execution)
@@ -283,13 +283,14 @@ def test_a_run_that_has_waited_for_a_thread_in_vain_waits_no_more_between_its_at
     async def scene() -> None:
         config = JobConfig(job_name="job", failover=True, retry=Retry(2, backoff=0.2), attempt_timeout=0.05)
         one_thread, failed = Executors(anyio.CapacityLimiter(1)), anyio.Event()
-        job = Job.declare(config, lambda _: None)
-        execution = Execution(job, config, claim(0), SavedOffsets(), one_thread, lambda *_: None, PlainWaits())
+        job, waits = Job.declare(config, lambda _: None), PlainWaits(config)
+        execution = Execution(job, config, claim(0), SavedOffsets(), one_thread, lambda *_: None, waits)
         execution.report_attempt = lambda *_: failed.set()
         async with anyio.create_task_group() as tasks:
             async with one_thread.threads:
                 tasks.start_soon(execute, execution)
                 await failed.wait()
+            waits.leave()
             execution.leave()
         assert execution.outcomes == {0: Outcome.COMPLETED}
 

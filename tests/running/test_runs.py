@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -17,7 +18,7 @@ from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspende
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import Claim, Fire, Outcome
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Committed, Create, Delete, Op
+from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.running.executors import DEFAULT_THREADS
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.testing import VirtualClock
@@ -203,10 +204,12 @@ def test_a_handler_whose_claim_is_answered_after_the_shutdown_timeout_does_not_b
     simulate(scene)
 
 
-@pytest.mark.parametrize(("failover", "begins"), [(True, 21), (False, 25)])
+@pytest.mark.parametrize(
+    ("declared", "failover", "begins"), [(True, True, 21), (False, False, 25), (True, False, 25), (False, True, 21)]
+)
 @pytest.mark.parametrize("settings", [{}, {"retry": Retry(2)}, {"per": "instance"}])
 def test_a_function_that_waits_for_a_thread_when_its_job_leaves_is_run_elsewhere_if_the_job_has_failover(
-    settings: dict[str, Any], failover: bool, begins: int, caplog: pytest.LogCaptureFixture
+    settings: dict[str, Any], declared: bool, failover: bool, begins: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without failover nobody else would run it, so it may wait on, for at most ``shutdown_timeout``."""
     began = list[tuple[int, bool]]()
@@ -216,7 +219,7 @@ def test_a_function_that_waits_for_a_thread_when_its_job_leaves_is_run_elsewhere
             began.append((round(here.now()), context.instance == me))
 
         both = [
-            here.app(work, cron="0/20 * * * * ?", sharding_total_count=2, failover=failover, **settings) for _ in "ab"
+            here.app(work, cron="0/20 * * * * ?", sharding_total_count=2, failover=declared, **settings) for _ in "ab"
         ]
         async with both[0].running():
             async with both[1].running():
@@ -227,6 +230,9 @@ def test_a_function_that_waits_for_a_thread_when_its_job_leaves_is_run_elsewhere
                 for other in range(DEFAULT_THREADS):
                     executors.threads.acquire_on_behalf_of_nowait(other)
                 asyncio.get_running_loop().call_later(20, executors.threads.release_on_behalf_of, 0)
+                await here.until(20.5)
+                config = json.loads((await here.observer.get(LAYOUT.config)).data)
+                await here.write(Set(LAYOUT.config, json.dumps({**config, "failover": failover}).encode(), -1))
                 await here.until(21)
                 assert began == [(20, False)]
             assert round(here.now()) == begins

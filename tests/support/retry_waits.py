@@ -18,8 +18,8 @@ from aioelasticjob.running.early_end import RetryWaits
 class PlainWaits(RetryWaits):
     """Waits before each attempt, whatever a view would say."""
 
-    def __init__(self) -> None:
-        super().__init__(Latest(JobView(Layout("job"), Tree(), JobConfig.build(job_name="job"))))
+    def __init__(self, config: JobConfig | None = None) -> None:
+        super().__init__(Latest(JobView(Layout("job"), Tree(), config or JobConfig.build(job_name="job"))))
 
     async def wait(self, claim: Claim, items: Collection[int], seconds: float) -> str:
         await sleep(seconds)
