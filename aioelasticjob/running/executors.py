@@ -166,7 +166,7 @@ class Processes:
 
     async def prepare(self, function: Function) -> None:
         """Start a process that has imported the function's module, unless one is idle; the caller has a place."""
-        if not self._idle:
+        if not (self._idle and self._idle[-1].is_alive):
             await self._ask(function, pickled(callable, function))
 
     async def _ask(self, function: Function, request: bytes) -> Any:

@@ -71,6 +71,10 @@ def test_a_prepared_process_has_imported_the_module_and_is_the_one_that_is_calle
         await prepare(process_functions.fail)
         assert executors.processes._idle == [ready]
         assert await call(process_functions.pid) == ready._process.pid
+        ready._process.kill()
+        ready._process.join()
+        await prepare(process_functions.pid)
+        assert all(idle.is_alive for idle in executors.processes._idle)
 
     with_processes(main)
 
