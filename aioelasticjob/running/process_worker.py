@@ -162,16 +162,9 @@ def _raised(error: BaseException) -> Raised:
     try:
         pickle.loads(pickle.dumps(error))  # some error classes can be pickled but not loaded
     except BaseException:  # a class's own __reduce__ may raise anything
-        error = _sendable(error)
+        kind, text = type(error), error_text(error).removeprefix(type(error).__name__).removeprefix(": ")
+        error = _shown_as(str(kind.__module__), kind.__qualname__, f"{text} (it cannot be pickled)".lstrip())
     return Raised(error.with_traceback(None), stack)
-
-
-def _sendable(error: BaseException) -> Unsendable:
-    kind, text = type(error), error_text(error).removeprefix(type(error).__name__).removeprefix(": ")
-    try:
-        return _shown_as(str(kind.__module__), kind.__qualname__, f"{text} (it cannot be pickled)".lstrip())
-    except Exception:  # a metaclass may refuse these names, or the name may be one that cannot be given to a class
-        return Unsendable(error_text(error))
 
 
 def _shown_as(module: str, name: str, text: str) -> Unsendable:

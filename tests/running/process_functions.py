@@ -95,15 +95,6 @@ def withstand(*signals: int) -> str:
     return "still here"
 
 
-class Nameless(Exception):
-    """Cannot be loaded again, and no class can be made that is called so."""
-
-    __qualname__ = "\udc80"
-
-    def __init__(self, one: int, other: int) -> None:
-        super().__init__(f"{one} and {other}")
-
-
 def fail(how: str) -> object:
     match how:
         case "error":
@@ -116,8 +107,6 @@ def fail(how: str) -> object:
             raise Spiteful
         case "spiteful result":
             return Spiteful()
-        case "nameless":
-            raise Nameless(1, 2)
         case "awkward":
             raise Awkward(1, 2)
         case "interrupt":

@@ -25,7 +25,6 @@ FAILURES: tuple[tuple[str, type[BaseException], str], ...] = (
     ("error", ValueError, "bad record"),
     ("exit", SystemExit, "3"),
     ("awkward", Unsendable, r"^1 and 2 \(it cannot be pickled\)"),
-    ("nameless", Unsendable, "1 and 2"),
     ("interrupt", Unsendable, "raised what would end more than its run: KeyboardInterrupt\n"),
     ("panic", Unsendable, "Panic: index out of bounds"),
     ("spiteful", Unsendable, "^.its text cannot be had"),
