@@ -162,13 +162,5 @@ def _raised(error: BaseException) -> Raised:
     try:
         pickle.loads(pickle.dumps(error))  # some error classes can be pickled but not loaded
     except BaseException:  # a class's own __reduce__ may raise anything
-        kind, text = type(error), error_text(error).removeprefix(type(error).__name__).removeprefix(": ")
-        error = _shown_as(str(kind.__module__), kind.__qualname__, f"{text} (it cannot be pickled)".lstrip())
+        error = Unsendable(error_text(error))
     return Raised(error.with_traceback(None), stack)
-
-
-def _shown_as(module: str, name: str, text: str) -> Unsendable:
-    """Return an error that can be pickled, and that logs and ``Retry`` take for one of the class of this name."""
-    shown = {"__module__": module, "__qualname__": name, "__reduce__": lambda _: (_shown_as, (module, name, text))}
-    error: Unsendable = type(name.rpartition(".")[2], (Unsendable,), shown)(text)
-    return error
