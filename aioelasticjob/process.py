@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from time import monotonic
 from typing import Any
 
-from anyio import CancelScope, Event, current_time, move_on_after, open_signal_receiver
+from anyio import CancelScope, Event, move_on_after, open_signal_receiver
 
 from aioelasticjob.logging import logger
 
@@ -86,15 +86,14 @@ async def await_signals(
 ) -> None:
     """Set ``asked`` on the first signal.  On a second one, or while jobs are still starting, cancel everything.
 
-    A signal that repeats the first one within ``REPEATED_WITHIN`` seconds is none.
+    A signal that repeats the first one within ``REPEATED_WITHIN`` seconds is none: it has not started ``force``.
     """
-    asked_at = 0.0
     with open_signal_receiver(*SIGNALS) as signals, _forced_by_a_second_signal(force), ExitStack() as stack:
         _received.update(SIGNALS)
         stack.callback(_received.clear)
         task_status.started()
         async for number in signals:
-            if asked.is_set() and current_time() < asked_at + REPEATED_WITHIN and not force.is_alive():
+            if asked.is_set() and not force.is_alive():
                 continue
             if asked.is_set():
                 log.warning(
@@ -102,7 +101,6 @@ async def await_signals(
                 )
             elif arrived.is_set():
                 asked.set()
-                asked_at = current_time()
                 continue
             everything.cancel()  # while jobs are still starting, there is no run to finish
             if not force.is_alive():
@@ -116,15 +114,21 @@ async def await_signals(
 
 @contextmanager
 def _forced_by_a_second_signal(force: threading.Timer) -> Iterator[None]:
-    """Start the timer on a second signal, also while a handler blocks the event loop, in which signals are read."""
-    arrived = list[float]()
+    """Start the timer on a second signal, also while a handler blocks the event loop, in which signals are read.
+
+    The function that notes a signal takes the place of the loop's own, which does nothing that the loop needs: Python
+    wakes the loop through a descriptor all the same, and calls the function before the loop reads the signal.
+    """
+    times = list[float]()
 
     def note(*_: object) -> None:
-        arrived.append(time.monotonic())
-        if arrived[-1] > arrived[0] + REPEATED_WITHIN and not force.is_alive():
+        times.append(monotonic())
+        if times[-1] > times[0] + REPEATED_WITHIN and not force.is_alive():
             force.start()
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}  # the loop is woken as before
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.siginterrupt(number, False)  # as the loop has set it; otherwise calls into C would fail with EINTR
     try:
         yield
     finally:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +23,13 @@ from anyio.abc import TaskStatus
 from aioelasticjob.process import GC_THRESHOLD, SIGNALS, await_signals, collect_garbage_seldom, forced_exit
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
+
+
+def timer() -> Mock:
+    """Return a timer without a thread, which would be real."""
+    force = Mock()
+    force.is_alive.side_effect = lambda: force.start.called
+    return force
 
 
 def fork_that_is_ended(number: int) -> int:
@@ -63,11 +73,17 @@ def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "stops"),
-    [([0.0, 0.003], False), ([0.0, 0.003, 0.4], False), ([0.0, 0.6], True), ([0, 0.003, 0.6], True)],
+    ("seconds", "late", "stops"),
+    [
+        ([0.0, 0.003], 0.0, False),
+        ([0.0, 0.003, 0.4], 0.0, False),
+        ([0.0, 0.4], 3.0, False),  # the loop reads the repetition late: it was blocked meanwhile
+        ([0.0, 0.6], 0.0, True),
+        ([0, 0.003, 0.6], 0.0, True),
+    ],
 )
 def test_a_signal_that_repeats_the_first_one_at_once_is_no_second_one(
-    seconds: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
+    seconds: list[float], late: float, stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
     def receiver(*numbers: int) -> Iterator[AsyncIterator[int]]:
@@ -75,18 +91,21 @@ def test_a_signal_that_repeats_the_first_one_at_once_is_no_second_one(
 
     async def arriving() -> AsyncIterator[int]:
         begin = anyio.current_time()
-        for second in seconds:
+        for number, second in enumerate(seconds):
             await anyio.sleep(begin + second - anyio.current_time())
+            signal.raise_signal(signal.SIGTERM)
+            await anyio.sleep(late if number else 0.0)
             yield signal.SIGTERM
 
     async def main() -> None:
         asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
         arrived.set()
-        force = Mock(**{"is_alive.return_value": False})  # its thread would be real
+        force = timer()
         await await_signals(arrived, asked, everything, force, task_status=anyio.TASK_STATUS_IGNORED)
         assert (asked.is_set(), everything.cancel_called, force.start.called) == (True, stops, stops)
 
     monkeypatch.setattr("aioelasticjob.process.open_signal_receiver", receiver)
+    monkeypatch.setattr("aioelasticjob.process.monotonic", anyio.current_time)
     run(main)
 
 
@@ -96,22 +115,48 @@ def test_a_second_signal_ends_the_process_by_force_also_while_a_handler_blocks_t
     async def main() -> bool:
         asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
         arrived.set()
-        force = Mock(**{"is_alive.return_value": False})
+        force = timer()
+        monkeypatch.setattr("aioelasticjob.process.REPEATED_WITHIN", 0.0)
         async with anyio.create_task_group() as tasks:
             await tasks.start(await_signals, arrived, asked, everything, force)
-            monkeypatch.setattr("aioelasticjob.process.REPEATED_WITHIN", 0.0)
             os.kill(os.getpid(), signal.SIGTERM)
             assert not force.start.called
             os.kill(os.getpid(), signal.SIGTERM)
             assert (force.start.call_count, asked.is_set()) == (1, False)  # the loop has not run meanwhile
-            force.is_alive.return_value = True
-            monkeypatch.setattr("aioelasticjob.process.REPEATED_WITHIN", 0.2)  # now it reads both signals at once
         assert (force.start.call_count, asked.is_set()) == (1, True)
         return everything.cancel_called
 
     before = [signal.getsignal(number) for number in SIGNALS]
     assert run_async(real_loop_kind, main)
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_signal_does_not_interrupt_a_call_into_c(real_loop_kind: LoopKind) -> None:
+    read, write = os.pipe()
+    libc, this, found = ctypes.CDLL(None), threading.get_ident(), ctypes.create_string_buffer(1)
+
+    def disturb() -> None:
+        for _ in range(20):  # the first ones may come before the call has begun
+            signal.pthread_kill(this, signal.SIGTERM)
+            time.sleep(0.005)
+        os.write(write, b"1")
+
+    async def main() -> int:
+        asked, arrived, everything = anyio.Event(), anyio.Event(), anyio.CancelScope()
+        arrived.set()
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(await_signals, arrived, asked, everything, timer())
+            thread = threading.Thread(target=disturb)
+            thread.start()
+            result = int(libc.read(read, found, 1))
+            thread.join()
+            await asked.wait()
+            tasks.cancel_scope.cancel()
+        return result
+
+    assert run_async(real_loop_kind, main) == 1, "-1 is an error: EINTR"
+    os.close(read)
+    os.close(write)
 
 
 def test_a_signal_that_is_repeated_while_jobs_start_does_not_end_the_process_during_its_cleanup(
@@ -133,7 +178,7 @@ def test_a_signal_that_is_repeated_while_jobs_start_does_not_end_the_process_dur
     async def main() -> float:
         with anyio.CancelScope() as everything:
             begun = anyio.current_time()
-            force = Mock(**{"is_alive.return_value": False})
+            force = timer()
             await await_signals(anyio.Event(), anyio.Event(), everything, force, task_status=anyio.TASK_STATUS_IGNORED)
         assert everything.cancel_called
         return anyio.current_time() - begun
