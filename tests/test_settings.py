@@ -349,6 +349,7 @@ def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pyte
         ("jobs: {a: {kind: 5}}", "jobs.a.kind = 5: must be one of http, script"),
         ("jobs: {a: {kind: script, command: [sh, nosuch.sh]}}", "there is no file 'nosuch.sh' for sh to run"),
         ("defaults: {command: ls}", "jobs.yaml:1: defaults.command = 'ls': there is no such setting"),
+        ("defaults: {kind: ''}", "jobs.yaml:1: defaults.kind = '': write it below each job"),
         ("defaults: {kind: script}", "jobs.yaml:1: defaults.kind = 'script': write it below each job"),
         ("metrics: nowhere", "jobs.yaml:1: metrics = 'nowhere': write a port, or HOST:PORT with a port up to 65535"),
         ("event_store: runs.db", "jobs.yaml:1: event_store = 'runs.db': write sqlite:///events.db,"),

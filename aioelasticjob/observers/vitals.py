@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiterStatistics
 
@@ -46,7 +46,11 @@ class Vitals:
 
     @classmethod
     def of(
-        cls, session: Session | None, jobs: tuple[JobVitals, ...], store: StoreCounts | None, calls: Mapping[str, Any]
+        cls,
+        session: Session | None,
+        jobs: tuple[JobVitals, ...],
+        store: StoreCounts | None,
+        calls: Mapping[str, CapacityLimiterStatistics],
     ) -> Vitals:
         """Return the present state; without a session the application does not run."""
         if session is None:

@@ -72,8 +72,9 @@ class ClockSkewMonitor:
         return self.now
 
     def _keep(self, reading: ClockReading) -> None:
-        self.host, self.steady, self._skew = reading.host, reading.steady, reading.skew
-        self._outages, self._seconds = reading.outages, time_of(reading)
+        self.host, self.steady = reading.host, reading.steady
+        """The times of this host's clock and of the clock that nobody sets, in seconds."""
+        self._skew, self._outages, self._seconds = reading.skew, reading.outages, time_of(reading)
 
     @property
     def is_astray(self) -> bool:

@@ -131,7 +131,7 @@ class SettingsCheck:
             self._note(keys, value, why)
         self._look_at_top({name: value for name, value in values.items() if name not in _SECTIONS})
         defaults = self._section(values, "defaults")
-        if kind := defaults.pop("kind", None):
+        if (kind := defaults.pop("kind", None)) is not None:
             self._note(("defaults", "kind"), kind, "write it below each job that is not declared in code")
         self.defaults = self._given(("defaults",), defaults, of_kinds=())
         self._look_at_settings("defaults", self.defaults)
