@@ -29,7 +29,7 @@ from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
 
-LEAVES = "the job leaves"
+JOB_LEAVES = "the job leaves"
 """Why handlers are cut off when the job leaves."""
 BEGUN_AT_ONCE = 200
 """Items whose runs begin in one turn of the event loop: ten thousand would block it for most of a second."""
@@ -134,9 +134,9 @@ class Execution:
     def leave(self) -> None:
         """Cut off what waits for a thread or process, because the job leaves and another instance runs it again."""
         if self.retry_waits.hands_over and self.waiting:
-            self.reason = self.reason or LEAVES
+            self.reason = self.reason or JOB_LEAVES
             for item in self.waiting:
-                self.limits[item].cancel(LEAVES)
+                self.limits[item].cancel(JOB_LEAVES)
 
     def scope_of_all(self, seconds: float | None = None) -> HandlerScope:
         """Return a scope for all handlers, which names those that go on."""
@@ -264,7 +264,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
         failure = error
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
-    if execution.cancel_called or limit.reason == LEAVES:
+    if execution.cancel_called or limit.reason == JOB_LEAVES:
         was_ended = limit.has_caught if failure is None else _is_made_of_cancellation(failure)
         if was_ended:
             return None

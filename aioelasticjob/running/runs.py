@@ -19,7 +19,7 @@ from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.driver import Awaited, InTask, StateDriver
 from aioelasticjob.running.early_end import RetryWaits, StreamControl, left_open
-from aioelasticjob.running.execution import LEAVES, Execution, execute
+from aioelasticjob.running.execution import JOB_LEAVES, Execution, execute
 from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
@@ -101,7 +101,7 @@ class Runs:
         """Cancel the execution, and each one whose claim is answered later; their items are settled as cancelled."""
         self._cancelled = True
         if self._scope is not None:
-            self._scope.cancel(LEAVES)
+            self._scope.cancel(JOB_LEAVES)
 
     async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
         """Run the handlers of claimed items; return the step that begins their settlement."""

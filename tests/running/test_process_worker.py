@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from pathlib import Path
+from unittest import mock
 
 import anyio
 import anyio.from_thread
@@ -54,8 +55,9 @@ def test_a_prepared_process_has_imported_the_module_and_is_the_one_that_is_calle
         await prepare(process_functions.pid)
         (ready,) = executors.processes._idle
         assert await call(eval, imported)
-        await prepare(process_functions.fail)
-        assert executors.processes._idle == [ready]
+        with mock.patch.object(executors.processes, "_ask") as asked:
+            await prepare(process_functions.fail)
+        assert not asked.called
         assert await call(process_functions.pid) == ready._process.pid
         ready._process.kill()
         ready._process.join()
