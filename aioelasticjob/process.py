@@ -88,7 +88,8 @@ async def await_signals(
 
     A signal that repeats the first one within ``REPEATED_WITHIN`` seconds is none: it has not started ``force``.
     """
-    with open_signal_receiver(*SIGNALS) as signals, _forced_by_a_second_signal(force), ExitStack() as stack:
+    with open_signal_receiver(*SIGNALS) as signals, ExitStack() as stack:
+        _start_on_a_second_signal(force)
         _received.update(SIGNALS)
         stack.callback(_received.clear)
         task_status.started()
@@ -112,12 +113,12 @@ async def await_signals(
             return
 
 
-@contextmanager
-def _forced_by_a_second_signal(force: threading.Timer) -> Iterator[None]:
-    """Start the timer on a second signal, also while a handler blocks the event loop, in which signals are read.
+def _start_on_a_second_signal(force: threading.Timer) -> None:
+    """Have a second signal start the timer, also while a handler blocks the event loop, in which signals are read.
 
     The function that notes a signal takes the place of the loop's own, which does nothing that the loop needs: Python
-    wakes the loop through a descriptor all the same, and calls the function before the loop reads the signal.
+    wakes the loop through a descriptor all the same, and calls the function before the loop reads the signal.  When the
+    loop stops receiving signals, it puts Python's defaults in its place.
     """
     times = list[float]()
 
@@ -126,14 +127,9 @@ def _forced_by_a_second_signal(force: threading.Timer) -> Iterator[None]:
         if times[-1] > times[0] + REPEATED_WITHIN and not force.is_alive():
             force.start()
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
     for number in SIGNALS:
+        signal.signal(number, note)
         signal.siginterrupt(number, False)  # as the loop has set it; otherwise calls into C would fail with EINTR
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
