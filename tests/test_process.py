@@ -44,6 +44,14 @@ def fork_that_is_ended(number: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.fixture(autouse=True)
+def _signals_are_put_back() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():  # a simulated receiver of signals does not
+        signal.signal(number, handler)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 3)])
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
