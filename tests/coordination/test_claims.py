@@ -126,7 +126,9 @@ class ClaimedJob:
 
         async def claim() -> ClaimResult:
             sent = self.claims.send(view, fire, self.items if items is None else items, *times)
-            return await self.claims.finish(sent)
+            await wait([sent.transaction.answer])
+            taken = self.claims.claimed(sent)
+            return await self.claims.finish(sent) if taken is None else taken
 
         return done(claim())
 
