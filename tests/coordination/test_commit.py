@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import wait
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination import coordinator
 from aioelasticjob.coordination.claims import Claims, remove_orphan_mark
-from aioelasticjob.coordination.commit import committed_by_nodes, write, write_if_unchanged
+from aioelasticjob.coordination.commit import answer_to, committed_by_nodes, send, write, write_if_unchanged
 from aioelasticjob.coordination.effects import (
     Assign,
     BecomeLeader,
@@ -483,4 +484,17 @@ def test_a_conflict_is_raised_and_not_noted_as_a_refusal() -> None:
     job = RefusedJob()
     with pytest.raises(Conflict):
         done(write(job.member, [Create(LAYOUT.config)], "to try"))
+    assert job.member.refusals.present == ()
+
+
+def test_a_write_that_is_accepted_ends_the_refusal_of_its_purpose() -> None:
+    job = RefusedJob()
+    job.member.refusals.refused("to try", refusal(-102, LAYOUT.config))
+
+    async def scene() -> None:
+        sent = send(job.member, [Create(LAYOUT.paused)], "to try")
+        await wait([sent.answer])
+        assert isinstance(answer_to(job.member, sent), Committed)
+
+    done(scene())
     assert job.member.refusals.present == ()
