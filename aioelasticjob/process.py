@@ -137,7 +137,7 @@ def forced_exit() -> Iterator[threading.Timer]:
     """Yield a timer that ends the process ``FORCED_EXIT_AFTER`` seconds after its start, unless the block has ended."""
 
     def end() -> None:
-        text = "the process is ended by force: a handler still runs %g s after it was told to stop"
+        text = "the process is ended by force: a handler still runs %g s after it should have stopped"
         log.error(text, FORCED_EXIT_AFTER, extra={"seconds": FORCED_EXIT_AFTER})
         os._exit(1)
 

@@ -357,8 +357,7 @@ def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig,
     for difference in differences(declared, config):
         if member.admits(log, "settings are declared otherwise than the registry has them"):
             log.warning("%s", difference.text(job), extra={"job": job})
-    if others := other_handlers(tree, member.layout, member.id, member.handler):
-        other, handler = next(iter(others.items()))
+    for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():
         both = f"this process runs {member.handler}, but instance {other} runs {handler}"
         text = f"{both}: both are given items of the job; if these are two jobs, give one of them another name"
         member.limited_log.warning(log, job, "instances of one job run different handlers", text, instance=other)
