@@ -252,7 +252,7 @@ class ElasticJob(Declarations, Asking):
             raise InvalidSetting("run", "in a thread", "which gets no signals: write async with app.running(): …")
         open_standard_descriptors()
         try:
-            with forced_exit() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
+            with forced_exit(self._here.busy) as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._main(force))
         except (InvalidSetting, RegistryError) as error:
             raise error.with_traceback(

@@ -133,13 +133,18 @@ def _start_on_a_second_signal(force: threading.Timer) -> None:
 
 
 @contextmanager
-def forced_exit() -> Iterator[threading.Timer]:
-    """Yield a timer that ends the process ``FORCED_EXIT_AFTER`` seconds after its start, unless the block has ended."""
+def forced_exit(running: Callable[[], str]) -> Iterator[threading.Timer]:
+    """Yield a timer that ends the process ``FORCED_EXIT_AFTER`` seconds after its start, unless the block has ended.
+
+    ``running`` is called in another thread then, and returns the jobs that run, for the log.
+    """
 
     def end() -> None:
-        text = "the process is ended by force: a handler still runs %g s after it should have stopped"
-        log.error(text, FORCED_EXIT_AFTER, extra={"seconds": FORCED_EXIT_AFTER})
-        os._exit(1)
+        text = "the process is ended by force: a handler still runs %g s after it should have stopped: %s"
+        try:
+            log.error(text, FORCED_EXIT_AFTER, running(), extra={"seconds": FORCED_EXIT_AFTER})
+        finally:
+            os._exit(1)
 
     timer = threading.Timer(FORCED_EXIT_AFTER, end)
     timer.daemon = True

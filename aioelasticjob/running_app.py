@@ -69,6 +69,11 @@ class RunningApp:
         jobs = self.jobs.health if self.jobs else [JobHealth(job.job_name) for job in declared]
         return Health.of(self.session, jobs, self.phase)
 
+    def busy(self) -> str:
+        """Return the jobs that run items at this moment, with the items, for the log."""
+        running = [one for one in self.health(()).jobs if one.running]
+        return ", ".join(f"{one.name} ({listed_items(one.running)})" for one in running)
+
     @asynccontextmanager
     async def open(
         self, registry: Address, jobs: Iterable[Job], executors: Executors, limited_log: LimitedLog

@@ -461,7 +461,7 @@ def test_a_registry_that_does_not_answer_at_once_is_named_in_the_log(
     with pytest.raises(RegistryUnreachable):
         app.run()
     [said] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert said.startswith("the registry at 127.0.0.1:1 does not answer (")
+    assert said.startswith("the registry at zk://127.0.0.1:1/nobody does not answer (")
     assert "refused" in said.lower()
     assert said.endswith(": it is tried for 2 s in all")
 

@@ -63,7 +63,7 @@ def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(
         arrived.set()
 
         async def stopping(*, task_status: TaskStatus[Any]) -> None:
-            with forced_exit() as force:
+            with forced_exit(str) as force:
                 await await_signals(arrived, asked, everything, force, task_status=task_status)
 
         async with anyio.create_task_group() as tasks:

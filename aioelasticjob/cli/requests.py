@@ -53,7 +53,7 @@ def trigger(
     parameter: Parameter = None,
     items: Items = None,
     at: Annotated[
-        str | None, typer.Option(help="When to run it, in ISO 8601 with its zone; without it, at once.")
+        str | None, typer.Option(help="When to run it: a date or a time, in the job's time zone; without it, at once.")
     ] = None,
     in_: Annotated[str | None, typer.Option("--in", help="Run after this delay: 90s, 10m, 2h, 1d.")] = None,
     expires: Annotated[
@@ -64,7 +64,7 @@ def trigger(
     as_json: AsJson = False,
 ) -> None:
     """Run a job once, now or later: all its items, or some; or what one instance holds."""
-    due, until = _time("at", at), _until(expires)
+    chosen = _items(items)
     if instance is not None:
         if (items, at, in_, expires, id, wait) != (None, None, None, None, None, False):
             raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
@@ -73,9 +73,12 @@ def trigger(
         )
         return print_result(done, as_json=as_json)
 
-    options: RunOptions = {"items": _items(items), "at": due, "delay": in_, "expires": until, "id": id}
-
     async def ask(session: Session) -> OperationResult:
+        options: RunOptions = {"items": chosen, "delay": in_, "expires": expires, "id": id}
+        if at is not None:
+            options["at"] = _local("at", at, await _zone(session, name))
+        if expires is not None and not _is_duration(expires):
+            options["expires"] = _local("expires", expires, await _zone(session, name), ", or a duration such as 90s")
         with as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
             return await operations.ask(
                 session, name, parameter=parameter, by=operator_name(), followed=wait, **options
@@ -284,12 +287,13 @@ async def _zone(session: Session, job: str) -> tzinfo:
     return zone_named((await operations.job(session, job, now=0)).config.time_zone)
 
 
-def _local(setting: str, given: str, zone: tzinfo) -> datetime:
+def _local(setting: str, given: str, zone: tzinfo, otherwise: str = "") -> datetime:
     """Return a date or a time; without a zone of its own it is meant in the job's."""
     try:
         found = datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidSetting(setting, given, "write a date or a time, such as 2026-01-31 or 2026-01-31T08:00") from None
+        expected = f"write a date or a time, such as 2026-01-31 or 2026-01-31T08:00{otherwise}"
+        raise InvalidSetting(setting, given, expected) from None
     if found.tzinfo is not None:
         return found
     if len(given) <= len("2026-01-31"):  # a date begins when the clock has been put forward, if it is at midnight
@@ -334,25 +338,9 @@ def _items(given: str | None) -> list[int] | None:
     return None if given is None else operations.items_in(given)
 
 
-def _time(setting: str, given: str | None, otherwise: str = "") -> datetime | None:
-    if given is None:
-        return None
-    try:
-        found = datetime.fromisoformat(given)
-    except ValueError:
-        found = datetime.min
-    if found.tzinfo is None:
-        expected = f"write a time with its zone, such as 2026-01-31T08:00:00+00:00, {otherwise}".rstrip(", ")
-        raise InvalidSetting(setting, given, expected)
-    return found
-
-
-def _until(given: str | None) -> datetime | str | None:
-    """Return a time, or the text of a duration."""
-    if given is None:
-        return None
+def _is_duration(given: str) -> bool:
     try:
         as_seconds(given)
     except ValueError:
-        return _time("expires", given, "or a duration such as 90s, 10m, 2h or 1d")
-    return given
+        return False
+    return True

@@ -131,7 +131,7 @@ class ConnectionSettings:
     @property
     def place(self) -> str:
         """Where the registry is, for logs."""
-        return "a private registry, in memory" if self.private else f"the registry at {self.servers}"
+        return "a private registry, in memory" if self.private else f"the registry at {self.address}"
 
     @property
     def address(self) -> str:

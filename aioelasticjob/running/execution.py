@@ -30,6 +30,7 @@ from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
 
 JOB_LEAVES = "the job leaves"
+RUN_CANCELLED = "somebody has cancelled the run"
 """Why handlers are cut off when the job leaves."""
 BEGUN_AT_ONCE = 200
 """Items whose runs begin in one turn of the event loop: ten thousand would block it for most of a second."""
@@ -153,7 +154,7 @@ class Execution:
         for item in items - self.to_stop:
             self.to_stop.add(item)
             if item in self.limits:
-                self.limits[item].cancel("somebody has cancelled the run")
+                self.limits[item].cancel(RUN_CANCELLED)
 
     def enter(self, limit: HandlerScope, items: Iterable[int]) -> None:
         """Note the scope in which the handler of these items runs, and cancel it if their runs were cancelled."""
@@ -161,7 +162,7 @@ class Execution:
         if self.cancel_called:
             limit.cancel()
         if not self.to_stop.isdisjoint(items):
-            limit.cancel("somebody has cancelled the run")
+            limit.cancel(RUN_CANCELLED)
 
     def _log_unheeded_handlers(self) -> None:
         for task, context in self.under_way.items():

@@ -21,8 +21,11 @@ from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.early_end import FailedAttempt
-from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.execution import RUN_CANCELLED, Execution
 from aioelasticjob.running.missed_reports import MissedReports
+
+CUT_SHORT = (Outcome.CANCELLED, Outcome.STOPPED)
+"""The outcomes of runs that were cancelled: before their end, or before their handler began."""
 
 log = logger(__name__)
 
@@ -67,23 +70,23 @@ class ExecutionStats:
 
     def ended(self, execution: Execution, seconds: float, why: str | None = None) -> None:
         """Note the outcomes of an execution that took so many ``seconds``; ``why`` says why it was cancelled."""
-        self.execution, cancelled = None, list[int]()
+        self.execution, cut_short = None, False
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
             if execution.job.engine is None:  # an engine counts records instead
                 self.run_counts.succeeded += outcome is Outcome.COMPLETED
                 self.run_counts.failed += outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
             self._counts.runs[outcome] += 1
-            if outcome is Outcome.CANCELLED:
-                cancelled.append(item)
+            cut_short |= outcome in CUT_SHORT
         if execution.trace is not None:
             execution.trace.close(execution.outcomes, seconds)
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
-        elif cancelled and execution.config.log_runs == "failures":  # no error handler is called for these runs
-            cause = f": {why}" if why else ""
-            for items, when in _ends(execution, cancelled, seconds):
-                self._warn(execution, items, f"was cancelled {when}{cause}", "runs were cancelled before their end")
+        elif cut_short and execution.config.log_runs == "failures":  # no error handler is called for these runs
+            for outcome, cause in ((Outcome.CANCELLED, why), (Outcome.STOPPED, RUN_CANCELLED)):
+                for items, when in _ends(execution, outcome, seconds):
+                    text = f"was cancelled {when}{f': {cause}' if cause else ''}"
+                    self._warn(execution, items, text, "runs were cancelled before their end")
 
     def failed(
         self, config: JobConfig, context: Context, error: Exception, part: str = "", *, run_goes_on: bool = False
@@ -124,13 +127,11 @@ class ExecutionStats:
 
     def _log_ends(self, execution: Execution, seconds: float) -> None:
         """Log the end of an execution, in one line for each outcome."""
-        claimed, outcomes = execution.claim.items, execution.outcomes
         for outcome in Outcome:
-            if items := [item for item in claimed if outcomes.get(item, Outcome.CANCELLED) is outcome]:
-                level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
-                about = {"seconds": round(seconds, 3), "outcome": outcome.value}
-                for some, when in _ends(execution, items, seconds, outcome):
-                    self._log(level, execution, some, f"{outcome.value} {when}", **about)
+            level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
+            about = {"seconds": round(seconds, 3), "outcome": outcome.value}
+            for items, when in _ends(execution, outcome, seconds):
+                self._log(level, execution, items, f"{outcome.value} {when}", **about)
 
     def _log(self, level: int, execution: Execution, items: Sequence[int], what: str, **about: object) -> None:
         """Log ``what`` has become of items of an execution."""
@@ -171,12 +172,11 @@ class ExecutionStats:
         self._limited_log.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
 
 
-def _ends(
-    execution: Execution, items: Sequence[int], seconds: float, outcome: Outcome = Outcome.CANCELLED
-) -> Iterator[tuple[Sequence[int], str]]:
-    """Yield first the items whose handler was called, then the others, each with a text that says when they ended."""
-    is_cancelled = outcome in (Outcome.CANCELLED, Outcome.STOPPED)
-    begun = execution.begun if is_cancelled else frozenset(items)
+def _ends(execution: Execution, outcome: Outcome, seconds: float) -> Iterator[tuple[Sequence[int], str]]:
+    """Yield the items of an outcome, those whose handler was called first, each time with when their run ended."""
+    found = execution.outcomes.get
+    items = [item for item in execution.claim.items if found(item, Outcome.CANCELLED) is outcome]
+    begun = execution.begun if outcome in CUT_SHORT else frozenset(items)
     if ran := [item for item in items if item in begun]:
         yield ran, f"after {seconds:.3f} s"
     if others := [item for item in items if item not in begun]:

@@ -92,7 +92,8 @@ def test_a_line_that_has_a_cause_may_be_the_cause_of_others() -> None:
 
 
 def test_a_registry_that_closes_the_first_connection_is_a_member_that_restarts() -> None:
-    text = "the registry at a:1 does not answer (closed by the server before it answered): it is tried for 20 s in all"
+    reason = "closed by the server before it answered"
+    text = f"the registry at zk://a:1/soak does not answer ({reason}): it is tried for 20 s in all"
     line = LogLine(12, "worker-1.2", "WARNING", text)
     assert not examine([line], [ActionSpan(MEMBER, "1", 10, 15)], CAUSES).unexplained
     assert examine([line], [ActionSpan(START, "worker-1.2", 10, 15)], CAUSES).unexplained == [line]
@@ -128,9 +129,8 @@ def test_deeds_last_from_the_fault_to_its_mending() -> None:
 
 
 def test_the_line_that_counts_those_about_a_connection_is_explained_by_what_broke_it() -> None:
-    text = (
-        "80 more lines were left out: the connection to the registry at h:1 comes and goes; the newest: connected to it"
-    )
+    kind = "the connection to the registry at zk://h:1/soak comes and goes"
+    text = f"80 more lines were left out: {kind}; the newest: connected to it"
     actions = [ActionSpan(MEMBER, "1", 10, 15)]
     assert not examine([LogLine(70, "worker", "WARNING", text)], actions, CAUSES).unexplained
     assert examine([LogLine(200, "worker", "WARNING", text)], actions, CAUSES).unexplained

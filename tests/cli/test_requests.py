@@ -80,6 +80,14 @@ def test_a_run_is_asked_for_and_followed_to_its_end(ask: Ask) -> None:
     assert again == "report: asked already: items 0, 2, as the request one (done: 2 completed)"
 
 
+def test_times_without_a_zone_are_in_the_jobs_time_zone(ask: Ask) -> None:
+    given = ("--at", "2090-11-20T02:00", "--expires", "2090-11-20T03:00", "--json")
+    asked = json.loads(said(ask("trigger", "report", *given)))
+    (seen,) = (one for one in json.loads(said(ask("requests", "report", "--json"))) if one["id"] == asked["request"])
+    assert seen["at"] == "2090-11-20T02:00:00+08:00"
+    assert seen["expires"] == "2090-11-20T03:00:00+08:00"
+
+
 def test_a_second_request_of_the_same_id_says_what_holds(ask: Ask) -> None:
     at = "2090-11-20T02:00:00+08:00"
     first = said(ask("trigger", "report", "--at", at, "--items", "2", "--id", "night"))
@@ -276,8 +284,8 @@ def _until(command: Callable[[], Result], text: str) -> Result:
         (("rerun", "report", "--fire-time", "0001-01-01T00:00+14:00"), "fire_time = '0001-01-01T00:00+14:00': must be"),
         (("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-01"), "to = '2026-01-01': must be later"),
         (("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-02T01:00"), "from = '2026-01-02': the"),
-        (("trigger", "report", "--at", "2026-11-20T08:00"), "write a time with its zone"),
-        (("trigger", "report", "--at", "tomorrow"), "write a time with its zone"),
+        (("trigger", "report", "--at", "tomorrow"), "at = 'tomorrow': write a date or a time"),
+        (("trigger", "report", "--at", "1986-05-04T02:30"), "does not exist in Asia/Shanghai"),
         (("trigger", "report", "--expires", "x"), "or a duration such as 90s"),
         (("trigger", "report", "--instance", "x", "--in", "1h"), "can only be triggered at once"),
         (("requests", "cancel", "nosuch"), "no job has it"),

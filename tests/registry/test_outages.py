@@ -224,7 +224,7 @@ def test_a_connection_that_comes_and_goes_fills_no_log_and_the_newest_state_is_l
         sessions.append(session.incarnation)
 
     *lines, counted = _lines_about_the_connection(caplog, flap)
-    place, session = f"the registry at 10.0.0.1:{PORT}", f"{sessions[0]:#x}"
+    place, session = f"the registry at zk://10.0.0.1:{PORT}/test", f"{sessions[0]:#x}"
     connected = f"connected to {place}, with the session {session}"
     assert lines[1::2] == [connected] * (MOST // 2)
     assert [line.partition(":")[0] for line in lines[::2]] == ["the connection to the registry was lost"] * (MOST // 2)

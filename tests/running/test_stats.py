@@ -229,6 +229,15 @@ def test_the_log_has_a_run_that_was_cancelled_before_its_end(
     }[log_runs]
 
 
+@pytest.mark.parametrize("log_runs", ["none", "failures"])
+def test_the_log_has_a_run_that_somebody_has_cancelled(log_runs: str, caplog: pytest.LogCaptureFixture) -> None:
+    config = CONFIG.changed(log_runs=log_runs)
+    execution = replace(execution_of(Outcome.STOPPED, Outcome.COMPLETED, Outcome.FAILED), config=config)
+    run(partial(in_loop, RecordedStats().stats.ended, execution, 0.0))
+    text = "job: item 0: the run of 1970-01-01T00:01:00+00:00 was cancelled before the handler began"
+    assert caplog.messages == ([] if log_runs == "none" else [f"{text}: somebody has cancelled the run"])
+
+
 def test_the_log_says_that_somebody_stopped_a_run_before_its_handler_began(caplog: pytest.LogCaptureFixture) -> None:
     recorded = RecordedStats()
     execution = replace(execution_of(*[Outcome.STOPPED] * 3), config=CONFIG.changed(log_runs="ends"))
