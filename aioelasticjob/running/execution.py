@@ -30,8 +30,9 @@ from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
 
 JOB_LEAVES = "the job leaves"
-RUN_CANCELLED = "somebody has cancelled the run"
 """Why handlers are cut off when the job leaves."""
+RUN_CANCELLED = "somebody has cancelled the run"
+"""Why handlers are cut off when an operator or a program has asked for it."""
 BEGUN_AT_ONCE = 200
 """Items whose runs begin in one turn of the event loop: ten thousand would block it for most of a second."""
 
