@@ -15,7 +15,6 @@ from aioelasticjob.coordination.request_runs import ended_as
 from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.layout import Layout
 from aioelasticjob.model import ASKED, NONE, SCHEDULED, Fire, FireSource, Requested
 from aioelasticjob.running.commands import (
     AwaitMoment,
@@ -46,9 +45,9 @@ class Choice:
     A run is led from its claim to its end, and the moments that came meanwhile are accounted for.
     """
 
-    def __init__(self, layout: Layout, me: str, state: JobState, lead: int) -> None:
+    def __init__(self, me: str, state: JobState, lead: int) -> None:
         self._me, self._state, self._lead = me, state, lead
-        self.triggers = Triggers(layout, me, state)
+        self.triggers = Triggers(me, state)
         self._unclaimed_ahead = 0
         """The moment for which a claim ahead got no item; 0 if there is none.  It is claimed again when it comes."""
         self._declined: frozenset[int] = NONE

@@ -90,7 +90,7 @@ class JobScheduler(CommandLoop):
         self.stopping = Stopping(member, shared.limited_log, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
         self._runs = Runs(job, views, shared, driver, settlements, self.stopping)
-        self._choice = Choice(member.layout, member.id, self._state, self._ahead.lead)
+        self._choice = Choice(member.id, self._state, self._ahead.lead)
         self.left = False
         """Whether this instance was asked to leave."""
         self._failures, self._resume_at = 0, 0.0

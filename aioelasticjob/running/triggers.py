@@ -15,7 +15,6 @@ from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.request_runs import RequestedRun, next_run
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.layout import Layout
 from aioelasticjob.model import NONE, Fire, FireSource
 from aioelasticjob.running.commands import JoinRun, RemoveTrigger, SayNothingToRun, Steps
 from aioelasticjob.running.state import Passed
@@ -31,8 +30,8 @@ Run: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Steps[ClaimResult]]
 class Triggers:
     """Answers the triggers of one instance, and keeps the items that could not be run at once."""
 
-    def __init__(self, layout: Layout, me: str, state: JobState) -> None:
-        self._layout, self._me, self._state = layout, me, state
+    def __init__(self, me: str, state: JobState) -> None:
+        self._me, self._state = me, state
         self.deferred: dict[int, Fire] = {}
         """The fires of items that could not be claimed when their trigger was answered."""
         self._requested = RequestedRuns(me, state)
@@ -96,7 +95,7 @@ class Triggers:
 
     def _newest(self, view: JobView) -> Fire | None:
         """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
-        path = self._layout.trigger(self._me)
+        path = view.layout.trigger(self._me)
         asked = view.tree.get(path)
         if asked is None or asked.stat.mzxid == self._answered or view.obstructed(path) or not view.assignment_stands:
             return None

@@ -55,7 +55,7 @@ class Chosen:
     def __post_init__(self) -> None:
         self.state = self.case.state()
         self.case.see(self.state)
-        self.choice = Choice(LAYOUT, ME, self.state, LEAD)
+        self.choice = Choice(ME, self.state, LEAD)
 
     def run_next(self) -> ClaimResult | None:
         """Let the instance see the nodes, and run what comes first."""
@@ -499,7 +499,7 @@ def test_each_instance_takes_its_share_of_the_orphans() -> None:
         here.orphan(item)
     for me in (ME, OTHER):
         here.case.records.update({item: replace(here.case.records[item], completed=False) for item in range(5)})
-        here.choice = Choice(LAYOUT, me, here.state, LEAD)
+        here.choice = Choice(me, here.state, LEAD)
         here.run_next()
         shares += [items for _, _, items in here.claimed]
     assert shares == [[0, 2, 4], [1, 3]]

@@ -705,7 +705,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
 
     class Rescuer(CommandLoop):
         def _begin(self) -> Pass:
-            run = Choice(LAYOUT, job.member.id, driver.state, lead=100).next_run(older)
+            run = Choice(job.member.id, driver.state, lead=100).next_run(older)
             assert run is not None
             yield from run
             return inf

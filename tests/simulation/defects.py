@@ -187,7 +187,7 @@ def swallow_triggers() -> AbstractContextManager[object]:
     """Take a trigger and run nothing."""
 
     def answer(self: Triggers, view: JobView, _run: Run) -> Steps[ClaimResult | None]:
-        path = self._layout.trigger(self._me)
+        path = view.layout.trigger(self._me)
         if path not in view.tree:
             return None
         yield RemoveTrigger(path, -1)
