@@ -81,13 +81,13 @@ class JobScheduler(CommandLoop):
         self._job, self._member, self._shared = job, member, shared
         self.views = views
         self._tasks, self._life, self._loop = tasks, life, tasks.scheduler.loop
-        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
+        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
         driver = StateDriver(member, views.value, self._stats, past)
         super().__init__(driver, Activity(tasks, self, is_urgent=False))
         self._claims = Claims(member, driver.cache)
         self._settlements = settlements = Settlements(member, driver.cache)
         self.run_counts = self._stats.run_counts
-        self.stopping = Stopping(member, shared.limited_log, shared.departures)
+        self.stopping = Stopping(member, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
         self._runs = Runs(job, views, shared, driver, settlements, self.stopping)
         self._choice = Choice(member.id, self._state, self._ahead.lead)

@@ -16,7 +16,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_line
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
-from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.limited_log import MOST
 from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.plural import listed_items
@@ -33,11 +33,9 @@ log = logger(__name__)
 class ExecutionStats:
     """Counts and reports the executions of one job in one session."""
 
-    def __init__(
-        self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher, limited_log: LimitedLog
-    ) -> None:
+    def __init__(self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher) -> None:
         self._job, self._me = member.layout.job, member.id
-        self._clock, self._events, self._dispatcher, self._limited_log = clock, events, dispatcher, limited_log
+        self._clock, self._events, self._dispatcher, self._limited_log = clock, events, dispatcher, member.limited_log
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""

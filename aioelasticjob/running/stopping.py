@@ -12,7 +12,6 @@ from anyio import CancelScope
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Claim
 from aioelasticjob.plural import listed_items
@@ -42,14 +41,13 @@ class Stopping:
     Thousands of jobs may leave at the same time, so it has timers, and no task.
     """
 
-    def __init__(self, member: Member, limited_log: LimitedLog, departures: Departures) -> None:
-        self._member, self._limited_log, self._loop = member, limited_log, get_running_loop()
+    def __init__(self, member: Member, departures: Departures) -> None:
+        self._member, self._departures, self._loop = member, departures, get_running_loop()
         self.over = Latest(False)
         """Whether nobody waits any more: the job has left, its session is over, or the process has waited enough."""
         self.settling: Claim | None = None
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
-        self._departures = departures
         self._handling = self._process_stops = False
         self._limit: TimerHandle | None = None
         """Cancels the handlers that run too long, if the job leaves."""
@@ -135,4 +133,4 @@ class Stopping:
             why = "the registry has not accepted it" if connected else "there is no connection to the registry"
         what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
         job, kind = self._member.layout.job, f"an instance {does} to write the last, because {why}"
-        self._limited_log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)
+        self._member.limited_log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)

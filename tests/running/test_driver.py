@@ -50,7 +50,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     view = read(job.registry.tree(), LAYOUT, on)
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
-    stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
+    stats = ExecutionStats(job.member, clock, events, dispatcher)
     driver = StateDriver(job.member, view, stats, Past(clock.now()))
     done(look(driver, view))
     job.registry.now = SLOT + 0.2
@@ -97,5 +97,5 @@ def test_when_the_registry_refused_settlements_is_known_also_after_it_accepts_th
 def _driver(job: ClaimedJob, member: Member, clock: StandingClock) -> StateDriver:
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
-    stats = ExecutionStats(member, clock, events, dispatcher, LimitedLog())
+    stats = ExecutionStats(member, clock, events, dispatcher)
     return StateDriver(member, read(job.registry.tree(), LAYOUT, CONFIG), stats, Past(clock.now()))

@@ -700,7 +700,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     job.write(Set(paths.execution, records.encode(lost), -1), orphan)
     events = Events()
     dispatcher = ErrorDispatcher(clock, events.counts, LimitedLog())
-    stats = ExecutionStats(job.member, clock, events, dispatcher, LimitedLog())
+    stats = ExecutionStats(job.member, clock, events, dispatcher)
     driver = StateDriver(job.member, older, stats, Past(clock.now()))
 
     class Rescuer(CommandLoop):

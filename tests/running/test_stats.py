@@ -21,7 +21,7 @@ from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import ClockSkew, GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
-from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
+from aioelasticjob.limited_log import INTERVAL, MOST
 from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.early_end import FailedAttempt
@@ -54,7 +54,7 @@ class RecordedStats:
     def __init__(self) -> None:
         self.events, self.failures, self.published = Events(), Inbox(), list[JobEvent]()
         self.events.attach(self)
-        given = ClaimedJob().member, VirtualClock(), self.events, self.failures, LimitedLog()
+        given = ClaimedJob().member, VirtualClock(), self.events, self.failures
         self.stats = ExecutionStats(*given)  # type: ignore[arg-type]
 
     def put(self, event: JobEvent) -> None:

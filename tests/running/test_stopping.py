@@ -419,12 +419,13 @@ def _said_while_others_leave(
 ) -> tuple[list[tuple[float, str]], float]:
     """Let a job wait for its last write while those of others are accepted; return the lines and its time to settle."""
     status = SimpleNamespace(value=SimpleNamespace(state=SessionState.CONNECTED))
-    member = cast(Any, SimpleNamespace(layout=LAYOUT, session=SimpleNamespace(status=status)))
+    session = SimpleNamespace(status=status)
+    member = cast(Any, SimpleNamespace(layout=LAYOUT, session=session, limited_log=LimitedLog()))
     said = list[tuple[float, str]]()
 
     async def scene() -> float:
-        departures, limited_log, loop = Departures(), LimitedLog(), asyncio.get_running_loop()
-        last, other = (Stopping(member, limited_log, departures) for _ in range(2))
+        departures, loop = Departures(), asyncio.get_running_loop()
+        last, other = (Stopping(member, departures) for _ in range(2))
         began = loop.time()
         async with anyio.create_task_group() as tasks:
             for one in (last, other):
@@ -510,7 +511,7 @@ def test_a_job_that_has_left_cancels_nothing_when_its_shutdown_timeout_is_over()
     cancelled = list[str]()
 
     async def scene() -> None:
-        ended, goes_on = (Stopping(cast(Any, None), LimitedLog(), Departures()) for _ in range(2))
+        ended, goes_on = (Stopping(cast(Any, None), Departures()) for _ in range(2))
         with goes_on:  # otherwise it would say that the registry accepts nothing
             for one, name in ((ended, "ended"), (goes_on, "goes on")):
                 one.leave(5.0, partial(cancelled.append, name), process_stops=True)
