@@ -11,7 +11,7 @@ from anyio import CancelScope, move_on_after, sleep
 
 from aioelasticjob.coordination.claims import ClaimResult, Claims, SentClaim, remove_orphan_mark
 from aioelasticjob.coordination.commit import until_answered
-from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, CoordinatedJob
+from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import mark_misfired
@@ -75,12 +75,11 @@ class JobScheduler(CommandLoop):
         views: Latest[JobView],
         shared: ProcessContext,
         tasks: TaskScope,
-        life: CoordinatedJob,
         past: Past,
     ) -> None:
         self._job, self._member, self._shared = job, member, shared
         self.views = views
-        self._tasks, self._life, self._loop = tasks, life, tasks.scheduler.loop
+        self._tasks, self._loop = tasks, tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
         driver = StateDriver(member, views.value, self._stats, past)
         super().__init__(driver, Activity(tasks, self, is_urgent=False))
@@ -166,7 +165,7 @@ class JobScheduler(CommandLoop):
         The result is the seconds until there can be more to run; None if there may be more now.
         """
         if self.left:
-            self._life.end_soon()
+            self._tasks.owner.end_soon()
             return inf
         if (pause := self._resume_at - self._loop.time()) > 0:
             return pause
@@ -190,7 +189,7 @@ class JobScheduler(CommandLoop):
                 connected = session.status.value.state is SessionState.CONNECTED
                 return UNCERTAIN if connected else inf  # a new connection wakes it
             case SessionEnded():
-                self._life.end_soon()
+                self._tasks.owner.end_soon()
                 return inf
         self._member.refusals.refused(READ_DUE, error)
         pause = session.pause_after(self._failures)

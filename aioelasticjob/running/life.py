@@ -213,7 +213,7 @@ class Life:
         if past.since == inf:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
-        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, self, past)
+        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, past)
         coordinator = Coordinator(member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, self)
         self._coordinating = Activity(self.tasks, coordinator)
         if past.again:

@@ -50,13 +50,13 @@ class Part(Protocol):
 
 
 class TaskOwner(Protocol):
-    """An object that owns tasks."""
+    """The part of a job that owns tasks, and ends together with them."""
 
     def fail(self, error: Exception) -> None:
         """Act on an error that one of the tasks has raised."""
 
     def end_soon(self) -> None:
-        """Cancel all tasks soon, because asyncio has cancelled one of them."""
+        """End all tasks soon: the session is over, the job has left, or asyncio has cancelled one of the tasks."""
 
 
 class Scheduler:

@@ -129,7 +129,7 @@ def running_job(app: ElasticJob, job: str) -> JobScheduler:
 
 def present_life(app: ElasticJob, job: str = "job") -> Life:
     """Return a job's life in the present session."""
-    life = running_job(app, job)._life
+    life = running_job(app, job)._tasks.owner
     assert isinstance(life, Life)
     return life
 
