@@ -74,7 +74,8 @@ class ClockSkewMonitor:
     def _keep(self, reading: ClockReading) -> None:
         self.host, self.steady = reading.host, reading.steady
         """The times of this host's clock and of the clock that nobody sets, in seconds."""
-        self._skew, self._outages, self._seconds = reading.skew, reading.outages, time_of(reading)
+        self._skew, self._outages = reading.skew, reading.outages
+        self._seconds = reading.host - (reading.skew if self.is_astray else 0.0)
 
     @property
     def is_astray(self) -> bool:
@@ -156,8 +157,3 @@ class ClockSkewMonitor:
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
         return bool(self._outages) and any(began <= moment <= ended for began, ended in self.outages())
-
-
-def time_of(reading: ClockReading) -> float:
-    """Return the time that a job uses, in seconds."""
-    return reading.host - (reading.skew if abs(reading.skew) > ASTRAY else 0.0)

@@ -25,7 +25,7 @@ import pytest
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.model import Record
 from aioelasticjob.running.account import SOON
-from aioelasticjob.running.clock_skew import AHEAD, STEADY, STEP, time_of
+from aioelasticjob.running.clock_skew import AHEAD, STEADY, STEP, ClockSkewMonitor
 from aioelasticjob.running.commands import Report, SayLowered
 from aioelasticjob.running.state import Timetable
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
@@ -86,7 +86,7 @@ class ClockLife:
     @property
     def ms(self) -> int:
         """The job's time in milliseconds."""
-        return int(time_of(self.case.reading()) * 1000)
+        return ClockSkewMonitor(self.case.reading()).now
 
     def live(self) -> None:
         for _ in range(STEPS):
