@@ -110,7 +110,7 @@ class JobScheduler(CommandLoop):
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        execution, now = self._stats.execution, self._shared.clock.now()
+        execution, now = self._runs.execution, self._shared.clock.now()
         claim = None if execution is None else execution.claim
         return JobHealth.of(self.views.value, self._member.id, claim, now, self._job.config)
 

@@ -74,6 +74,8 @@ class Runs:
         self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
         self._fitted = (job.config, job.config)
         """The newest configuration in force, and what the handlers make of it."""
+        self.execution: Execution | None = None
+        """The execution under way."""
         self._scope: Execution | HandlerScope | None = None
         """Cuts off the execution under way when it is cancelled."""
         self._cancelled = False
@@ -84,18 +86,18 @@ class Runs:
     def leave(self) -> None:
         """Let no further attempt begin, and no function that waits for a thread or process, because the job leaves."""
         self._retry_waits.leave()
-        if self._stats.execution is not None:
-            self._stats.execution.leave()
+        if self.execution is not None:
+            self.execution.leave()
 
     def stop_fetching(self) -> None:
         """Let a streaming run end once it has processed the records that it has fetched."""
-        if (execution := self._stats.execution) is not None and execution.stream_control is not None:
-            execution.stream_control.end.set()
+        if self.execution is not None and self.execution.stream_control is not None:
+            self.execution.stream_control.end.set()
 
     def stop_cancelled(self) -> None:
         """Stop the runs that somebody has cancelled, according to the newest view."""
-        if self._stats.execution is not None:
-            self._stats.execution.stop_cancelled(self._views.value)
+        if self.execution is not None:
+            self.execution.stop_cancelled(self._views.value)
 
     def cancel(self) -> None:
         """Cancel the execution, and each one whose claim is answered later; their items are settled as cancelled."""
@@ -187,6 +189,7 @@ class Runs:
             if self._retry_waits.leaves or (claim.fire.source is FireSource.FAILOVER and view.assignment_stands):
                 stream.end.set()  # if the item has a holder, its rescue ends after one batch
         catch_up = claim.fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(claim.fire.slot)
+        self.execution = execution
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
         with execution.cancellable() as scope:
@@ -197,7 +200,7 @@ class Runs:
                     me, listeners = self._member, self._job.listeners
                     await (with_listeners(execution, me, self._views) if listeners else execute(execution))
             finally:
-                self._scope = None
+                self.execution = self._scope = None
                 session.unbind(scope)
                 self._stats.ended(execution, self._loop.time() - began, scope.reason or execution.reason)
 

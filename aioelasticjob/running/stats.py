@@ -39,8 +39,6 @@ class ExecutionStats:
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self.execution: Execution | None = None
-        """The execution under way."""
 
     @property
     def missed_reports(self) -> MissedReports:
@@ -50,7 +48,6 @@ class ExecutionStats:
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
         fire = execution.claim.fire
-        self.execution = execution
         self._counts.fires[fire.source] += 1
         if catch_up:
             self._counts.caught_up += 1
@@ -68,7 +65,7 @@ class ExecutionStats:
 
     def ended(self, execution: Execution, seconds: float, why: str | None = None) -> None:
         """Note the outcomes of an execution that took so many ``seconds``; ``why`` says why it was cancelled."""
-        self.execution, cut_short = None, False
+        cut_short = False
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
             if execution.job.engine is None:  # an engine counts records instead

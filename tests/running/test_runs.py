@@ -32,6 +32,20 @@ def settles(ops: Sequence[Op]) -> bool:
     return any(isinstance(op, Delete) and op.path.endswith("/running") for op in ops)
 
 
+def test_a_job_shows_which_items_run_from_their_moment_to_their_end() -> None:
+    shown = list[tuple[int, ...]]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=2, cron="0/10 * * * * ?")
+        async with app.running():
+            for moment in (9, 11, 13):
+                await here.until(moment)
+                shown.append(app.health.jobs[0].running)
+
+    simulate(scene)
+    assert shown == [(), (0,), ()]
+
+
 @pytest.mark.parametrize("monitored", [True, False])
 def test_a_run_sees_nothing_that_the_run_before_it_has_left_in_context_variables(monitored: bool) -> None:
     left, seen = ContextVar[int]("left", default=0), list[int]()
