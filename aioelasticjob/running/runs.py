@@ -48,11 +48,6 @@ class EndedRun:
     unfinished: frozenset[int]
     trace: Trace | None
 
-    @classmethod
-    def of(cls, execution: Execution) -> EndedRun:
-        """Return what is left of an execution."""
-        return cls(execution.claim, execution.outcomes, execution.unfinished, execution.trace)
-
 
 class Runs:
     """The runs of one job in one session, one after another.
@@ -113,7 +108,7 @@ class Runs:
         try:
             await self._handle(view, execution)
         finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
-            self._unsettled = EndedRun.of(execution)
+            self._unsettled = EndedRun(execution.claim, execution.outcomes, execution.unfinished, execution.trace)
         return Awaited(self._begin_settlement, is_there=True)  # the handlers of other jobs begin first
 
     async def finish(self) -> None:
