@@ -102,22 +102,22 @@ class Choice:
     def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Claim items, and run and settle those that the claim has got; return the result of the claim."""
         # the run that was cut off may have saved the orphan's offset, so it is always read
-        is_rescue, entries = fire.source is FireSource.FAILOVER, self._state.items
-        with_offset = items if is_rescue else entries.that_may_have_offsets(items)
+        is_rescue, state = fire.source is FireSource.FAILOVER, self._state
+        with_offset = items if is_rescue else state.items.that_may_have_offsets(items)
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult()
-        if is_rescue and not _are_cut_off(map(entries.__getitem__, items), fire):  # a record has changed
+        if is_rescue and not _are_cut_off(map(state.items.__getitem__, items), fire):  # a record has changed
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
-        state, claim = self._state, taken.claim
+        claim = taken.claim
         # a moment that has come already may lie ahead again, because the time went back a little
         is_ahead = fire.source is FireSource.CRON and fire.slot > max(state.clock.now, state.timetable.newest)
         if is_ahead and claim is None:  # the items may be free when the moment comes
             self._unclaimed_ahead = 0 if taken.stale else fire.slot
             return taken
         if taken.cut_off:
-            self._state.missed.report_lost_runs(taken.cut_off)
+            state.missed.report_lost_runs(taken.cut_off)
         if fire.source in ASKED:
             yield from self.triggers.claimed(fire, taken)
         if claim is not None:
@@ -136,7 +136,7 @@ class Choice:
             yield FollowReleases(taken.elsewhere, (view, fire.slot) if is_missed else None)
         if claim is not None:
             yield RunItems(view, claim, offsets)
-            self._state.collapse((yield NewestView()))
+            state.collapse((yield NewestView()))
         return taken
 
     def _note_result(self, fire: Fire, taken: ClaimResult) -> None:

@@ -50,7 +50,7 @@ class JobState(Account):
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
         self._past_instances = past.instances
-        self.newest_reported = past.newest_reported
+        self._newest_reported = past.newest_reported
         """The newest moment that the job's earlier lives in this process have run or reported."""
 
     @property
@@ -90,7 +90,7 @@ class JobState(Account):
             unmarked = (yield from self._gain(view, gained)) if gained else NONE
             yield from self._hold(view, given, gained, unmarked)
         if not view.config.monitor_execution:
-            yield from self._unattended.report_unrecorded(view, self.timetable, max(self.newest_reported, self._since))
+            yield from self._unattended.report_unrecorded(view, self.timetable, max(self._newest_reported, self._since))
         yield from self._settle_future(view)
         self.see_what_is_due(view)
 
@@ -119,7 +119,8 @@ class JobState(Account):
             beyond = max(now, changed + NEWS) if since < changed <= now else now + MAX_FUTURE
             self.missed.lower_all(beyond, since, changed if changed > now else 0)
             self._since = self.clock.in_time(self._since, self._dated_by)
-            for number, item in ((number, self.items[number]) for number in self.held):
+            for number in self.held:
+                item = self.items[number]
                 begun = max(self._since, made_in_time(self.view, number, item, self.clock))
                 item.floor = min(item.floor, max(since, begun, item.reported))  # never report twice
             self._pass_over_reported(self.view)
@@ -320,7 +321,7 @@ class JobState(Account):
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
-        return min(self.clock.now, max(given_at(view, item), self.newest_reported, claimed))
+        return min(self.clock.now, max(given_at(view, item), self._newest_reported, claimed))
 
     def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
