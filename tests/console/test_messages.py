@@ -33,7 +33,7 @@ MODULES = (
 """The modules whose sentences may come to a page."""
 SAYING = re.compile(
     r"InvalidSetting|wrong_address|no_host|NotPossible|FieldError|Meanwhile|Conflict|ForeignData|commit|HTTPException|ValueError"
-    r"|AuthenticationFailed|TlsFailed|Certificate|SessionEnded|Suspended|Overloaded|Unreachable"
+    r"|AuthenticationFailed|TlsFailed|Certificate|SessionEnded|Suspended|Overloaded|Unreachable|LastAdmin"
 )
 """The names of what makes such sentences."""
 NOT_SHOWN = {
@@ -62,6 +62,7 @@ NOT_SHOWN = {
     "the certificate of {} {}",
     "tls.key: the key in {} {}",
     "{}: the certificate in {} {}",
+    "{}, or a timedelta",
     # names and values only
     "{}: {}",
 }
@@ -70,11 +71,19 @@ NOT_SHOWN = {
 def _sentences() -> Iterator[str]:
     """Yield the sentences that are spelled out in errors and results, their blanks without names."""
     for path in sorted({path for pattern in MODULES for path in PACKAGE.glob(pattern)}):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and SAYING.search(ast.unparse(node.func)):
                 for given in (*node.args, *(one.value for one in node.keywords)):
-                    if (text := _text(given)) is not None and " " in text:
-                        yield text
+                    spelled = _assigned(given.id, tree) if isinstance(given, ast.Name) else [given]
+                    yield from (text for one in spelled if (text := _text(one)) is not None and " " in text)
+
+
+def _assigned(name: str, tree: ast.Module) -> list[ast.expr]:
+    """Return what a module assigns to a name."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AnnAssign))
+    targets = ((node, node.targets[0] if isinstance(node, ast.Assign) else node.target) for node in found)
+    return [node.value for node, target in targets if node.value is not None and ast.unparse(target) == name]
 
 
 def _text(node: ast.expr) -> str | None:
@@ -91,7 +100,8 @@ def test_every_error_and_result_of_an_action_is_in_the_catalogue() -> None:
     assert len(sample) > 150
 
     def unknown(text: str) -> bool:
-        filled = [text.replace("{}", value) for value in ("17", "paused", "resumed")]  # some blanks hold such a word
+        words = ("17", "1 node", "paused", "resumed")  # some blanks hold such a word
+        filled = [text.replace("{}", value) for value in words]
         return all(known(one) == one for one in filled)
 
     missing = sorted(filter(unknown, sample - NOT_SHOWN))
@@ -171,6 +181,11 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "/x/config: jobName = {'cron': 'x'}: no job configuration: field required",
             "/x/config: jobName = {'cron': 'x'}：不是作业配置：缺少该字段",
         ),
+        (
+            "report: asked to run at least 10,000 moments (A to B) of 2 items again, as the request r",
+            "report：已请求重新运行2 个分片的至少 10,000 个时刻（A 至 B），请求编号 r",
+        ),
+        ("6 moments (A to B) of 1 item", "1 个分片的 6 个时刻（A 至 B）"),
         (
             "report: asked to run items 0, 2, without those that are disabled (1), as the request r",
             "report：已请求运行分片 0, 2，不含已禁用的分片（1），请求编号 r",
