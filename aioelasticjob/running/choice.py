@@ -75,8 +75,7 @@ class Choice:
         if not owed:
             return None
         if skew := state.intolerable_skew():
-            state.pass_over(owed)
-            state.refuse(skew)
+            state.refuse(skew, owed)
             return None
         state.accept()
         return self._run(view, Fire(state.timetable.newest, state.source(owed)), owed)
