@@ -214,9 +214,11 @@ async def _run_items(execution: Execution) -> None:
             async with turns:
                 await checkpoint_if_cancelled()  # the run may have been cancelled before this item's portion began
                 await execution.stop_unless_proven()
-                await _run_item(
-                    execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item
-                )
+                if execution.retry_waits.hands_over:  # the job leaves, so another instance runs what has not begun
+                    execution.reason = execution.reason or JOB_LEAVES
+                    return
+                context = item_context(execution.config, execution.claim, item, execution.checkpoints)
+                await _run_item(execution, context, item)
         finally:
             waiting.discard(item)
             if not waiting:

@@ -279,6 +279,25 @@ def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_then_or_later_and_no
     assert len(begun) == 1
 
 
+@pytest.mark.parametrize("failover", [True, False])
+def test_a_job_that_leaves_hands_over_the_items_that_wait_for_their_turn_if_it_has_failover(failover: bool) -> None:
+    begun = list[int]()
+
+    async def work(context: ItemContext) -> None:
+        begun.append(context.item)
+        waits.leave()
+        execution.leave()
+
+    config = JobConfig(job_name="job", failover=failover, items_at_once=1)
+    job, waits = Job.declare(config, work), PlainWaits(config)
+    execution = Execution(job, config, claim(0, 1, 2), SavedOffsets(), Executors(), lambda *_: None, waits)
+    asyncio.run(execute(execution))
+    assert begun == ([0] if failover else [0, 1, 2])
+    assert execution.outcomes == dict.fromkeys(begun, Outcome.COMPLETED)
+    assert execution.begun == set(begun)
+    assert execution.reason == ("the job leaves" if failover else None)
+
+
 def test_a_run_that_has_waited_for_a_thread_in_vain_waits_no_more_between_its_attempts() -> None:
     async def scene() -> None:
         config = JobConfig(job_name="job", failover=True, retry=Retry(2, backoff=0.2), attempt_timeout=0.05)

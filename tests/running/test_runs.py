@@ -16,7 +16,7 @@ from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Retry
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
 from aioelasticjob.events import Ended, Misfired
-from aioelasticjob.model import Claim, Fire, Outcome
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.running.executors import DEFAULT_THREADS
@@ -256,6 +256,28 @@ def test_a_function_that_waits_for_a_thread_when_its_job_leaves_is_run_elsewhere
         simulate(scene)
     assert began[1:] == [(begins, not failover)]
     assert ("was cancelled before the handler began: the job leaves" in caplog.text) == failover
+
+
+def test_items_that_wait_for_their_turn_when_their_job_leaves_are_run_elsewhere() -> None:
+    began = list[tuple[int, int, FireSource]]()
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def work(context: ItemContext) -> None:
+            began.append((round(here.now()), context.item, context.source))
+            await anyio.sleep(3)
+
+        settings: dict[str, Any] = {"sharding_total_count": 6, "items_at_once": 1, "failover": True}
+        both = [here.app(work, cron="0 0/1 * * * ?", **settings) for _ in "ab"]
+        async with both[0].running():
+            async with both[1].running():
+                await here.until(61)
+            assert round(here.now()) == 63
+            await here.until(90)
+
+    simulate(scene)
+    assert sorted(second for second, *_ in began) == [60, 60, 63, 66, 69, 72]
+    assert sorted(item for _, item, _ in began) == list(range(6))
+    assert [source for second, _, source in began if second > 66] == [FireSource.FAILOVER] * 2
 
 
 def test_a_run_without_records_whose_session_ends_before_its_handler_begins_is_reported(
