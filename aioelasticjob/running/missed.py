@@ -94,12 +94,12 @@ class MissedMoments:
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
         longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.
         """
-        held, come = {number: self._items[number] for number in items}, self._clock.now + AHEAD
-        ends = {n: max(item.record.slot, item.reported, min(item.floor, come)) for n, item in held.items()}
-        spans = {n: (max(since, item.followed), int(min(until, ends[n]))) for n, item in held.items()}
+        found, latest = {number: self._items[number] for number in items}, self._clock.now + AHEAD
+        ends = {n: max(item.record.slot, item.reported, min(item.floor, latest)) for n, item in found.items()}
+        spans = {n: (max(since, item.followed), int(min(until, ends[n]))) for n, item in found.items()}
         for number, (after, end) in spans.items():
             if max(after, self._clock.now) < end <= after + NEWS:
-                held[number].floor = max(held[number].floor, end)  # what is reported before it comes is not run then
+                found[number].floor = max(found[number].floor, end)  # what is reported before it comes is not run then
         for after, end in sorted(set(spans.values())):
             alike = [item for item, span in spans.items() if span == (after, end)]
             done = after if end - after <= NEWS else end

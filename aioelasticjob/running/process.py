@@ -172,7 +172,7 @@ class LocalJob:
         reported = len(life.errors)
         try:
             await life.end()
-            self.life = None
+            self.life = None  # now: what follows may take long
             if life.left:
                 self._past.standing_by = None
             if life.dismissal and not self._leaving:  # otherwise the process ends, and its session

@@ -72,7 +72,7 @@ class Runs:
         self.execution: Execution | None = None
         """The execution under way."""
         self._scope: Execution | HandlerScope | None = None
-        """Cuts off the execution under way when it is cancelled."""
+        """Cuts off the execution under way: it is the execution itself if that is one call of a handler."""
         self._cancelled = False
         """Whether no handler may begin any more."""
         self._unsettled: EndedRun | None = None

@@ -74,11 +74,13 @@ class JobState(Account):
         self.follow_small_step_back()
         self.missed.report_given_back()
         if view is not self.looked_at:
-            succession, recorded = Succession(self.view, view), self.view.config.monitor_execution
+            succession, was_monitored = Succession(self.view, view), self.view.config.monitor_execution
             if succession.has_changed:
                 self._change_schedule(view, succession)
-            now = view.config.monitor_execution
-            if now is not recorded or any(one.recorded is not recorded for one in succession.between):
+            is_monitored = view.config.monitor_execution
+            if is_monitored is not was_monitored or any(
+                one.recorded is not was_monitored for one in succession.between
+            ):
                 self._switch_monitoring(view, succession)
             if view.leader == self._me:
                 self.missed.report_removed_orphans(self.view, view)
