@@ -183,11 +183,22 @@ async def run(context: AnyContext, options: Request) -> None:
         ):
             said = await _read(answer)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise RequestFailed(f"{options.shown}: {error_text(error)}") from error
+        raise RequestFailed(f"{options.shown}: {_reason(error)}") from error
     if not options.expects(answer.status):
         expected = ", ".join(options.expected_status)
         raise RequestFailed(f"{options.shown} answered {answer.status}, expected {expected}: {said}", answer.status)
     context.log.info("%s answered %d", options.shown, answer.status, extra={"status": answer.status})
+
+
+def _reason(error: Exception) -> str:
+    """Return why there was no answer, without the addresses that aiohttp's texts contain: these may be secret."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientResponseError):
+        return ": ".join(filter(None, (type(error).__name__, " ".join(error.message.split()))))
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):  # where a redirection leads
+        return type(error).__name__
+    return error_text(error)
 
 
 def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], bytes | None]:

@@ -39,7 +39,9 @@ class Server:
         self.asked.append((request.method, request.path_qs, headers, await request.text()))
         match request.path:
             case "/moved":
-                raise web.HTTPFound("/here")
+                return web.Response(status=302, headers={"Location": request.query.get("to", "/here")})
+            case "/again":
+                return web.Response(status=302, headers={"Location": request.path_qs})
             case "/hang":
                 self.hanging.set()
                 await anyio.sleep_forever()
@@ -52,6 +54,9 @@ class Server:
             case "/broken":
                 assert request.transport is not None
                 request.transport.abort()
+            case "/malformed":
+                transport: Any = request.transport
+                transport.write(b"HTTP/9 nonsense\r\n\r\n")
         return web.Response(status=int(request.query.get("status", 200)), text="no\nroom")
 
 
@@ -168,6 +173,21 @@ def test_a_server_that_is_not_there_or_breaks_off_is_a_failure_with_a_reason(rea
             requested(real_loop_kind, {"url": f"http://alice:pw@{at}"})
     assert caught.value.status is None
     assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/malformed?token=secret", "ClientResponseError: Bad status line"),
+        ("/again?token=secret", "TooManyRedirects"),
+        ("/moved?to=ftp://alice:secret@x/", "NonHttpUrlRedirectClientError"),
+        ("/moved?to=http://[::secret/", "InvalidUrlRedirectClientError"),
+    ],
+)
+def test_no_address_but_the_shown_one_is_in_a_failure(real_loop_kind: LoopKind, path: str, reason: str) -> None:
+    with pytest.raises(RequestFailed, match=rf"GET http://127\.0\.0\.1:\d+/\w+: {reason}") as caught:
+        requested(real_loop_kind, {"path": path})
+    assert "secret" not in str(caught.value)
 
 
 def test_a_context_that_is_too_large_for_a_header_says_where_it_fits(real_loop_kind: LoopKind) -> None:
