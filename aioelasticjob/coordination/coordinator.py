@@ -14,6 +14,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, result_of, send, write
+from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
@@ -38,6 +39,7 @@ from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
+from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import ItemPaths
@@ -221,15 +223,19 @@ class Coordinator:
 
 
 async def _renew_own_node(member: Member, view: JobView) -> None:
-    """Note in the instance's node what the registry refuses, and its features if required ones were overwritten.
+    """Note in the instance's node what the registry refuses, and which settings this process declares otherwise now.
 
-    If the registry refuses that, too, the next tick tries again.
+    Its features are written, too, if required ones were overwritten.  If the registry refuses that, the next tick tries
+    again.
     """
     path = member.layout.instance(member.id)
     node, here = view.tree.get(path), view.instances.get(member.id)
     note = member.refusals.noting(path, node)
-    if node is not None and here is not None and member.id in view.lacking and not member.lacks(view.tree):
-        note = Set(path, member.describe(here.up_since, before=node.data), node.stat.version)
+    if node is not None and here is not None:
+        said = json_object(node.data).get("differs", [])
+        differs = [one.setting for one in differences(member.declared or view.config, view.config)]
+        if said != differs or (member.id in view.lacking and not member.lacks(view.tree)):
+            note = Set(path, member.describe(here.up_since, before=node.data, differs=differs), node.stat.version)
     try:
         if note is not None:
             await member.session.commit([note], incarnation=member.incarnation)

@@ -12,7 +12,7 @@ from math import inf
 from typing import TypeGuard
 
 from aioelasticjob import config as settings
-from aioelasticjob.config import required
+from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout
@@ -43,6 +43,8 @@ class Member:
     """Limits the lines that can repeat."""
     handler: str = ""
     """The function that this instance calls, as ``module:function``; empty for kinds that need none."""
+    declared: JobConfig | None = field(default=None, compare=False)
+    """The configuration that this process declares; None if it is compared with the registry's only at joining."""
 
     def is_proven(self) -> bool:
         """Whether the session in which this instance has joined is certain to live now."""
@@ -65,18 +67,20 @@ class Member:
             log.log(level, "%s: %s", self.layout.job, message, extra={"job": self.layout.job, **extra})
 
     def describe(
-        self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] = ()
+        self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] | None = None
     ) -> bytes:
         """Return the data of the instance's node; ``differs`` are the settings that this process declares otherwise.
 
         ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
-        keys in it that this release does not know are kept.
+        keys in it that this release does not know are kept, and so is ``differs`` if it is None.
         """
         own = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
         fields: dict[str, object] = {**json_object(before), **own, "features": sorted(self.features)}
         fields |= {} if up_since == inf else {"upSince": up_since}
         fields |= {"handler": self.handler} if self.handler else {}
-        fields |= {"differs": list(differs)} if differs else {}
+        if differs is not None:
+            fields.pop("differs", None)
+            fields |= {"differs": list(differs)} if differs else {}
         return json.dumps({**fields, "leaving": True} if leaving else fields).encode()
 
     def lacks(self, tree: Tree) -> tuple[str, ...]:

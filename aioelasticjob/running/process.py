@@ -215,6 +215,7 @@ class LocalJob:
             refusals=self._refusals,
             limited_log=self._shared.limited_log,
             handler=importable_name(self._job.handler) if self._job.config.job_type in CODED else "",
+            declared=self._job.config,
         )
 
 

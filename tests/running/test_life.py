@@ -176,6 +176,25 @@ def test_each_setting_that_is_declared_otherwise_than_the_registry_has_it_is_war
     simulate(scene)
 
 
+def test_an_instance_notes_anew_what_it_declares_otherwise_after_the_settings_have_changed() -> None:
+    async def noted(here: SimulatedJobs) -> list[tuple[str, ...]]:
+        return [one.differs for one in (await operations.job(here.observer, "job", now=0)).instances]
+
+    async def scene(here: SimulatedJobs) -> None:
+        first, second = here.app(cron=EVERY_TEN), here.app(cron=EVERY_TWO, timeout=5)
+        async with first.running(), second.running():
+            assert await noted(here) == [(), ("cron", "timeout")]
+            config = first.jobs[0].changed(cron=EVERY_TWO)
+            await here.write(Set(LAYOUT.config, config.to_json(), -1))
+            await here.until(1 + config.reconcile_interval)
+            assert await noted(here) == [("cron",), ("timeout",)]
+            await here.write(Set(LAYOUT.config, second.jobs[0].to_json(), -1))
+            await here.until(2 + 2 * config.reconcile_interval)
+            assert await noted(here) == [("cron", "timeout"), ()]
+
+    simulate(scene)
+
+
 def test_who_joins_with_another_handler_than_several_instances_is_warned_once(caplog: pytest.LogCaptureFixture) -> None:
     async def other(context: object) -> None: ...
 
