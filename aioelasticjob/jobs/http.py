@@ -148,7 +148,7 @@ def check(options: Request) -> None:
     """Check that this process can make the requests.
 
     Raises:
-        InvalidSetting: aiohttp is not installed, or a variable that a header comes from is not set.
+        InvalidSetting: aiohttp is not installed, or a variable that a header comes from is not set, or not one line.
     """
     try:
         import aiohttp  # noqa: F401  # whether it is there
@@ -225,6 +225,8 @@ def _secrets(options: Request) -> dict[str, str]:
     for variable in options.environment_headers.values():
         if variable not in os.environ:
             raise InvalidSetting("environment_headers", variable, "this environment variable is not set on this host")
+        if any(mark in os.environ[variable] for mark in "\r\n"):
+            raise InvalidSetting("environment_headers", variable, "this environment variable is not one line")
     return {header: os.environ[variable] for header, variable in options.environment_headers.items()}
 
 

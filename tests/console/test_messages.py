@@ -51,6 +51,7 @@ NOT_SHOWN = {
     # said where the job runs
     "needs: pip install 'aioelasticjob[http]'",
     "this environment variable is not set on this host",
+    "this environment variable is not one line",
     "needs a system with process groups, such as Linux or macOS",
     "is no directory on this host",
     "there is no program {}{}",

@@ -134,6 +134,9 @@ def test_a_secret_comes_from_the_environment_of_the_host_that_runs(
         requested(real_loop_kind, options)
     with pytest.raises(InvalidSetting, match="BILLING_TOKEN"):
         ElasticJob("embedded://").http("ping", url="http://x", **options)
+    monkeypatch.setenv("BILLING_TOKEN", "Bearer 123\n")
+    with pytest.raises(InvalidSetting, match="'BILLING_TOKEN': this environment variable is not one line"):
+        ElasticJob("embedded://").http("ping", url="http://x", **options)
 
 
 def test_the_status_is_the_outcome(real_loop_kind: LoopKind) -> None:
