@@ -70,9 +70,8 @@ class Account:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
         return self.clock.intolerable(self.view.config)
 
-    def refuse(self, why: ElasticJobError, owed: frozenset[int] = NONE) -> None:
-        """Report that this instance refuses a fire, and that the items which owe it have missed it."""
-        self._account(owed, Came.REFUSED)
+    def refuse(self, why: ElasticJobError) -> None:
+        """Report that this instance refuses a fire."""
         self.reports.append(SayRefused(why, again=self._refuses))
         self._refuses = True
 
@@ -188,9 +187,13 @@ class Account:
         closed = self.held & view.disabled_items if self._me in view.active else self.held
         # blocked items have missed what came before they were switched off
         self._account((closed - self._closed) & self.blocked(), Came.BLOCKED)
-        for item in map(self.items.__getitem__, closed):
-            item.floor = max(item.floor, self.timetable.newest)
+        self.pass_over(closed)
         self._closed = closed
+
+    def pass_over(self, items: Iterable[int]) -> None:
+        """Treat the newest moment as no longer due for these items, and the moments before it as accounted for."""
+        for item in items:
+            self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
 
     def _pass_over_reported(self, view: JobView, until: float = inf) -> None:
         """Without ``misfire``, do not run moments up to ``until`` that a clock ahead has reported as missed."""

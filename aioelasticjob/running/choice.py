@@ -75,7 +75,8 @@ class Choice:
         if not owed:
             return None
         if skew := state.intolerable_skew():
-            state.refuse(skew, owed)
+            state.pass_over(owed)
+            state.refuse(skew)
             return None
         state.accept()
         return self._run(view, Fire(state.timetable.newest, state.source(owed)), owed)

@@ -128,7 +128,7 @@ ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED, STILL_RAN})
 class Came(Enum):
     """The state in which an item was when moments came that were not run, and the rule for these moments.
 
-    Moments of an item that is switched off are excused (``Account._close``).  Five cases do not depend on the state
+    Moments of an item that is switched off are excused (``Account.pass_over``).  Five cases do not depend on the state
     of one item, and are decided elsewhere.  For each of them, here is what would go wrong without it:
 
     * Moments came during an outage of the registry, or while it refused the claims or settlements of the job, or the
@@ -165,8 +165,6 @@ class Came(Enum):
     """This process could not reach the registry when the newest moment came."""
     OBSTRUCTED = Rule("nodes that somebody has made by hand prevent the claim of the item", Newest.MISSED)
     """This instance tried to claim the item, but nodes that somebody had made by hand prevented it."""
-    REFUSED = Rule("the clock differed from the registry's by more than max_time_diff_seconds", Newest.MISSED)
-    """This instance could have run the item, but its job does not tolerate the clock skew."""
     REPLACED = Rule(ENDED, Newest.MISSED)
     """The schedule was changed before the item could be run."""
     UNHEARD = Rule(UNKNOWN, Newest.RUN)

@@ -14,7 +14,6 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.errors import ClockSkew
 from aioelasticjob.model import Fire, FireSource, Record, Requested
 from aioelasticjob.running.commands import MarkMissed, ReadItems
 from aioelasticjob.running.state import Came, Timetable
@@ -114,8 +113,6 @@ class Life:
         owed = state.owed() - self.off()
         if not owed:
             return
-        if not calm and self.refusals.random() < 0.05:
-            return case.tell(state, lambda: state.refuse(ClockSkew.of(5.0, 2.0), owed))
         fire = Fire(state.timetable.newest, state.source(owed))
         refused = frozenset(n for n in owed if not calm and self.dice.random() < 0.1)
         blocked = frozenset(n for n in owed - refused if not calm and self.dice.random() < 0.05)

@@ -443,8 +443,6 @@ def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog
     assert here.runs == []
     refused = [event.why for event in here.events if isinstance(event, Refused)]
     assert len(refused) == 4  # of each moment
-    missed = [one.slot / 1000 - here.start for one in here.events if isinstance(one, Misfired)]
-    assert missed == [10, 20, 30, 40]
     assert all("tolerated are 5 s" in why for why in refused)
     assert len([one for one in caplog.records if "the registry's differ by" in one.getMessage()]) == 1
 
