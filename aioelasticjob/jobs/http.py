@@ -6,6 +6,8 @@ import json
 import os
 import re
 import ssl
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ from aioelasticjob.jobs.kinds import Kind, Options
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 CONNECT_TIMEOUT = 30.0
 """Seconds that connecting may take, even if the run has no time limit."""
@@ -165,11 +168,13 @@ async def run(context: AnyContext, options: Request) -> None:
     """
     check(options)
     import aiohttp
+    from yarl import URL
 
     headers, body = _message(context, options)
     # the run's timeout limits the whole request
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
     try:
+        send = partial(_send, URL(options.url).origin(), {*options.headers, *options.environment_headers})
         async with (
             aiohttp.ClientSession(timeout=timeout) as client,
             client.request(
@@ -179,6 +184,7 @@ async def run(context: AnyContext, options: Request) -> None:
                 data=body,
                 allow_redirects=options.follow_redirects,
                 ssl=True if options.verify_tls else _anybody(),
+                middlewares=(send,),
             ) as answer,
         ):
             said = await _read(answer)
@@ -186,8 +192,22 @@ async def run(context: AnyContext, options: Request) -> None:
         raise RequestFailed(f"{options.shown}: {_reason(error)}") from error
     if not options.expects(answer.status):
         expected = ", ".join(options.expected_status)
-        raise RequestFailed(f"{options.shown} answered {answer.status}, expected {expected}: {said}", answer.status)
+        asked = f"{options.shown}, redirected to {answer.url.origin()}," if answer.history else options.shown
+        raise RequestFailed(f"{asked} answered {answer.status}, expected {expected}: {said}", answer.status)
     context.log.info("%s answered %d", options.shown, answer.status, extra={"status": answer.status})
+
+
+async def _send(
+    origin: URL, own: Iterable[str], request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Send a request; one that is redirected to another host, port or scheme has none of the job's ``own`` headers.
+
+    They may be secret, and are meant for the server that the job names.
+    """
+    if request.url.origin() != origin:
+        for name in own:
+            request.headers.popall(name, None)
+    return await send(request)
 
 
 def _reason(error: Exception) -> str:

@@ -161,6 +161,30 @@ def test_the_status_is_the_outcome(real_loop_kind: LoopKind) -> None:
         requested(real_loop_kind, {"path": "/run?status=500"})
 
 
+def test_only_the_server_that_the_job_names_gets_its_headers(
+    real_loop_kind: LoopKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BILLING_TOKEN", "123")
+    own = {"headers": {"X-Key": "456"}, "environment_headers": {"X-Token": "BILLING_TOKEN"}}
+
+    async def main() -> tuple[Server, Server]:
+        async with serving() as server, serving() as other:
+            await ask(server, "/moved?to=/here", **own)
+            await ask(server, f"/moved?to={other.url}/there", **own)
+            with pytest.raises(RequestFailed, match=rf"/moved, redirected to {other.url}, answered 401, expected 2xx"):
+                await ask(server, f"/moved?to={other.url}/there%3Fstatus=401", **own)
+        return server, other
+
+    server, other = run_async(real_loop_kind, main)
+    secrets = [{name: headers.get(name) for name in ("x-key", "x-token")} for _, _, headers, _ in server.asked]
+    assert secrets == [{"x-key": "456", "x-token": "123"}] * 4
+    assert [(path, headers.keys() & {"x-key", "x-token"}) for _, path, headers, _ in other.asked] == [
+        ("/there", set()),
+        ("/there?status=401", set()),
+    ]
+    assert all("shardingcontext" in headers for _, _, headers, _ in other.asked)
+
+
 def test_of_a_large_answer_only_the_beginning_is_kept(real_loop_kind: LoopKind) -> None:
     with pytest.raises(RequestFailed, match=r"(?m)answered 500, expected 2xx: x{500}$"):
         requested(real_loop_kind, {"path": "/large"})
