@@ -24,6 +24,7 @@ OTHER_NAMES: Mapping[str, str] = {
     ),
     **dict.fromkeys(TIME_LIMITS, "write timeout='5m'"),
     **dict.fromkeys(("args", "kwargs", "params"), "see job_parameter"),
+    **dict.fromkeys(("shards", "shard_count", "items", "item_count", "partitions"), "write sharding_total_count=3"),
     "tags": "see labels",
     **dict.fromkeys(
         ("max_retries", "max_tries", "retries", "attempts"),

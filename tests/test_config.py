@@ -253,6 +253,7 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
         ("max_runtime", "write timeout=1"),
         ("params", "see job_parameter"),
         ("tags", "see labels"),
+        ("shards", "write sharding_total_count=3"),
     ],
 )
 def test_who_writes_the_word_of_another_scheduler_is_told_what_it_is_called_here(name: str, says: str) -> None:
