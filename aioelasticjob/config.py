@@ -186,6 +186,11 @@ class JobConfig(DeclaredSettings):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
+def tolerates(config: JobConfig, skew: float) -> bool:
+    """Whether the job runs while this host's clock is so many seconds ahead of the registry's, or behind."""
+    return config.max_time_diff_seconds < 0 or abs(skew) <= config.max_time_diff_seconds
+
+
 def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
     """Yield an error for each setting that is right by itself, but not beside another one."""
     if config.failover and not config.monitor_execution:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 
 
 def json_object(data: bytes) -> Mapping[str, object]:
@@ -13,6 +14,16 @@ def json_object(data: bytes) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
+
+
+def number(value: object) -> float | None:
+    """Return a JSON value as a float; None if it is no number, or one that no float can hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def encodable_text(text: str) -> str:

@@ -126,6 +126,7 @@ def _instance(one: InstanceStatus) -> Json:
         "handler": one.handler,
         "differs": one.differs,
         "refused": one.refused,
+        "clockDiffers": one.clock_differs,
     }
 
 

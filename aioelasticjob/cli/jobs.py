@@ -37,6 +37,7 @@ STATE_STYLES = {
     "faulty": "red",
     "nobody there": "yellow",
     "nobody able": "red",
+    "clock differs": "red",
     "switched off": "yellow",
     "partly off": "yellow",
     "never fires": "red",
@@ -156,12 +157,26 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
         lines.append(
             Text(f"in the last interval {counted(status.succeeded, 'run')} succeeded and {status.failed:,} failed")
         )
-    lines += [Text(), _instances(status, now), *_declared_otherwise(status)]
+    lines += [Text(), _instances(status, now), *_refusing(status), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:
         if server.flags:
             lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(server.flags)}", style="yellow"))
     return Group(*lines)
+
+
+def _refusing(status: JobStatus) -> list[Text]:
+    """Return a line for each instance that refuses all runs because of its host's clock."""
+    limit = f"max_time_diff_seconds is {status.config.max_time_diff_seconds}"
+    return [
+        Text(
+            f"{one.id} refuses all runs: the clock of {one.host or one.ip} is {abs(seconds)} s "
+            f"{'ahead of' if seconds > 0 else 'behind'} the registry's, and {limit}",
+            style="yellow",
+        )
+        for one in status.instances
+        if (seconds := one.clock_differs) is not None
+    ]
 
 
 def _declared_otherwise(status: JobStatus) -> list[Text]:

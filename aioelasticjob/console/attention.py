@@ -85,6 +85,7 @@ def reasons(
     return (
         *_not_run(status),
         *_writes_refused(status.instances),
+        *_clock_differs(status.instances),
         *_given_up(status.items),
         *_orphans(status),
         *_failing(status.items, runs, errors),
@@ -116,6 +117,17 @@ def _writes_refused(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
         since = {f"{what}: {why}": at for what, why, at in reversed(found)}
         sentence = "the registry refuses {what}: {why} (instances: {instances})"
         yield Reason("writes refused", sentence, values, min(since.values()), since)
+
+
+def _clock_differs(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
+    """Yield one reason for all instances that refuse all runs because of their hosts' clocks."""
+    found = {one.id: (abs(one.clock_differs), one) for one in instances if one.clock_differs is not None}
+    if found:
+        seconds, worst = found[max(found, key=lambda name: found[name][0])]
+        values = {"host": worst.host or worst.ip, "seconds": seconds, "instances": len(found)}
+        hosts = {one.host or one.ip: None for _, one in found.values()}
+        sentence = "the clock of {host} differs by {seconds} s: all runs are refused (instances: {instances})"
+        yield Reason("clock differs", sentence, values, details=hosts)
 
 
 def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:

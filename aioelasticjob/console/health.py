@@ -34,9 +34,10 @@ _REASONS_IN_PLACE: Final = (
     "cut off",
     "not converging",
     "writes refused",
+    "clock differs",
 )
 """Reasons whose word stands in place of the job's state."""
-_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "faulty")
+_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty")
 """States of a job whose next fire nobody runs."""
 
 

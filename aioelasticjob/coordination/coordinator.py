@@ -14,7 +14,6 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, result_of, send, write
-from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
     Assign,
@@ -32,6 +31,7 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import dismissed
 from aioelasticjob.coordination.missed_marks import note_accounted
 from aioelasticjob.coordination.operator_log import log_operator_actions
+from aioelasticjob.coordination.own_node import renewed
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.record_cache import cut_off_runs, items_below, read_items
 from aioelasticjob.coordination.request_runs import losing
@@ -39,14 +39,13 @@ from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.cron.zone import local_text
-from aioelasticjob.encoding import json_object
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import ItemPaths
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
-from aioelasticjob.registry.transaction import Delete, Set
+from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.registry.tree import Node, Tree
 
 REMOVED_AT_ONCE = 200
@@ -223,22 +222,10 @@ class Coordinator:
 
 
 async def _renew_own_node(member: Member, view: JobView) -> None:
-    """Note in the instance's node what the registry refuses, and which settings this process declares otherwise now.
-
-    Its features are written, too, if required ones were overwritten.  If the registry refuses that, the next tick tries
-    again.
-    """
-    path = member.layout.instance(member.id)
-    node, here = view.tree.get(path), view.instances.get(member.id)
-    note = member.refusals.noting(path, node)
-    if node is not None and here is not None:
-        said = json_object(node.data).get("differs", [])
-        differs = [one.setting for one in differences(member.declared or view.config, view.config)]
-        if said != differs or (member.id in view.lacking and not member.lacks(view.tree)):
-            note = Set(path, member.describe(here.up_since, before=node.data, differs=differs), node.stat.version)
+    """Note in the instance's node what is so now.  If the registry refuses that, the next tick tries again."""
     try:
-        if note is not None:
-            await member.session.commit([note], incarnation=member.incarnation)
+        if (renewal := renewed(member, view)) is not None:
+            await member.session.commit([renewal], incarnation=member.incarnation)
     except (Suspended, SessionEnded):
         raise
     except RegistryError:

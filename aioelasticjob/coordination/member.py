@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import WARNING, Logger
@@ -67,21 +67,22 @@ class Member:
             log.log(level, "%s: %s", self.layout.job, message, extra={"job": self.layout.job, **extra})
 
     def describe(
-        self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] | None = None
+        self, up_since: float, *, leaving: bool = False, before: bytes = b"", notes: Mapping[str, object] | None = None
     ) -> bytes:
-        """Return the data of the instance's node; ``differs`` are the settings that this process declares otherwise.
+        """Return the data of the instance's node; ``notes`` are keys that only people need, absent where None.
 
         ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
-        keys in it that this release does not know are kept, and so is ``differs`` if it is None.
+        keys in it that are not written anew are kept.
         """
         own = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
         fields: dict[str, object] = {**json_object(before), **own, "features": sorted(self.features)}
         fields |= {} if up_since == inf else {"upSince": up_since}
         fields |= {"handler": self.handler} if self.handler else {}
-        if differs is not None:
-            fields.pop("differs", None)
-            fields |= {"differs": list(differs)} if differs else {}
-        return json.dumps({**fields, "leaving": True} if leaving else fields).encode()
+        fields |= {"leaving": True} if leaving else {}
+        for key, value in (notes or {}).items():
+            fields.pop(key, None)
+            fields |= {} if value is None else {key: value}
+        return json.dumps(fields).encode()
 
     def lacks(self, tree: Tree) -> tuple[str, ...]:
         """Return the features that the job requires according to a tree, and that this instance does not know."""

@@ -73,8 +73,8 @@ async def join(
         stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
         view = read(tree, member.layout, holds, switches=switches)
-        differing = [one.setting for one in differences(config, holds)]
-        description = member.describe(min(up_since, view.up_since), differs=differing)
+        notes = {"differs": [one.setting for one in differences(config, holds)] or None}
+        description = member.describe(min(up_since, view.up_since), notes=notes)
         try:
             written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
             break

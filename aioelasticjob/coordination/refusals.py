@@ -5,18 +5,15 @@ Operators read it in the node of the instance.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.encoding import json_object
+from aioelasticjob.encoding import number
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.plural import counted
-from aioelasticjob.registry.transaction import Set
-from aioelasticjob.registry.tree import Node
 
 QUIET_FOR = 60.0
 """Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
@@ -119,27 +116,24 @@ class Refusals:
                 extra={"job": self._job},
             )
 
-    def noting(self, path: str, node: Node | None) -> Set | None:
-        """Return the write that notes in the instance's node what is refused at present; None if the node says so."""
+    def note(self, said: Mapping[str, object]) -> object:
+        """Return what the instance's node has to say of what is refused at present; None if there is nothing.
+
+        ``said`` is what it says now.  That stays as long as the same requests are refused, whatever the newest reasons.
+        """
         present = self.present[:MOST]
-        if node is None or not (present or KEY.encode() in node.data):
-            return None
-        data = json_object(node.data)
-        if [(one.what, one.since) for one in present] == [(what, since) for what, _, since in noted_refusals(data)]:
-            return None
-        wanted = {key: value for key, value in data.items() if key != KEY}
-        if present:
-            wanted[KEY] = [{"what": one.what, "why": one.why[:LONGEST_REASON], "since": one.since} for one in present]
-        return Set(path, json.dumps(wanted).encode(), node.stat.version)
+        if present and [(one.what, one.since) for one in present] == [row[::2] for row in noted_refusals(said)]:
+            return said[KEY]
+        return [{"what": one.what, "why": one.why[:LONGEST_REASON], "since": one.since} for one in present] or None
 
 
 def noted_refusals(data: Mapping[str, object]) -> tuple[tuple[str, str, float], ...]:
     """Return the purpose, the reason and the beginning of each refusal that an instance's node tells of."""
     found = data.get(KEY)
     said = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    rows = [(one.get("what"), one.get("why"), one.get("since")) for one in said]
+    rows = [(one.get("what"), one.get("why"), number(one.get("since"))) for one in said]
     return tuple(
-        (what, why, float(since))
+        (what, why, since)
         for what, why, since in rows
-        if isinstance(what, str) and isinstance(why, str) and isinstance(since, int | float)
+        if isinstance(what, str) and isinstance(why, str) and since is not None
     )

@@ -17,17 +17,18 @@ from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
-from aioelasticjob.operations.servers import JobOnServer, RunOnServer, ServerDetails, flags_of, server, server_details
-from aioelasticjob.operations.settings import Preview, configure, preview
-from aioelasticjob.operations.status import (
-    ActiveRun,
+from aioelasticjob.operations.servers import (
     HostStatus,
-    InstanceStatus,
-    ItemStatus,
-    JobStatus,
-    ServerStatus,
+    JobOnServer,
+    RunOnServer,
+    ServerDetails,
     by_server,
+    flags_of,
+    server,
+    server_details,
 )
+from aioelasticjob.operations.settings import Preview, configure, preview
+from aioelasticjob.operations.status import ActiveRun, InstanceStatus, ItemStatus, JobStatus, ServerStatus
 from aioelasticjob.operations.switches import (
     disable,
     disable_server,

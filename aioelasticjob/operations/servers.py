@@ -1,4 +1,4 @@
-"""One server over all jobs in detail: what operators ask when a host is slow, broken, or to be shut down."""
+"""Servers over all jobs: in lists, and one in detail, when a host is slow, broken, or to be shut down."""
 
 from __future__ import annotations
 
@@ -8,8 +8,31 @@ from datetime import datetime
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.queries import jobs, listed
-from aioelasticjob.operations.status import HostStatus, InstanceStatus, JobStatus, ServerStatus, by_server
+from aioelasticjob.operations.status import InstanceStatus, JobStatus, ServerStatus
 from aioelasticjob.registry.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """One server over all jobs."""
+
+    ip: str
+    host: str
+    jobs: tuple[str, ...]
+    """The jobs that know it."""
+    instances: int
+    holds: int
+    """Items held there, over all jobs."""
+    disabled_in: tuple[str, ...]
+    """The jobs in which it is disabled by itself."""
+    paused_in: tuple[str, ...]
+    """The jobs in which it is paused by itself."""
+    disabled: bool = False
+    """Whether it is disabled in all jobs."""
+    paused: bool = False
+    """Whether it is paused in all jobs."""
+    runs: tuple[str, ...] = ()
+    """What runs there now: items, each as its job and number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +116,34 @@ def server_details(statuses: Iterable[JobStatus], ip: str) -> ServerDetails | No
     return None if host is None else ServerDetails(host, tuple(_job(status, ip) for status in known))
 
 
+def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
+    """Return the status of each server over all these jobs."""
+    found: dict[str, list[tuple[JobStatus, ServerStatus]]] = {}
+    for status in statuses:
+        for server in status.servers:
+            found.setdefault(server.ip, []).append((status, server))
+    return tuple(_host(ip, found[ip]) for ip in sorted(found))
+
+
 def flags_of(server: ServerStatus) -> tuple[tuple[str, datetime], ...]:
     """Return each flag of a server, and since when it holds."""
     return tuple(zip(server.flags, server.flagged_at, strict=True))
+
+
+def _host(ip: str, known: list[tuple[JobStatus, ServerStatus]]) -> HostStatus:
+    here = [(job.name, one) for job, _ in known for one in job.instances if one.ip == ip]
+    return HostStatus(
+        ip=ip,
+        host=next((server.host for _, server in known if server.host), ""),
+        jobs=tuple(job.name for job, _ in known),
+        instances=sum(server.instances for _, server in known),
+        holds=sum(len(one.holds) for _, one in here),
+        disabled_in=tuple(job.name for job, server in known if server.disabled),
+        paused_in=tuple(job.name for job, server in known if server.paused),
+        disabled=any(server.disabled_everywhere for _, server in known),
+        paused=any(server.paused_everywhere for _, server in known),
+        runs=tuple(f"{job}/{item}" for job, one in here for item in one.runs),
+    )
 
 
 def _job(status: JobStatus, ip: str) -> JobOnServer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.own_node import noted_clock_difference
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.encoding import json_object
@@ -91,6 +92,8 @@ class InstanceStatus:
     """The settings that its process declares otherwise than the registry, whose values apply."""
     refused: tuple[tuple[str, str, float], ...] = ()
     """What the registry refuses to it: for each kind of request its purpose, the reason, and since when."""
+    clock_differs: float | None = None
+    """By how many seconds its host's clock is ahead of the registry's, while it refuses all runs because of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,31 +229,11 @@ class JobStatus:
         if all(one.lacks for one in self.instances):
             return "nobody able"
         closed = self.paused or all(server.flags for server in self.servers if server.instances)
-        rests = 0 < len(self.items) == len(self.resting)
-        return "switched off" if closed or rests else None
-
-
-@dataclass(frozen=True, slots=True)
-class HostStatus:
-    """One server over all jobs."""
-
-    ip: str
-    host: str
-    jobs: tuple[str, ...]
-    """The jobs that know it."""
-    instances: int
-    holds: int
-    """Items held there, over all jobs."""
-    disabled_in: tuple[str, ...]
-    """The jobs in which it is disabled by itself."""
-    paused_in: tuple[str, ...]
-    """The jobs in which it is paused by itself."""
-    disabled: bool = False
-    """Whether it is disabled in all jobs."""
-    paused: bool = False
-    """Whether it is paused in all jobs."""
-    runs: tuple[str, ...] = ()
-    """What runs there now: items, each as its job and number."""
+        if closed or 0 < len(self.items) == len(self.resting):
+            return "switched off"
+        off = {server.ip for server in self.servers if server.flags}
+        able = [one for one in self.instances if not one.lacks and one.ip not in off]
+        return "clock differs" if able and all(one.clock_differs is not None for one in able) else None
 
 
 def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = None) -> JobStatus | None:
@@ -275,31 +258,6 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         paused=view.paused,
         config_version=node.stat.version,
     ).at(now)
-
-
-def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
-    """Return the status of each server over all these jobs."""
-    found: dict[str, list[tuple[JobStatus, ServerStatus]]] = {}
-    for status in statuses:
-        for server in status.servers:
-            found.setdefault(server.ip, []).append((status, server))
-    return tuple(_host(ip, found[ip]) for ip in sorted(found))
-
-
-def _host(ip: str, known: list[tuple[JobStatus, ServerStatus]]) -> HostStatus:
-    here = [(job.name, one) for job, _ in known for one in job.instances if one.ip == ip]
-    return HostStatus(
-        ip=ip,
-        host=next((server.host for _, server in known if server.host), ""),
-        jobs=tuple(job.name for job, _ in known),
-        instances=sum(server.instances for _, server in known),
-        holds=sum(len(one.holds) for _, one in here),
-        disabled_in=tuple(job.name for job, server in known if server.disabled),
-        paused_in=tuple(job.name for job, server in known if server.paused),
-        disabled=any(server.disabled_everywhere for _, server in known),
-        paused=any(server.paused_everywhere for _, server in known),
-        runs=tuple(f"{job}/{item}" for job, one in here for item in one.runs),
-    )
 
 
 def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
@@ -354,6 +312,7 @@ def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
         "handler": handler if isinstance(handler, str) else "",
         "differs": tuple(name for name in names if isinstance(name, str)),
         "refused": noted_refusals(data),
+        "clock_differs": noted_clock_difference(data),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config import JobConfig, tolerates
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.registry.client import ClockReading
 
@@ -141,10 +141,7 @@ class ClockSkewMonitor:
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
-        tolerated, skew = config.max_time_diff_seconds, self._skew
-        if tolerated < 0 or abs(skew) <= tolerated:
-            return None
-        return ClockSkew.of(skew, tolerated)
+        return None if tolerates(config, self._skew) else ClockSkew.of(self._skew, config.max_time_diff_seconds)
 
     def outages(self) -> tuple[tuple[int, int], ...]:
         """Return the start and end of each outage of the registry, oldest first, in milliseconds."""

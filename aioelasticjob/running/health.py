@@ -12,6 +12,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.declaration import Difference, differences
 from aioelasticjob.coordination.diagnostics import missing_features_text
+from aioelasticjob.coordination.own_node import intolerable_difference
 from aioelasticjob.coordination.refusals import RefusedRequest
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
@@ -46,12 +47,17 @@ class JobHealth:
     """The requests of the job that the registry refuses at present."""
     differs: tuple[Difference, ...] = ()
     """The settings that this process declares otherwise than the registry, whose values apply."""
+    clock_differs: float | None = None
+    """By how many seconds this host's clock is ahead of the registry's, if the job refuses all runs because of that."""
 
     @classmethod
-    def of(cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig) -> JobHealth:
+    def of(
+        cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig, skew: float | None
+    ) -> JobHealth:
         """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch.
 
-        ``declared`` is the configuration that this process declares.
+        ``declared`` is the configuration that this process declares; ``skew`` is by how many seconds this host's clock
+        is ahead of the registry's, None if that is not known.
         """
         schedule = view.config.schedule
         return cls(
@@ -63,6 +69,7 @@ class JobHealth:
             next_fire=None if schedule is None else schedule.next_after(moment(now)),
             problem=missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
             differs=differences(declared, view.config),
+            clock_differs=intolerable_difference(skew, view.config),
         )
 
 
@@ -127,6 +134,7 @@ class Health:
                         for one in job.refused
                     ],
                     "differs": [one.text(job.name) for one in job.differs],
+                    "clock_differs": job.clock_differs,
                 }
                 for job in self.jobs
             ],

@@ -110,9 +110,9 @@ class JobScheduler(CommandLoop):
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        execution, now = self._runs.execution, self._shared.clock.now()
+        execution, now, member = self._runs.execution, self._shared.clock.now(), self._member
         claim = None if execution is None else execution.claim
-        return JobHealth.of(self.views.value, self._member.id, claim, now, self._job.config)
+        return JobHealth.of(self.views.value, member.id, claim, now, self._job.config, member.session.clock_skew)
 
     @property
     def is_refusing(self) -> bool:

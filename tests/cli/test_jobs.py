@@ -270,6 +270,27 @@ def test_an_instance_that_finishes_before_it_leaves_is_shown_as_leaving(address:
     assert [one["leaving"] for one in json.loads(as_json)["instances"]] == [True]
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(7.2, "7.2 s ahead of"), (-7.2, "7.2 s behind")])
+def test_an_instance_that_refuses_all_runs_because_of_its_clock_is_shown(
+    address: str, command: Command, seconds: float, said: str
+) -> None:
+    async def main() -> tuple[str, ...]:
+        async with running_report(address) as there:
+            path = Layout("report").instance((await there.status()).instances[0].id)
+            data = json.dumps({**json.loads((await there.session.get(path)).data), "clockDiffers": seconds}).encode()
+            await there.session.commit([Set(path, data, -1)], incarnation=there.session.incarnation)
+            where = "--registry", address
+            asked = ("job", "report"), ("job", "report", "--json"), ("jobs",)
+            return tuple([(await asyncio.to_thread(command, *words, *where)).stdout for words in asked])
+
+    text, as_json, listed = asyncio.run(main())
+    (line,) = [line for line in " ".join(text.split()).split("127.0.0.1@-@") if "refuses all runs" in line]
+    assert f" is {said} the registry's, and max_time_diff_seconds is -1" in line
+    assert text.splitlines()[0] == "report  simple job, clock differs"
+    assert [one["clockDiffers"] for one in json.loads(as_json)["instances"]] == [seconds]
+    assert "clock differs" in listed
+
+
 def test_a_job_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:
     code, said, message = observed(address, command, "job", "repot")
     assert (code, said) == (2, "")

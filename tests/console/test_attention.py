@@ -122,6 +122,25 @@ def test_requests_that_the_registry_refuses_need_attention_since_the_first_refus
     assert health_of(plain, (found,)).word == "writes refused"
 
 
+def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_differ_nobody_runs_the_next_fire() -> None:
+    plain = status("report", (item(0),), now=NOW, instances=INSTANCES, cron="* * * * * ?")
+    first, second, third = plain.instances
+    off = replace(first, clock_differs=7.2), replace(second, clock_differs=-9.5, host="web2")
+    some = replace(plain, instances=(*off, third)).at(NOW)
+    (found,) = reasons(some, [])
+    assert (found.kind, found.values) == ("clock differs", {"host": "web2", "seconds": 9.5, "instances": 2})
+    assert found.details == {"host": None, "web2": None}  # that of another host is another reason
+    health = health_of(some, (found,))
+    assert (health.group, health.colour, health.word, health.fires) == ("attention", "bad", "clock differs", True)
+    all_of_them = replace(plain, instances=(*off, replace(third, clock_differs=0.0))).at(NOW)
+    (found,) = reasons(all_of_them, [])
+    assert found.values["instances"] == 3
+    health = health_of(all_of_them, (found,))
+    assert (health.group, health.word, health.fires) == ("attention", "clock differs", False)
+    paused = status("report", (item(0),), now=NOW, paused=True)
+    assert reasons(replace(paused, instances=(replace(paused.instances[0], clock_differs=7.2),)), []) == ()
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing(whole: bool) -> None:
     off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=not whole, cron="* * * * * ?")

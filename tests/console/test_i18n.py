@@ -30,6 +30,7 @@ STATES = (
     "switched off",
     "nobody there",
     "nobody able",
+    "clock differs",
     "finished",
     "never fires",
     "partly off",

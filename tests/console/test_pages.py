@@ -153,6 +153,24 @@ def test_an_instance_says_what_it_declares_otherwise_and_which_handler_it_runs_i
     play(act)
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(7.2, "7.2 s ahead"), (-7.2, "7.2 s behind")])
+def test_an_instance_that_refuses_all_runs_because_of_its_clock_says_so(play: Play, seconds: float, said: str) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        assert "all runs" not in (await browser.get(REPORT)).text
+        session, path = scene.registry.session, Layout("report").instance(scene.instances()[0].id)
+        data = json.dumps({**json.loads((await session.get(path)).data), "clockDiffers": seconds}).encode()
+        await session.commit([Set(path, data, -1)], incarnation=session.incarnation)
+        await scene.seen(lambda _: scene.instances()[0].clock_differs is not None)
+        page = (await browser.get(REPORT)).text
+        assert page.count(f"refuses all runs: its clock is {said}") == 1
+        assert "differs by 7.2 s: all runs are refused (instances: 1)" in page
+        assert "clock differs" in (await browser.get("/r/billing/jobs")).text
+
+    play(act)
+
+
 def test_a_job_a_server_and_an_item_are_switched_off_and_on(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job(sharding_total_count=3)

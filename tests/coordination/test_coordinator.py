@@ -240,6 +240,8 @@ def test_what_is_refused_is_noted_on_a_tick_and_on_the_next_one_if_that_was_refu
             await anyio.sleep(job.config.reconcile_interval)
             job.member.refusals.refused("to settle items", failure(-125, "/job/execution/0"))
             job.session.commits.append(word)
+            await coordinated.turn()  # the rest of the tick goes on all the same
+            assert [one.what for one in job.member.refusals.present] == ["to settle items"]
             await coordinated.settle()
             said = noted_refusals(json_object(job.registry.nodes[path].data))
             noted.append([what for what, _, _ in said])

@@ -18,13 +18,10 @@ from aioelasticjob.coordination.refusals import (
     Refusals,
     noted_refusals,
 )
-from aioelasticjob.encoding import json_object
 from aioelasticjob.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.registry.codec import failure
-from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing import VirtualClock, run
 from tests.support.clocks import StandingClock
-from tests.support.stats import stat
 
 
 def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,31 +109,33 @@ def test_of_the_refusals_of_many_jobs_some_are_logged_and_the_others_are_counted
 
 
 def test_what_is_refused_is_noted_once_and_taken_back_when_it_is_over() -> None:
-    clock = StandingClock(100.0)
+    clock, said = StandingClock(100.0), dict[str, object]()
     refusals = Refusals("job", clock)
-    assert refusals.noting("/job/instances/me", None) is None  # somebody has removed the node
-
-    def noted(node: Node) -> Node:
-        """Return the node as it is once a tick has noted what is refused."""
-        note = refusals.noting("/job/instances/me", node)
-        if note is None:
-            return node
-        assert (note.path, note.version) == ("/job/instances/me", node.stat.version)
-        return Node.of(note.data, stat(version=node.stat.version + 1))
-
-    plain = Node.of(b'{"host": "host"}', stat())
-    assert noted(plain) is plain  # nothing to say, nothing written
+    assert refusals.note(said) is None
     refusals.refused("to settle items", failure(-125, "/job/" + "x" * 1000))
-    node = noted(plain)
-    ((what, why, since),) = noted_refusals(json_object(node.data))
+    said[KEY] = refusals.note(said)
+    ((what, why, since),) = noted_refusals(said)
     assert (what, len(why), since) == ("to settle items", LONGEST_REASON, 100.0)
     clock.time += 1
     refusals.refused("to settle items", failure(-125, "/job/execution/0"))
-    assert noted(node) is node  # it is the same refusal
+    assert refusals.note(said) == said[KEY]  # it is the same refusal
+    refusals.refused("to leave", failure(-102, "/job"))
+    assert [what for what, _, _ in noted_refusals({KEY: refusals.note(said)})] == ["to settle items", "to leave"]
     clock.time += QUIET_FOR
-    assert noted(node).data == plain.data  # the rest of the node stays
+    assert refusals.note(said) is None
 
 
-@pytest.mark.parametrize("said", [None, 7, "x", [7], [{"what": 1, "why": "x", "since": 1}], [{"what": "x"}]])
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        7,
+        "x",
+        [7],
+        [{"what": 1, "why": "x", "since": 1}],
+        [{"what": "x"}],
+        [{"what": "x", "why": "x", "since": 10**400}],
+    ],
+)
 def test_a_note_that_somebody_has_garbled_is_left_out(said: object) -> None:
     assert noted_refusals(json.loads(json.dumps({KEY: said}))) == ()

@@ -83,6 +83,40 @@ def test_a_job_whose_items_rest_is_switched_off_or_partly_off(
     assert (status.next_fire is None) is (state == "switched off")
 
 
+@pytest.mark.parametrize(
+    ("clocks", "lacks", "off", "state"),
+    [
+        ((7.2, -7.2), (), False, "clock differs"),
+        ((7.2, None), (), False, "waiting"),
+        ((7.2, None), ("streams",), False, "clock differs"),  # the other one may not run the job
+        ((7.2, None), (), True, "clock differs"),
+        ((None, 7.2), ("streams",), False, "waiting"),
+        ((0.0, 0.0), (), False, "clock differs"),  # the limit is 0
+    ],
+)
+def test_a_job_has_no_next_moment_if_all_who_could_run_it_refuse_that_because_of_their_clocks(
+    clocks: tuple[float | None, float | None], lacks: tuple[str, ...], off: bool, state: str
+) -> None:
+    status = attended("0 0 13 * * ?")
+    two = InstanceStatus("two", "10.0.0.8", "host", 2, moment(NOON), False, (), (), lacks=lacks)
+    instances = tuple(replace(one, clock_differs=by) for one, by in zip((*status.instances, two), clocks, strict=True))
+    servers = (*status.servers, ServerStatus("10.0.0.8", "host", off, False, 1))
+    status = replace(status, instances=instances, servers=servers).at(NOON)
+    assert (status.state, status.next_fire is None) == (state, state != "waiting")
+
+
+def test_a_job_that_is_paused_is_switched_off_whatever_its_clocks_show() -> None:
+    status = attended("0 0 13 * * ?", paused=True)
+    assert replace(status, instances=(replace(status.instances[0], clock_differs=7.2),)).state == "switched off"
+
+
+def test_clocks_are_not_to_blame_if_nobody_could_run_the_job_for_other_reasons() -> None:
+    status = attended("0 0 13 * * ?")
+    one, two = replace(status.instances[0], lacks=("streams",)), replace(status.instances[0], id="two", ip="10.0.0.8")
+    servers = (*status.servers, ServerStatus("10.0.0.8", "host", True, False, 1))
+    assert replace(status, instances=(one, two), servers=servers).at(NOON).state != "clock differs"
+
+
 def test_a_schedule_without_any_moment_which_somebody_wrote_by_hand_never_fires() -> None:
     server = ServerStatus("10.0.0.7", "host", False, False, 1)
     one = InstanceStatus("one", "10.0.0.7", "host", 1, moment(NOON), True, (0,), ())

@@ -13,7 +13,7 @@ import pytest
 from aioelasticjob import InvalidSetting, JobConfig, operations
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import JobStatus, StatusStream
-from aioelasticjob.operations.status import by_server
+from aioelasticjob.operations.servers import by_server
 from aioelasticjob.operations.watching import MAX_GATHERING, MIN_GATHERING
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Set

@@ -26,23 +26,23 @@ def test_a_job_shows_what_it_holds_and_runs_and_when_it_fires_next() -> None:
     case.give(1, OTHER)
     case.put(LAYOUT.host, ME.encode(), owner=1)
     claim = Claim(Fire(0, FireSource.CRON), ME, 1, {2: VersionedRecord(Record(), 0, 1)}, {})
-    health = JobHealth.of(case.view(), ME, claim, BEGIN + 3, DECLARED)
+    health = JobHealth.of(case.view(), ME, claim, BEGIN + 3, DECLARED, None)
     assert (health.name, health.instance, health.leads, health.problem) == ("job", ME, True, None)
     assert (health.holds, health.running) == ((0, 2), (2,))
     assert health.next_fire == datetime.fromtimestamp(BEGIN + 10, UTC)
-    other = JobHealth.of(case.view(), OTHER, None, BEGIN + 3, DECLARED)
+    other = JobHealth.of(case.view(), OTHER, None, BEGIN + 3, DECLARED, None)
     assert (other.leads, other.holds, other.running) == (False, (1,), ())
 
 
 def test_a_job_without_a_schedule_fires_at_no_time() -> None:
     case = Case.of()
     case.configure(cron=None)
-    assert JobHealth.of(case.view(), ME, None, BEGIN, DECLARED).next_fire is None
+    assert JobHealth.of(case.view(), ME, None, BEGIN, DECLARED, None).next_fire is None
 
 
 def test_a_job_that_requires_what_is_not_known_here_has_a_problem() -> None:
     case = Case.of(requires=["x"])
-    problem = JobHealth.of(case.view(), ME, None, BEGIN, DECLARED).problem
+    problem = JobHealth.of(case.view(), ME, None, BEGIN, DECLARED, None).problem
     assert problem is not None
     assert "requires 'x'" in problem
 
@@ -104,7 +104,7 @@ def test_a_process_that_starts_or_leaves_is_alive_and_not_ready() -> None:
 
 def test_it_is_written_as_json_with_times_as_text() -> None:
     next_fire = datetime.fromtimestamp(BEGIN, UTC)
-    job = JobHealth("job", ME, leads=True, holds=(0, 2), next_fire=next_fire, refused=REFUSED)
+    job = JobHealth("job", ME, leads=True, holds=(0, 2), next_fire=next_fire, refused=REFUSED, clock_differs=-7.2)
     fields = json.loads(json.dumps(Health.of(None, [job, JobHealth("other")]).as_json()))
     assert (fields["status"], fields["ready"], fields["registry"]) == ("down", False, None)
     first, second = fields["jobs"]
@@ -112,3 +112,4 @@ def test_it_is_written_as_json_with_times_as_text() -> None:
     assert first["next_fire"] == "2001-09-09T01:46:40+00:00"
     assert first["refused"] == [{"what": "to leave", "why": "not permitted", "since": "2001-09-09T01:46:40+00:00"}]
     assert (second["name"], second["instance"], second["next_fire"]) == ("other", None, None)
+    assert (first["clock_differs"], second["clock_differs"]) == (-7.2, None)

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import InstanceContext, ItemContext, Retry
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Retry, operations
 from aioelasticjob.events import Ended, Misfired, Refused
 from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.model import Outcome
@@ -445,6 +445,32 @@ def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog
     assert len(refused) == 4  # of each moment
     assert all("tolerated are 5 s" in why for why in refused)
     assert len([one for one in caplog.records if "the registry's differ by" in one.getMessage()]) == 1
+
+
+def test_operators_see_that_an_instance_runs_nothing_because_of_its_clock_and_when_that_is_over() -> None:
+    async def seen(here: SimulatedJobs, app: ElasticJob) -> tuple[object, ...]:
+        status = await operations.job(here.observer, "job", now=0)
+        (one,) = status.instances
+        (health,) = app.health.jobs
+        return one.clock_differs, status.state, status.next_fire is None, health.clock_differs
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/10 * * * * ?", max_time_diff_seconds=5)
+        tick = app.jobs[0].reconcile_interval
+        clock = Ahead(app._here.clock, 8)
+        app._here.clock = clock  # type: ignore[assignment]
+        async with app.running():
+            await here.until(2 + tick)
+            assert await seen(here, app) == (8.0, "clock differs", True, 8.0)
+            (name,) = await here.observer.children(LAYOUT.instances)
+            noted = await here.observer.get(LAYOUT.instance(name))
+            await here.until(2 + 3 * tick)
+            assert await here.observer.get(LAYOUT.instance(name)) == noted  # nothing is written anew
+            clock.seconds = 0
+            await here.until(2 + 4 * tick)
+            assert await seen(here, app) == (None, "waiting", False, None)
+
+    assert simulate(scene).runs
 
 
 @pytest.mark.parametrize("seconds", [-3600, -2, 2, 3600])
