@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from aioelasticjob.console.error_groups import ErrorGroup
@@ -23,6 +24,8 @@ FLAKY_FAILURES: Final = 2
 """Failures among the recent runs from which a job needs attention, although its newest run succeeded."""
 SETTLE_LIMIT: Final = 60.0
 """Seconds after which an assignment that does not come to stand needs attention."""
+LONG_RUN: Final = 1_800.0
+"""Seconds that a run may take before it needs attention, also if its job fires more often."""
 
 
 ERRORS: Final = "errors"
@@ -70,13 +73,14 @@ def reasons(
     status: JobStatus,
     runs: Sequence[ObservedRun],
     unsettled_for: float = 0.0,
+    now: float = 0.0,
     errors: Sequence[ErrorGroup] = (),
     misfires: StateCount | None = None,
 ) -> tuple[Reason, ...]:
     """Return why a job needs a person, the gravest reason first.
 
-    ``runs`` are its newest runs, the oldest first; ``errors`` are those of the last day, ``misfires`` those of the
-    last hour that the event store has counted.
+    ``runs`` are its newest runs, the oldest first; ``now`` is in seconds since the epoch; ``errors`` are those of the
+    last day, ``misfires`` those of the last hour that the event store has counted.
     """
     if (fault := status.fault) is not None:
         return (Reason("refused", "configuration refused: {fault}", {"fault": fault}, details={fault: None}),)
@@ -88,6 +92,7 @@ def reasons(
         *_clock_differs(status.instances),
         *_given_up(status.items),
         *_orphans(status),
+        *_running_long(status, now),
         *_failing(status.items, runs, errors),
         *_misfiring(status, runs, misfires),
         *_not_converging(unsettled_for),
@@ -144,6 +149,36 @@ def _orphans(status: JobStatus) -> Iterator[Reason]:
         names = _listed(item.item for item in status.orphans)
         items = {str(item.item): None for item in status.orphans}
         yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", {"items": names}, details=items)
+
+
+def long_from(status: JobStatus) -> Mapping[int, float]:
+    """Return by item from when its present run counts as long, in seconds since the epoch.
+
+    That is half an hour after the run began, but not before the job's next moment.  A run of a streaming job, or of a
+    job without a schedule, may go on for ever.
+    """
+    schedule = None if status.config.streaming else status.config.schedule
+    if schedule is None:
+        return {}
+    return {
+        item: max(since.timestamp() + LONG_RUN, following.timestamp())
+        for item, since in _begun(status).items()
+        if (following := schedule.next_after(since)) is not None
+    }
+
+
+def _begun(status: JobStatus) -> Mapping[int, datetime]:
+    return {item.item: item.run.since for item in status.items if item.run is not None}
+
+
+def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
+    """Yield one reason for all items whose runs are long."""
+    begun = _begun(status)
+    found = {item: begun[item].timestamp() for item, at in long_from(status).items() if at <= now}
+    if found:
+        sentence = "still running, although its next fire has come (items: {items})"
+        details = {str(item): since for item, since in found.items()}
+        yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
 
 
 def _failing(

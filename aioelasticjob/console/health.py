@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.acknowledgements import Acknowledgement
-from aioelasticjob.console.attention import Reason, reasons
+from aioelasticjob.console.attention import Reason, long_from, reasons
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.operations import JobStatus
 
@@ -24,7 +24,7 @@ _GROUP: Final = {
     "switched off": "off",
 }
 _COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "partly off": "busy"}
-_WARNINGS: Final = ("nobody there", "misfiring", "unreliable")
+_WARNINGS: Final = ("nobody there", "running long", "misfiring", "unreliable")
 """Reasons that are shown in amber; the others are shown in red."""
 _REASONS_IN_PLACE: Final = (
     "failing",
@@ -32,6 +32,7 @@ _REASONS_IN_PLACE: Final = (
     "unreliable",
     "given up",
     "cut off",
+    "running long",
     "not converging",
     "writes refused",
     "clock differs",
@@ -102,24 +103,26 @@ class HealthGroups:
         """When this was last computed."""
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
+        self._look_again: dict[str, float] = {}
+        """By job, when its health may be different, although nothing in the registry has changed."""
         self.of: Mapping[str, Health] = {}
         """By job."""
         self.counts: Counter[str] = Counter()
         """Jobs in each group."""
 
     def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
-        """Compute the health of the jobs that have changed since the last snapshot, and of those that do not settle."""
+        """Compute the health of the jobs that have changed since the last snapshot, or may be different by now."""
         old, now = self._snapshot, self._clock.now()
-        if old is snapshot and (not self._unsettled or 0 <= now - self._updated < AGE):
+        due = {name for name, at in self._look_again.items() if at <= now or now < self._updated}
+        if old is snapshot and not due:
             return self
         self._updated = now
         known = {} if old is None else old.changed
         self._note_unsettled(snapshot)
+        kept = {name for name, version in snapshot.changed.items() if known.get(name) == version and name not in due}
+        self._look_again = {name: at for name, at in self._look_again.items() if name in kept}
         self.of = {
-            name: self.of[name]
-            if known.get(name) == snapshot.changed[name] and name not in self._unsettled
-            else self._health(status)
-            for name, status in snapshot.jobs.items()
+            name: self.of[name] if name in kept else self._health(status) for name, status in snapshot.jobs.items()
         }
         self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
         return self
@@ -130,6 +133,11 @@ class HealthGroups:
         self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
 
     def _health(self, status: JobStatus) -> Health:
+        now = self._clock.now()
+        later = [at for at in long_from(status).values() if at > now]
+        later += [now + AGE] if status.name in self._unsettled else []
+        if later:
+            self._look_again[status.name] = min(later)
         acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
         return health_of(status, self.reasons(status), acknowledgements)
 
@@ -139,6 +147,6 @@ class HealthGroups:
         unsettled_for = now - self._unsettled.get(status.name, now)
         runs = list(self._watch.runs.get(status.name, ()))
         if store is None:
-            return reasons(status, runs, unsettled_for)
+            return reasons(status, runs, unsettled_for, now)
         errors, misfires = store.snapshot.errors.get(status.name, ()), store.snapshot.misfires.get(status.name)
-        return reasons(status, runs, unsettled_for, errors, misfires)
+        return reasons(status, runs, unsettled_for, now, errors, misfires)

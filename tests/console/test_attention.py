@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
+from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT, reasons
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
 from aioelasticjob.console.instance_log import InstanceLog, Rescue
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.observers.sql.history import StateCount
+from aioelasticjob.operations import ActiveRun
 from tests.console.samples import INSTANCES, ended, item, status
 
 NOW = 1_800_000_000.0
@@ -120,6 +122,33 @@ def test_requests_that_the_registry_refuses_need_attention_since_the_first_refus
     assert (found.kind, found.since, found.values["instances"]) == ("writes refused", NOW - 60, 1)
     assert found.details == {"to settle items: the quota is used up": NOW - 60}
     assert health_of(plain, (found,)).word == "writes refused"
+
+
+@pytest.mark.parametrize(
+    ("settings", "long_after"),
+    [
+        ({"cron": "0/10 * * * * ?"}, LONG_RUN),
+        ({"cron": "0 0 * * * ?"}, 2400.0),  # the next full hour
+        ({"cron": "0/10 * * * * ?", "job_type": "DATAFLOW", "streaming": True}, None),
+        ({"cron": None}, None),
+        ({"cron": "0 20 8 15 1 ? 2027"}, None),  # the last moment there is
+    ],
+)
+def test_a_run_that_goes_on_although_the_next_fire_has_come_needs_attention(
+    settings: dict[str, Any], long_after: float | None
+) -> None:
+    begun = 1_800_001_200.0  # 2027-01-15 08:20 UTC
+    older, newer = (ActiveRun(INSTANCES[0], moment(at)) for at in (begun, begun + (long_after or 0)))
+    busy = status("report", (item(0), item(4, run=older), item(5, run=newer)), now=begun, **settings)
+    if long_after is None:
+        assert reasons(busy, [], now=begun + 10**7) == ()
+        return
+    assert reasons(busy, [], now=begun + long_after - 0.001) == ()
+    (found,) = reasons(busy, [], now=begun + long_after)
+    assert (found.kind, found.values, found.since) == ("running long", {"items": "4"}, begun)
+    assert found.details == {"4": begun}
+    health = health_of(busy, (found,))
+    assert (health.group, health.colour, health.word, health.fires) == ("attention", "warn", "running long", True)
 
 
 def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_differ_nobody_runs_the_next_fire() -> None:
