@@ -44,7 +44,7 @@ class Attendance:
 
 def _is_alone(job: JobStatus, now: float) -> bool:
     schedule = None if job.fault is not None or job.paused else job.config.schedule
-    if schedule is None or any(not one.lacks for one in job.instances):
+    if schedule is None or any(not one.lacks and one.clock_differs is None for one in job.instances):
         return False
     return schedule.next_after(moment(now)) is not None
 
@@ -53,9 +53,16 @@ def _failure(job: JobStatus, since: float, now: float) -> Failure:
     assert job.config.schedule is not None  # a job without a schedule misses nothing
     following = job.config.schedule.next_after(moment(now))
     assert following is not None
-    what = "every instance lacks a feature that the job requires" if job.instances else "no instance is up"
     text = (
-        f"{what}, at least since {moment(since).isoformat(timespec='seconds')}: its runs are missed,"
+        f"{_what(job)}, at least since {moment(since).isoformat(timespec='seconds')}: its runs are missed,"
         f" the next one at {following.isoformat(timespec='seconds')}"
     )
     return Failure(job.name, "", (), "", "", NobodyThere(text), what="nobody-there")
+
+
+def _what(job: JobStatus) -> str:
+    if not job.instances:
+        return "no instance is up"
+    if all(one.lacks for one in job.instances):
+        return "every instance lacks a feature that the job requires"
+    return "every instance that could run the job refuses to, because its host's clock differs"

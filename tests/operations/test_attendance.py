@@ -51,6 +51,12 @@ def test_an_instance_that_may_not_run_the_job_does_not_count() -> None:
     unable = replace(ABSENT, instances=(replace(SOMEBODY, lacks=("requests",)),))
     ((_, failure),) = attendance.look([unable], NOON)
     assert failure.subject.startswith("report: every instance lacks a feature that the job requires, at least since ")
+    skewed = replace(SOMEBODY, clock_differs=0.0)
+    for instances in ((skewed,), (skewed, *unable.instances)):
+        ((_, failure),) = Attendance(0).look([replace(ABSENT, instances=instances)], NOON)
+        says = "every instance that could run the job refuses to, because its host's clock differs"
+        assert failure.subject.startswith(f"report: {says}, at least since ")
+    assert Attendance(0).look([replace(ABSENT, instances=(skewed, SOMEBODY))], NOON) == []
 
 
 def test_jobs_that_miss_nothing_are_not_reported() -> None:
