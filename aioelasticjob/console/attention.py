@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from aioelasticjob.console.error_groups import ErrorGroup
@@ -25,7 +24,7 @@ FLAKY_FAILURES: Final = 2
 SETTLE_LIMIT: Final = 60.0
 """Seconds after which an assignment that does not come to stand needs attention."""
 LONG_RUN: Final = 1_800.0
-"""Seconds that a run may take before it needs attention, also if its job fires more often."""
+"""Seconds that a run may take before it needs attention, also if its job fires more often or has a lower timeout."""
 
 
 ERRORS: Final = "errors"
@@ -151,30 +150,21 @@ def _orphans(status: JobStatus) -> Iterator[Reason]:
         yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", {"items": names}, details=items)
 
 
-def long_from(status: JobStatus) -> Mapping[int, float]:
-    """Return by item from when its present run counts as long, in seconds since the epoch.
-
-    That is half an hour after the run began, but not before the job's next moment.  A run of a streaming job, or of a
-    job without a schedule, may go on for ever.
-    """
-    schedule = None if status.config.streaming else status.config.schedule
-    if schedule is None:
-        return {}
-    return {
-        item: max(since.timestamp() + LONG_RUN, following.timestamp())
-        for item, since in _begun(status).items()
-        if (following := schedule.next_after(since)) is not None
-    }
-
-
-def _begun(status: JobStatus) -> Mapping[int, datetime]:
-    return {item.item: item.run.since for item in status.items if item.run is not None}
-
-
 def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
-    """Yield one reason for all items whose runs are long."""
-    begun = _begun(status)
-    found = {item: begun[item].timestamp() for item, at in long_from(status).items() if at <= now}
+    """Yield one reason for all items whose runs go on although the job's next moment has come.
+
+    It is due at a moment of the job, and then the list of jobs is renewed, so nobody has to wait for it.
+    """
+    config, schedule = status.config, None if status.config.streaming else status.config.schedule
+    if schedule is None:
+        return
+    latest = now - max(LONG_RUN, config.timeout or 0.0)
+    begun = {item.item: item.run.since for item in status.items if item.run is not None}
+    found = {
+        item: since.timestamp()
+        for item, since in begun.items()
+        if since.timestamp() <= latest and (moment := schedule.next_after(since)) and moment.timestamp() <= now
+    }
     if found:
         sentence = "still running, although its next fire has come (items: {items})"
         details = {str(item): since for item, since in found.items()}

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.acknowledgements import Acknowledgement
-from aioelasticjob.console.attention import Reason, long_from, reasons
+from aioelasticjob.console.attention import Reason, reasons
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.operations import JobStatus
 
@@ -103,26 +103,24 @@ class HealthGroups:
         """When this was last computed."""
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
-        self._look_again: dict[str, float] = {}
-        """By job, when its health may be different, although nothing in the registry has changed."""
         self.of: Mapping[str, Health] = {}
         """By job."""
         self.counts: Counter[str] = Counter()
         """Jobs in each group."""
 
     def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
-        """Compute the health of the jobs that have changed since the last snapshot, or may be different by now."""
+        """Compute the health of the jobs that have changed since the last snapshot, and of those that do not settle."""
         old, now = self._snapshot, self._clock.now()
-        due = {name for name, at in self._look_again.items() if at <= now or now < self._updated}
-        if old is snapshot and not due:
+        if old is snapshot and (not self._unsettled or 0 <= now - self._updated < AGE):
             return self
         self._updated = now
         known = {} if old is None else old.changed
         self._note_unsettled(snapshot)
-        kept = {name for name, version in snapshot.changed.items() if known.get(name) == version and name not in due}
-        self._look_again = {name: at for name, at in self._look_again.items() if name in kept}
         self.of = {
-            name: self.of[name] if name in kept else self._health(status) for name, status in snapshot.jobs.items()
+            name: self.of[name]
+            if known.get(name) == snapshot.changed[name] and name not in self._unsettled
+            else self._health(status)
+            for name, status in snapshot.jobs.items()
         }
         self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
         return self
@@ -133,11 +131,6 @@ class HealthGroups:
         self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
 
     def _health(self, status: JobStatus) -> Health:
-        now = self._clock.now()
-        later = [at for at in long_from(status).values() if at > now]
-        later += [now + AGE] if status.name in self._unsettled else []
-        if later:
-            self._look_again[status.name] = min(later)
         acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
         return health_of(status, self.reasons(status), acknowledgements)
 

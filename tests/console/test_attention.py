@@ -129,6 +129,8 @@ def test_requests_that_the_registry_refuses_need_attention_since_the_first_refus
     [
         ({"cron": "0/10 * * * * ?"}, LONG_RUN),
         ({"cron": "0 0 * * * ?"}, 2400.0),  # the next full hour
+        ({"cron": "0/10 * * * * ?", "timeout": 1.0}, LONG_RUN),
+        ({"cron": "0/10 * * * * ?", "timeout": 7200.0}, 7200.0),
         ({"cron": "0/10 * * * * ?", "job_type": "DATAFLOW", "streaming": True}, None),
         ({"cron": None}, None),
         ({"cron": "0 20 8 15 1 ? 2027"}, None),  # the last moment there is
