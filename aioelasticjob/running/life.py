@@ -294,7 +294,7 @@ class Life:
             self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
 
     async def end(self) -> None:
-        """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
+        """Cancel the tasks that are left, unregister the instance, note what the next life has to know; close all."""
         try:
             job_scheduler = self.job_scheduler
             if job_scheduler is not None:
@@ -310,17 +310,13 @@ class Life:
                 past.config = view.config
                 past.newest_reported = max([past.newest_reported, *(item.reported for item in past.items.values())])
         finally:
-            self.close()
-
-    def close(self) -> None:
-        """Stop following the registry, and close the monitor port."""
-        self._follower.close()
-        for activity in self._activities:
-            activity.end()
-        if self._port is not None:
-            self._port.close()
-        if self.job_scheduler is not None:
-            self.job_scheduler.stopping.end()
+            self._follower.close()
+            for activity in self._activities:
+                activity.end()
+            if self._port is not None:
+                self._port.close()
+            if self.job_scheduler is not None:
+                self.job_scheduler.stopping.end()
 
     async def remove_what_is_left(self) -> None:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.
