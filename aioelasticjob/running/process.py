@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.refusals import Refusals
-from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, RegistryError, SessionEnded, Suspended, unwrapped
+from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import CODED
 from aioelasticjob.latest import Latest
@@ -141,8 +141,7 @@ class LocalJob:
     async def _begin(self, life: Life, up: Callable[[], None]) -> bool:
         """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
         try:
-            with unwrapped():
-                await life.tasks.run(life.begin, up)
+            await life.tasks.run(life.begin, up)
             if life.errors:
                 raise life.errors.pop(0)
         except Exception as error:
