@@ -38,7 +38,7 @@ class Account:
         self.view = view
         """The newest view that this object was given."""
         self.missed = MissedMoments(self.clock, self.items, self.reports)
-        self._me, self._up_since = me, past.since
+        self._me, self._past = me, past
         self._set_back = inf
         """The time to which the clock was last set back.  Later moments come while this instance is up."""
         self._waited = False
@@ -143,7 +143,7 @@ class Account:
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether no instance was up when the moment came."""
-        return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
+        return slot < min(self.view.up_since * 1000, self._past.since * 1000, self._set_back)
 
     def only_time_has_passed(self, view: JobView) -> bool:
         """Whether a view was applied already, and nothing besides it has to be.  This is so for most fires."""

@@ -49,9 +49,6 @@ class JobState(Account):
         """The transaction up to which everything was there when this instance joined the job."""
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
-        self._past_instances = past.instances
-        self._newest_reported = past.newest_reported
-        """The newest moment that the job's earlier lives in this process have run or reported."""
 
     @property
     def _future(self) -> FutureRecords:
@@ -92,7 +89,8 @@ class JobState(Account):
             unmarked = (yield from self._gain(view, gained)) if gained else NONE
             yield from self._hold(view, given, gained, unmarked)
         if not view.config.monitor_execution:
-            yield from self._unattended.report_unrecorded(view, self.timetable, max(self._newest_reported, self._since))
+            known_since = max(self._past.newest_reported, self._since)
+            yield from self._unattended.report_unrecorded(view, self.timetable, known_since)
         yield from self._settle_future(view)
         self.see_what_is_due(view)
 
@@ -295,7 +293,7 @@ class JobState(Account):
             item.given = 0 if number in unmarked else given.get(number, 0)
         for number in unmarked:
             self.items[number].forget()
-        none_up_until = min(self.timetable.newest - 1, view.up_since * 1000, self._up_since * 1000)
+        none_up_until = min(self.timetable.newest - 1, view.up_since * 1000, self._past.since * 1000)
         for why, numbers in self._by_cause(view, gained - unmarked).items():
             if view.config.catch_up:  # the newest of them is run, and nobody has reported the older ones
                 self._report(numbers, int(none_up_until), NO_INSTANCE_UP, Newest.RUN)
@@ -323,12 +321,12 @@ class JobState(Account):
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
-        return min(self.clock.now, max(given_at(view, item), self._newest_reported, claimed))
+        return min(self.clock.now, max(given_at(view, item), self._past.newest_reported, claimed))
 
     def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
-        up_since = min(view.up_since, self._up_since, caught_up)
+        up_since = min(view.up_since, self._past.since, caught_up)
         written = min((self.items[item].written_after(self._dated_by) for item in gained), default=inf)
         since = min(self.clock.in_time(self._since, self._dated_by), written)
         if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
@@ -340,7 +338,7 @@ class JobState(Account):
         found = dict[str, list[int]]()
         for number in sorted(gained):
             last = self.items[number].record.instance
-            why = OURS if last in self._past_instances else GONE.format(last)
+            why = OURS if last in self._past.instances else GONE.format(last)
             found.setdefault(why if last and last not in view.instances else "", []).append(number)
         return found
 
