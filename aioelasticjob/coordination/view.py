@@ -1,10 +1,11 @@
-"""A view gives meaning to the mirrored nodes of a job.  It has properties only, and decides nothing."""
+"""A view gives meaning to the mirrored nodes of a job.  It decides nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
+from math import inf
 from typing import TypeAlias
 
 from aioelasticjob.config import JobConfig, required
@@ -208,6 +209,40 @@ class JobView:
         found = {item: self.tree.get(self.layout.item(item).failover) for item in self.item_nodes.special}
         return {item: node.text for item, node in found.items() if node and node.stat.ephemeral_owner}
 
+    def given_to(self, instance: str) -> Mapping[int, int]:
+        """Return the items that an instance holds, each with the zxid with which it was given to the instance."""
+        holders = self.assignment
+        return {item: given for item, given in self.item_nodes.given.items() if holders[item] == instance}
+
+    def given_at(self, item: int) -> int:
+        """Return when the item was given to its holder, in milliseconds since the epoch; 0 if it has none."""
+        node = self.tree.get(self.layout.item(item).instance)
+        return 0 if node is None else int(node.stat.mtime * 1000)
+
+    def made_at(self, item: int) -> int:
+        """Return when the item was made or last taken from a paused instance, in milliseconds; 0 if that is unknown."""
+        node = self.tree.get(self.layout.item(item).sharding)
+        return 0 if node is None else int(max(node.stat.ctime, node.stat.mtime) * 1000)
+
+    def made_after(self, item: int, zxid: int) -> float:
+        """Return when the item was made, in milliseconds, if that was after a transaction; otherwise infinity."""
+        node = self.tree.get(self.layout.item(item).sharding)
+        return inf if node is None or node.stat.czxid <= zxid else int(node.stat.ctime * 1000)
+
+    def switched_off_at(self, item: int, holder: str, noticed: int) -> int | None:
+        """Return when the item, its holder's server, or the job was switched off, in milliseconds; None if none is.
+
+        Nodes below a server are not read, so their dates are unknown.  Then the time counts when the holder ``noticed``
+        it.
+        """
+        if holder not in self.instances or self.assignment.get(item) != holder:
+            return None
+        layout, ip = self.layout, self.instances[holder].ip
+        here = layout.paused, layout.server_paused(ip), layout.server_disabled(ip), layout.item(item).disabled
+        everywhere = server_switch(ip, "paused"), server_switch(ip, "disabled")
+        nodes = [*map(self.tree.get, here), *map(self.switches.get, everywhere)]
+        return min((int(node.stat.ctime * 1000) or noticed for node in nodes if node is not None), default=None)
+
     def awaits_rescue(self, item: int) -> bool:
         """Whether an orphan can be rescued: it is below the item count, and no node made by hand prevents its claim."""
         paths = self.layout.item(item)
@@ -224,7 +259,7 @@ class JobView:
 
         An instance that joins copies the value of the others to its node, so the value outlives the first instances.
         """
-        return min((one.up_since for one in self.instances.values()), default=float("inf"))
+        return min((one.up_since for one in self.instances.values()), default=inf)
 
     @cached_property
     def schedules(self) -> Schedules:

@@ -17,7 +17,7 @@ from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, SayRefused
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import BUSY, Came, Newest, Passed, Past, Timetable
-from aioelasticjob.running.unattended import Succession, switched_off_at
+from aioelasticjob.running.unattended import Succession
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
 
@@ -216,7 +216,7 @@ class Account:
             self._report(missed, min(table.newest - 1, succession.ended), BUSY, now=self.clock.latest)
         elif table.advance(self.clock.now):
             for item in self._due():  # what came before the item was switched off is missed; the rest is excused
-                if (off := switched_off_at(view, item, self._me, self._off_since)) is not None:
+                if (off := view.switched_off_at(item, self._me, self._off_since)) is not None:
                     self._report([item], min(table.newest, off), BUSY)
             self._account(self._due(view), Came.RUNNING, misfire=view.config.misfire)
 

@@ -21,7 +21,6 @@ from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.state import SET_BACK, FutureRecord, Item, Items, Passed, Timetable
-from aioelasticjob.running.unattended import made_at
 
 
 class FutureRecords:
@@ -97,6 +96,6 @@ def _in_question(view: JobView, number: int, item: Item, future: FutureRecord) -
     A date up to ``found`` was given in time: the item has no moments before it, or they were run or reported here.  A
     later one is that of a clock ahead.
     """
-    dates = int(view.schedules.dated * 1000), made_at(view, number)
+    dates = int(view.schedules.dated * 1000), view.made_at(number)
     in_time = [date for date in (*dates, item.reported) if date <= future.found]
     return max([future.since, *in_time]), max(dates)

@@ -21,15 +21,7 @@ from aioelasticjob.running.commands import FollowReleases, NodeSteps, ReadItems,
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.missed import NEWS
 from aioelasticjob.running.state import BUSY, ENDED, GONE, OURS, Came, Newest, Past, Timetable
-from aioelasticjob.running.unattended import (
-    NO_INSTANCE_UP,
-    Succession,
-    UnattendedMoments,
-    given_at,
-    given_to,
-    made_after,
-    made_in_time,
-)
+from aioelasticjob.running.unattended import NO_INSTANCE_UP, Succession, UnattendedMoments
 
 
 class JobState(Account):
@@ -82,7 +74,7 @@ class JobState(Account):
             if view.leader == self._me:
                 self.missed.report_removed_orphans(self.view, view)
             self.view = view
-            given = given_to(self._me, view)
+            given = view.given_to(self._me)
             gained, rescued = self._let_go(view, given)
             if gained or rescued:
                 yield from self._read(view, gained, rescued)
@@ -121,7 +113,7 @@ class JobState(Account):
             self._since = self.clock.in_time(self._since, self._dated_by)
             for number in self.held:
                 item = self.items[number]
-                begun = max(self._since, made_in_time(self.view, number, item, self.clock))
+                begun = max(self._since, self._made_in_time(self.view, number))
                 item.floor = min(item.floor, max(since, begun, item.reported))  # never report twice
             self._pass_over_reported(self.view)
 
@@ -208,7 +200,7 @@ class JobState(Account):
         handed_on = succession.handed_on(due, self._me)
         self._account(due - handed_on, Came.UNRECORDED, ended=written)
         for number in handed_on:
-            self._account([number], Came.UNRECORDED, ended=given_at(view, number))
+            self._account([number], Came.UNRECORDED, ended=view.given_at(number))
         self._since, self._dated_by = max(self._since, written), view.schedules.dated_by
         for item in map(self.items.__getitem__, self.held):
             item.unrecorded = item.record.slot
@@ -251,7 +243,7 @@ class JobState(Account):
         self._future.find(gained, self.clock.now)
         self._report_unrecorded(view, gained)
         misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
-        made = {item: made_in_time(view, item, self.items[item], self.clock) for item in gained}
+        made = {item: self._made_in_time(view, item) for item in gained}
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
@@ -271,10 +263,10 @@ class JobState(Account):
         No record shows them, but this instance has not run them.  What came before an item was given to this instance
         is reported by its former holder.
         """
-        given = given_to(self._me, view) if self._me in view.active else {}
+        given = view.given_to(self._me) if self._me in view.active else {}
         open_ = gained - view.disabled_items
         new = [n for n in open_ if self._joined < given.get(n, 0) != self.items[n].given]
-        why, since = Came.UNRECORDED.value.why, {number: given_at(view, number) for number in new}
+        why, since = Came.UNRECORDED.value.why, {number: view.given_at(number) for number in new}
         for one in view.schedules.former if new else ():
             if one not in view.schedules.since_switch:
                 after = {number: max(at, one.since) for number, at in since.items()}
@@ -321,7 +313,19 @@ class JobState(Account):
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
-        return min(self.clock.now, max(given_at(view, item), self._past.newest_reported, claimed))
+        return min(self.clock.now, max(view.given_at(item), self._past.newest_reported, claimed))
+
+    def _made_in_time(self, view: JobView, number: int) -> int:
+        """Return when the item was made, or last taken from a paused instance: earlier moments are not owed.
+
+        The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.
+        """
+        node = view.tree.get(view.layout.item(number).sharding)
+        if node is None:
+            return 0
+        found, in_time = node.stat, self.clock.in_time
+        made = min(in_time(int(found.ctime * 1000), found.czxid), self.items[number].written_after(found.czxid))
+        return int(max(made, in_time(int(found.mtime * 1000), found.mzxid) if found.version else 0))
 
     def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
@@ -330,7 +334,7 @@ class JobState(Account):
         written = min((self.items[item].written_after(self._dated_by) for item in gained), default=inf)
         since = min(self.clock.in_time(self._since, self._dated_by), written)
         if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
-            since = min([since, *(made_after(view, item, self._dated_by) for item in gained)])
+            since = min([since, *(view.made_after(item, self._dated_by) for item in gained)])
         return self.clock.in_time(int(up_since * 1000)), int(since)
 
     def _by_cause(self, view: JobView, gained: frozenset[int]) -> dict[str, list[int]]:

@@ -6,13 +6,11 @@ It also finds out by which schedules the one that an instance follows was replac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 
 from aioelasticjob.coordination.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.coordination.schedules import FormerSchedule
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.layout import server_switch
 from aioelasticjob.running.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.running.commands import MarkMissed, NodeSteps, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
@@ -42,7 +40,7 @@ class UnattendedMoments:
     ) -> NodeSteps[frozenset[int]]:
         """Report moments that no instance has run, for items just gained.  Items that are switched off miss none.
 
-        ``owed`` says when each item was made (see ``made_in_time``), and after which moment this instance runs the
+        ``owed`` says when each item was made, by a clock that was right, and after which moment this instance runs the
         item's moments itself.  ``spans`` are the schedules until now, oldest first, by the registry's clock: this
         host's may be behind.  All items are marked; otherwise their next holders would report the moments again.
         The result is the items that were not marked: the view is outdated, or this instance was removed.
@@ -100,7 +98,7 @@ class UnattendedMoments:
                 if known.moment and passed is not None:
                     items = view.items - view.resting_items
                     open_ = [item for item in items if item < view.config.sharding_total_count]
-                    after = {item: max(last, made_at(view, item)) for item in open_}
+                    after = {item: max(last, view.made_at(item)) for item in open_}
                     self._missed.report(after, table, passed.last, NO_INSTANCE_UP, late=True)
                 self._reported = True
                 return
@@ -114,57 +112,6 @@ def _run_ended(item: Item, up_since: float) -> int:
     """
     record = item.record
     return record.completed_at if record.completed and not record.asked and record.begun < up_since * 1000 else 0
-
-
-def made_at(view: JobView, item: int) -> int:
-    """Return when the item was made or last taken from a paused instance, in milliseconds; 0 if that is unknown."""
-    node = view.tree.get(view.layout.item(item).sharding)
-    return 0 if node is None else int(max(node.stat.ctime, node.stat.mtime) * 1000)
-
-
-def made_after(view: JobView, item: int, zxid: int) -> float:
-    """Return when the item was made, in milliseconds, if that was after a transaction; otherwise infinity."""
-    node = view.tree.get(view.layout.item(item).sharding)
-    return inf if node is None or node.stat.czxid <= zxid else int(node.stat.ctime * 1000)
-
-
-def made_in_time(view: JobView, number: int, item: Item, clock: ClockSkewMonitor) -> int:
-    """Return when the item was made, or last taken from a paused instance: earlier moments are not owed.
-
-    The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.
-    """
-    node = view.tree.get(view.layout.item(number).sharding)
-    if node is None:
-        return 0
-    found = node.stat
-    made = min(clock.in_time(int(found.ctime * 1000), found.czxid), item.written_after(found.czxid))
-    return int(max(made, clock.in_time(int(found.mtime * 1000), found.mzxid) if found.version else 0))
-
-
-def switched_off_at(view: JobView, item: int, holder: str, noticed: int) -> int | None:
-    """Return when the item, or its holder's server, or the job was switched off, in milliseconds; None if none is.
-
-    Nodes below a server are not read, so their dates are unknown.  Then the time counts when the holder ``noticed`` it.
-    """
-    if holder not in view.instances or view.assignment.get(item) != holder:
-        return None
-    layout, ip = view.layout, view.instances[holder].ip
-    here = layout.paused, layout.server_paused(ip), layout.server_disabled(ip), layout.item(item).disabled
-    everywhere = server_switch(ip, "paused"), server_switch(ip, "disabled")
-    nodes = [*map(view.tree.get, here), *map(view.switches.get, everywhere)]
-    return min((int(node.stat.ctime * 1000) or noticed for node in nodes if node is not None), default=None)
-
-
-def given_at(view: JobView, item: int) -> int:
-    """Return when the item was given to its holder, in milliseconds since the epoch; 0 if it has none."""
-    node = view.tree.get(view.layout.item(item).instance)
-    return 0 if node is None else int(node.stat.mtime * 1000)
-
-
-def given_to(instance: str, view: JobView) -> Mapping[int, int]:
-    """Return the items that an instance holds, each with the zxid with which it was given to the instance."""
-    holders = view.assignment
-    return {item: given for item, given in view.item_nodes.given.items() if holders[item] == instance}
 
 
 class Succession:
@@ -186,7 +133,7 @@ class Succession:
         moments now, the older ones would count as reported too if the items come back.
         """
         given = (item for item in items if self._view.assignment.get(item, me) != me)
-        return frozenset(item for item in given if given_at(self._view, item) < self.ended)
+        return frozenset(item for item in given if self._view.given_at(item) < self.ended)
 
 
 def _after(view: JobView, since: float) -> list[FormerSchedule]:

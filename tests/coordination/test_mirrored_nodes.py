@@ -24,7 +24,6 @@ from aioelasticjob.coordination.view import JobView, follow
 from aioelasticjob.layout import child
 from aioelasticjob.model import FireSource, Outcome, Progress
 from aioelasticjob.registry.tree import MAX_CHANGES, Node, Tree
-from aioelasticjob.running.unattended import given_to
 from tests.coordination.test_claims import LAYOUT, ME, NOW, ClaimedJob
 from tests.support.stats import stat
 
@@ -240,7 +239,7 @@ def claimed(items: int) -> int:
         diagnose(after, ME)
         list(operator_actions(view, after, job.member))
         decide(RuleInput(after, ME, time=NOW / 1000))
-        given_to(ME, after)
+        after.given_to(ME)
         next_run(after, FireSource.TRIGGER, frozenset(range(items)), NOW)
         return after
 
