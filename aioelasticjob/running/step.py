@@ -33,7 +33,7 @@ class JobState(Account):
     def __init__(self, me: str, view: JobView, reading: ClockReading, past: Past) -> None:
         super().__init__(me, view, reading, past)
         self._unattended = UnattendedMoments(me, self.clock, self.missed, self.items)
-        self._since = int(view.schedules.since * 1000)
+        self._in_force_since = int(view.schedules.since * 1000)
         """Since when the schedule is known to be in force."""
         self._dated_by = view.schedules.dated_by
         """The transaction that dated the schedule, or a later one."""
@@ -81,7 +81,7 @@ class JobState(Account):
             unmarked = (yield from self._gain(view, gained)) if gained else NONE
             yield from self._hold(view, given, gained, unmarked)
         if not view.config.monitor_execution:
-            known_since = max(self._past.newest_reported, self._since)
+            known_since = max(self._past.newest_reported, self._in_force_since)
             yield from self._unattended.report_unrecorded(view, self.timetable, known_since)
         yield from self._settle_future(view)
         self.see_what_is_due(view)
@@ -106,14 +106,14 @@ class JobState(Account):
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
             self.timetable = Timetable(self.view.config.schedule, since)
-            now, changed = self.clock.now, self._since
+            now, changed = self.clock.now, self._in_force_since
             # of a schedule that came since then, only moments up to NEWS after its date were reported (report_hidden)
             beyond = max(now, changed + NEWS) if since < changed <= now else now + MAX_FUTURE
             self.missed.lower_all(beyond, since, changed if changed > now else 0)
-            self._since = self.clock.in_time(self._since, self._dated_by)
+            self._in_force_since = self.clock.in_time(self._in_force_since, self._dated_by)
             for number in self.held:
                 item = self.items[number]
-                begun = max(self._since, self._made_in_time(self.view, number))
+                begun = max(self._in_force_since, self._made_in_time(self.view, number))
                 item.floor = min(item.floor, max(since, begun, item.reported))  # never report twice
             self._pass_over_reported(self.view)
 
@@ -132,9 +132,9 @@ class JobState(Account):
     def _close_schedule(self, view: JobView, ended: int, ours: frozenset[int]) -> None:
         """Account for the moments of the old schedule up to its end."""
         missed = self._kept_from(view) | self._due_before(view)
-        if ended < self._since:  # the registry's clock was behind when it dated the change, and may still be
+        if ended < self._in_force_since:  # the registry's clock was behind when it dated the change, and may still be
             by_host = min(int(self.clock.host * 1000), self.clock.latest)
-            ended = self.clock.now if self.clock.now > self._since else by_host
+            ended = self.clock.now if self.clock.now > self._in_force_since else by_host
         self.timetable.advance(min(self.clock.latest + SOON, ended))
         self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
 
@@ -156,14 +156,14 @@ class JobState(Account):
 
         ``open_`` are the items of which it was reported what claims and reports of the old schedule hide.
         """
-        self._since, self._dated_by = written, view.schedules.dated_by
+        self._in_force_since, self._dated_by = written, view.schedules.dated_by
         now = self.clock.now
         # if the clock was ahead, this instance may not know yet that it has been put right
-        come = max(written, min(now, int(self.clock.host * 1000)))
+        certain = max(written, min(now, int(self.clock.host * 1000)))
         self.timetable = Timetable(view.config.schedule, now)
         for number, item in self.items.items():
             if number not in open_:  # what a clock ahead has reported or passed over hides no moment of this schedule
-                item.reported, item.floor = min(item.reported, come), min(item.floor, come)
+                item.reported, item.floor = min(item.reported, certain), min(item.floor, certain)
             item.floor = max(item.floor, written)
             # a moment that a clock ahead has passed over hides none that have yet to come
             item.followed = min(item.accounted, now + SOON) if number in self.held else 0
@@ -201,7 +201,7 @@ class JobState(Account):
         self._account(due - handed_on, Came.UNRECORDED, ended=written)
         for number in handed_on:
             self._account([number], Came.UNRECORDED, ended=view.given_at(number))
-        self._since, self._dated_by = max(self._since, written), view.schedules.dated_by
+        self._in_force_since, self._dated_by = max(self._in_force_since, written), view.schedules.dated_by
         for item in map(self.items.__getitem__, self.held):
             item.unrecorded = item.record.slot
 
@@ -242,18 +242,19 @@ class JobState(Account):
         """
         self._future.find(gained, self.clock.now)
         self._report_unrecorded(view, gained)
-        misfire, is_active, (up_since, since) = view.config.misfire, self._me in view.active, self._begun(view, gained)
+        misfire, is_active = view.config.misfire, self._me in view.active
+        up_since, in_force_since = self._up_and_in_force_since(view, gained)
         made = {item: self._made_in_time(view, item) for item in gained}
         for item in gained:
             gain = self.items[item]
             reported = 0 if misfire else gain.reported  # without misfire, what was reported as missed is never run
             ran = min(gain.ran, gain.reported, self.clock.now)  # an item that was made anew has no record of it
-            gain.floor = max(made[item], up_since, since, reported, ran, gain.unrecorded)
+            gain.floor = max(made[item], up_since, in_force_since, reported, ran, gain.unrecorded)
             if not is_active:  # moments before the instance may run the item are not missed
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.schedules.since_switch]
-        spans.append((self.timetable, since, self.clock.now + int(ASTRAY * 1000)))
+        spans.append((self.timetable, in_force_since, self.clock.now + int(ASTRAY * 1000)))
         owed = {item: (made[item], self.items[item].floor) for item in gained}
         return (yield from self._unattended.report(view, spans, owed))
 
@@ -327,13 +328,13 @@ class JobState(Account):
         made = min(in_time(int(found.ctime * 1000), found.czxid), self.items[number].written_after(found.czxid))
         return int(max(made, in_time(int(found.mtime * 1000), found.mzxid) if found.version else 0))
 
-    def _begun(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
+    def _up_and_in_force_since(self, view: JobView, gained: frozenset[int]) -> tuple[int, int]:
         """Return since when an instance is up, and since when the schedule is in force: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._past.since, caught_up)
         written = min((self.items[item].written_after(self._dated_by) for item in gained), default=inf)
-        since = min(self.clock.in_time(self._since, self._dated_by), written)
-        if since < self._since:  # the clock was ahead, and the schedule is at least as old as each item made after it
+        since = min(self.clock.in_time(self._in_force_since, self._dated_by), written)
+        if since < self._in_force_since:  # the clock was ahead: the schedule is no newer than items made after it
             since = min([since, *(view.made_after(item, self._dated_by) for item in gained)])
         return self.clock.in_time(int(up_since * 1000)), int(since)
 

@@ -273,13 +273,13 @@ def prune_what_runs() -> AbstractContextManager[object]:
 
 def always_catch_up() -> AbstractContextManager[object]:
     """Run what nobody was up for, whether or not that is wanted."""
-    original: Any = JobState._begun
+    original: Any = JobState._up_and_in_force_since
 
     def begun(self: JobState, view: JobView, gained: frozenset[int]) -> Any:
         wanted = view.config.model_copy(update={"catch_up": 3600.0})
         return original(self, replace(view, config=wanted), gained)
 
-    return mock.patch.object(JobState, "_begun", begun)
+    return mock.patch.object(JobState, "_up_and_in_force_since", begun)
 
 
 def try_what_is_switched_off() -> AbstractContextManager[object]:
