@@ -60,7 +60,7 @@ class Account:
 
     @property
     def steady_in(self) -> float:
-        """Seconds after which to call ``look`` again because the time was set; infinity if it was not."""
+        """Seconds after which to call ``see`` again because the time was set; infinity if it was not."""
         wait = self.clock.unsteady
         if not wait or not (self.clock.may_be_set_back or any(item.future for item in self.items.values())):
             return inf
@@ -79,28 +79,28 @@ class Account:
         """Note that this instance runs fires again."""
         self._refuses = False
 
-    def owed(self, moment: int | None = None) -> frozenset[int]:
+    def claimable(self, moment: int | None = None) -> frozenset[int]:
         """Return the items that this instance can claim now for the newest moment, or for the given one."""
-        owed = self._unclaimed(moment or self.timetable.newest)
-        return owed - self.blocked() if owed else owed
+        due = self._due(moment or self.timetable.newest)
+        return due - self.blocked() if due else due
 
-    def owed_ahead(self, moment: int) -> frozenset[int]:
+    def claimable_ahead(self, moment: int) -> frozenset[int]:
         """Return the items that this instance can claim ahead for a moment that has yet to come.
 
         An item whose moment was run or reported while a clock was ahead runs it late, and late runs are not claimed
         ahead.
         """
-        ahead = frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
+        ahead = frozenset([item for item in self.claimable(moment) if not self.items[item].knows(moment)])
         return self.held if ahead == self.held else ahead  # the collector need not visit a second object
 
-    def _unclaimed(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
-        """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
+    def _due(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
+        """Return the items (of all held, or ``among`` some) for which a moment is due."""
         if moment > (now or self.clock.now) + SOON:  # it was due before the time was set back
             return frozenset()
         held = self.held if among is None else self.held.intersection(among)
-        return frozenset([number for number in held if self.items[number].owes(moment)])
+        return frozenset([number for number in held if self.items[number].is_due(moment)])
 
-    def _due(self, view: JobView | None = None) -> frozenset[int]:
+    def _due_here(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that are due for the newest moment and may run here.
 
         Items that may not run here are left out: they miss no moment, or their next holder reports it.
@@ -108,7 +108,7 @@ class Account:
         view = view or self.view
         if self._me not in view.active:
             return frozenset()
-        due = self._unclaimed(self.timetable.newest, now=self.clock.latest)
+        due = self._due(self.timetable.newest, now=self.clock.latest)
         due = due - self.blocked(view) - view.disabled_items if due else due
         if view is self.view:
             return due
@@ -119,7 +119,7 @@ class Account:
 
         Nothing shows since when these were switched on.
         """
-        return self._due() | (self._due(view) & self.view.disabled_items)
+        return self._due_here() | (self._due_here(view) & self.view.disabled_items)
 
     def _kept_from(self, view: JobView) -> frozenset[int]:
         """Return the items that others keep this instance from running, also those that a view shows switched on."""
@@ -163,9 +163,9 @@ class Account:
         if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
             self._pass_over_reported(self.view, self.timetable.newest)
             self.timetable = Timetable(self.view.config.schedule, self.clock.now)
-            self._account(self._due(), Came.SET_BACK)
+            self._account(self._due_here(), Came.SET_BACK)
         elif self._waited and self.timetable.newest <= self.clock.now + SOON:
-            self._account(self._due(), Came.SET_BACK)
+            self._account(self._due_here(), Came.SET_BACK)
         self._waited = self.clock.now + SOON < self.timetable.newest
 
     def see_what_is_due(self, view: JobView) -> None:
@@ -173,12 +173,12 @@ class Account:
         self.follow_small_step_back()
         upcoming = self.timetable.upcoming
         if upcoming is not None and upcoming <= self.clock.now:
-            waiting, came = self._due(), self.timetable.advance(self.clock.now)
+            waiting, came = self._due_here(), self.timetable.advance(self.clock.now)
             self._account(waiting, Came.UNSETTLED)
             if came > 1:
-                self._account(self._due() - waiting, Came.HELD_UP)
+                self._account(self._due_here() - waiting, Came.HELD_UP)
         if self.clock.was_away(self.timetable.newest):
-            self._account(self._due(), Came.DISCONNECTED)
+            self._account(self._due_here(), Came.DISCONNECTED)
         if self._closed or view.disabled_items or self._me not in view.active:
             self._close(view)
 
@@ -201,7 +201,7 @@ class Account:
             for item in map(self.items.__getitem__, self.held):
                 item.floor = max(item.floor, int(min(item.reported, until)))
 
-    def collapse(self, view: JobView) -> None:
+    def run_ended(self, view: JobView) -> None:
         """Combine the moments that came during an execution: the newest is run if misfire is on, else it is missed.
 
         ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, the
@@ -215,15 +215,15 @@ class Account:
             missed = due - succession.handed_on(due, self._me)
             self._report(missed, min(table.newest - 1, succession.ended), BUSY, now=self.clock.latest)
         elif table.advance(self.clock.now):
-            for item in self._due():  # what came before the item was switched off is missed; the rest is excused
+            for item in self._due_here():  # what came before the item was switched off is missed; the rest is excused
                 if (off := view.switched_off_at(item, self._me, self._off_since)) is not None:
                     self._report([item], min(table.newest, off), BUSY)
-            self._account(self._due(view), Came.RUNNING, misfire=view.config.misfire)
+            self._account(self._due_here(view), Came.RUNNING, misfire=view.config.misfire)
 
     def note_running_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
         if fire.source in SCHEDULED:  # a run that somebody has asked for is made later instead
-            self._account(self._unclaimed(self.timetable.newest, items), Came.FOUND_RUNNING)
+            self._account(self._due(self.timetable.newest, items), Came.FOUND_RUNNING)
         for number in items:
             self.items[number].elsewhere = True
 
@@ -233,17 +233,17 @@ class Account:
         Rescues and requests are tried again, so they have missed nothing.
         """
         if fire.source in SCHEDULED:
-            self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)
+            self._account(self._due(self.timetable.newest, items), Came.OBSTRUCTED)
         elif fire.source is FireSource.TRIGGER and fire.requested is None:
             self.missed.put(items, Passed(fire.slot, fire.slot), Came.OBSTRUCTED.value.why)
 
-    def reach(self, moment: int) -> None:
+    def advance_to(self, moment: int) -> None:
         """Move the schedule on to the moment of a claim, which may have been sent before the moment.
 
         An item that was released after the claim had been decided is not part of the claim: it has missed the moments
         before this one.
         """
-        waiting = self._due()
+        waiting = self._due_here()
         if self.timetable.advance(moment):
             self._account(waiting, Came.OVERTAKEN)
 
@@ -277,10 +277,10 @@ class Account:
         last = until if is_missed and not rule.why_newest else until - 1
         now = self.clock.now if ended == inf else self.clock.latest
         self._report(numbers, last, why or rule.why, fate, now=now)
-        unclaimed = self._unclaimed(newest, numbers)
+        due = self._due(newest, numbers)
         if is_missed and rule.why_newest:
-            self._report(unclaimed, until, rule.why_newest)
-        for item in map(self.items.__getitem__, unclaimed):
+            self._report(due, until, rule.why_newest)
+        for item in map(self.items.__getitem__, due):
             if fate is Newest.LATE:
                 item.late = newest
             elif fate is Newest.MISSED:

@@ -71,15 +71,15 @@ class Choice:
     def _due(self, view: JobView) -> Steps[ClaimResult] | None:
         """Return the run of the items that are due.  If the clock skew is too large, they are not run."""
         state = self._state
-        owed = state.owed() if view.assignment_stands else NONE
-        if not owed:
+        items = state.claimable() if view.assignment_stands else NONE
+        if not items:
             return None
         if skew := state.intolerable_skew():
-            state.pass_over(owed)
+            state.pass_over(items)
             state.refuse(skew)
             return None
         state.accept()
-        return self._run(view, Fire(state.timetable.newest, state.source(owed)), owed)
+        return self._run(view, Fire(state.timetable.newest, state.source(items)), items)
 
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
         """Return the run of the next moment, if it is to be claimed now.
@@ -94,7 +94,7 @@ class Choice:
         state.accept()
         if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
             return None
-        items = state.owed_ahead(upcoming)
+        items = state.claimable_ahead(upcoming)
         if view.disabled_items:
             items -= view.disabled_items
         return self._run(view, _fire_of(upcoming), items) if items else None
@@ -136,13 +136,13 @@ class Choice:
             yield FollowReleases(taken.elsewhere, (view, fire.slot) if is_missed else None)
         if claim is not None:
             yield RunItems(view, claim, offsets)
-            state.collapse((yield NewestView()))
+            state.run_ended((yield NewestView()))
         return taken
 
     def _note_result(self, fire: Fire, taken: ClaimResult) -> None:
         """Note the result of a claim whose moment has come, also for the items that the claim did not get."""
         if fire.source is FireSource.CRON:
-            self._state.reach(fire.slot)  # otherwise the moment would seem to have come during its own run
+            self._state.advance_to(fire.slot)  # otherwise the moment would seem to have come during its own run
         if taken.obstructed:
             self._state.note_obstructed(taken.obstructed, fire)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:

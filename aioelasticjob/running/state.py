@@ -237,8 +237,8 @@ class Item(Entry):
         """Whether the newest run has not ended, according to the record."""
         return is_cut_off(self.record)
 
-    def owes(self, moment: int) -> bool:
-        """Whether a moment has neither been claimed nor passed over."""
+    def is_due(self, moment: int) -> bool:
+        """Whether a moment is due when it comes: it has neither been claimed nor passed over."""
         assert self.seen is not None
         record = self.seen.record
         return self.floor < moment and record.slot < moment != record.ahead

@@ -169,7 +169,7 @@ class JobState(Account):
             item.followed = min(item.accounted, now + SOON) if number in self.held else 0
             if item.future is not None:  # the clock that dated the schedule was right, so dates up to then are, too
                 item.future = replace(item.future, found=now + int(ASTRAY * 1000))
-        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
+        mine = {item for item in self._due_here() | self._due_here(view) if view.assignment.get(item) == self._me}
         self._report(mine, min(self.timetable.newest - 1, self._busy_until), BUSY, Came.UNHEARD.value.newest)
         self._busy_until = 0  # if the time is set back, no later moment came during that run
         self._account(mine, Came.UNHEARD)
@@ -255,8 +255,8 @@ class JobState(Account):
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.schedules.since_switch]
         spans.append((self.timetable, in_force_since, self.clock.now + int(ASTRAY * 1000)))
-        owed = {item: (made[item], self.items[item].floor) for item in gained}
-        return (yield from self._unattended.report(view, spans, owed))
+        dates = {item: (made[item], self.items[item].floor) for item in gained}
+        return (yield from self._unattended.report(view, spans, dates))
 
     def _report_unrecorded(self, view: JobView, gained: frozenset[int]) -> None:
         """Report moments of items just given that came before records were last switched on or off.
@@ -317,7 +317,7 @@ class JobState(Account):
         return min(self.clock.now, max(view.given_at(item), self._past.newest_reported, claimed))
 
     def _made_in_time(self, view: JobView, number: int) -> int:
-        """Return when the item was made, or last taken from a paused instance: earlier moments are not owed.
+        """Return when the item was made, or last taken from a paused instance: earlier moments are not due.
 
         The dates are corrected if the registry's clock was ahead then.  What is unknown is 0.
         """

@@ -182,7 +182,7 @@ class RequestedRuns:
         free = state.held - state.blocked() - view.disabled_items - self._not_ready(view)
         if (trigger := next_run(view, FireSource.TRIGGER, free, now)) is not None:
             return trigger
-        waits = self._schedule_is_next and state.owed()
+        waits = self._schedule_is_next and state.claimable()
         backfill = None if waits else next_run(view, FireSource.BACKFILL, free, now)
         self._schedule_is_next = backfill is not None
         return backfill

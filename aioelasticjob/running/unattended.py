@@ -36,21 +36,21 @@ class UnattendedMoments:
         """When it may try again, by the clock that nobody sets, after the registry has refused the note."""
 
     def report(
-        self, view: JobView, spans: Sequence[Span], owed: Mapping[int, tuple[int, int]]
+        self, view: JobView, spans: Sequence[Span], gained: Mapping[int, tuple[int, int]]
     ) -> NodeSteps[frozenset[int]]:
         """Report moments that no instance has run, for items just gained.  Items that are switched off miss none.
 
-        ``owed`` says when each item was made, by a clock that was right, and after which moment this instance runs the
-        item's moments itself.  ``spans`` are the schedules until now, oldest first, by the registry's clock: this
+        ``gained`` says when each item was made, by a clock that was right, and after which moment this instance runs
+        the item's moments itself.  ``spans`` are the schedules until now, oldest first, by the registry's clock: this
         host's may be behind.  All items are marked; otherwise their next holders would report the moments again.
         The result is the items that were not marked: the view is outdated, or this instance was removed.
         """
         after, missed = dict[int, int](), dict[int, int]()
-        for number, (made, owed_after) in owed.items():
+        for number, (made, floor) in gained.items():
             item = self._items[number]
             last = max(item.record.slot, item.mark.until, made)
             for table, since, until in spans:
-                if passed := table.passed(max(last, since), min(until, owed_after)):
+                if passed := table.passed(max(last, since), min(until, floor)):
                     after[number], missed[number] = last, passed.last
         while missed and self._me in view.instances:  # a removed instance leaves its items to others
             part = {item: MissedMark(missed[item]) for item in sorted(missed)[:MARKS_PER_TRANSACTION]}

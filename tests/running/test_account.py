@@ -110,7 +110,7 @@ class Life:
         """Run what is owed, for a while; another instance may run some of it, or something may stand in the way."""
         self.look()
         state, case = self.state, self.case
-        owed = state.owed() - self.off()
+        owed = state.claimable() - self.off()
         if not owed:
             return
         fire = Fire(state.timetable.newest, state.source(owed))
@@ -135,21 +135,21 @@ class Life:
         self.case.settle(self.state, items)
         self.state.items.ran(items, slot)
         self.excuse(self.off())
-        self.case.tell(self.state, lambda: self.state.collapse(self.case.view()))
+        self.case.tell(self.state, lambda: self.state.run_ended(self.case.view()))
 
     def claim_ahead(self) -> None:
         """Claim the next moment before it comes; an item may come free meanwhile."""
         self.look()
         state, upcoming = self.state, self.state.timetable.upcoming
         assert upcoming is not None
-        if upcoming - self.ms > 2500 or state.owed():
+        if upcoming - self.ms > 2500 or state.claimable():
             return
-        items = state.owed(upcoming) - self.off()
+        items = state.claimable(upcoming) - self.off()
         if items:
             for item in self.elsewhere() if self.dice.random() < 0.7 else ():
                 self.end_elsewhere(item)
             self.case.now = upcoming / 1000 - BEGIN
-            self.case.tell(state, lambda: state.reach(upcoming))
+            self.case.tell(state, lambda: state.advance_to(upcoming))
             self.run(items, upcoming, 0.1)
 
     def elsewhere(self) -> list[int]:

@@ -111,7 +111,7 @@ class ClockLife:
             self.switch(item, on=True)
             self.give(item, ME)
         newest = max(until for _, until in self.shown)
-        while self.ms < newest or self.case.now < self.set_at + STEADY + 2 or self.state.owed():
+        while self.ms < newest or self.case.now < self.set_at + STEADY + 2 or self.state.claimable():
             self.case.now += 1.0
             self.fire(calm=True)
 
@@ -172,7 +172,7 @@ class ClockLife:
         """Run what is owed, for a while; meanwhile the clock may be set."""
         self.look()
         state, slot = self.state, self.state.timetable.newest
-        items = state.owed() - {item for item in range(self.count) if self.is_off(item)}
+        items = state.claimable() - {item for item in range(self.count) if self.is_off(item)}
         if not items:
             return
         if slot > self.ms + SOON:
@@ -187,7 +187,7 @@ class ClockLife:
             self.dice.choice([self.set_clock_ahead, self.put_clock_right])()
         self.case.settle(state, items)
         state.items.ran(items, slot)
-        self.case.tell(state, lambda: state.collapse(self.case.view()))
+        self.case.tell(state, lambda: state.run_ended(self.case.view()))
         self.note()
 
     def set_clock_ahead(self) -> None:

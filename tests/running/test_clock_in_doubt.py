@@ -40,7 +40,7 @@ def test_the_old_schedules_moments_are_reported_though_the_clock_was_set_back_wh
     case.now, case.ahead = 21.0, 0.0
     case.see(state)
     assert case.reported() == [(6, 12, ENDED)]
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 def test_an_item_given_away_during_a_run_is_reported_for_the_old_schedule_though_the_clock_was_set_back() -> None:
@@ -51,7 +51,7 @@ def test_an_item_given_away_during_a_run_is_reported_for_the_old_schedule_though
     case.give(0, OTHER)
     case.now, case.ahead = 15.5, -HOUR
     case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported()] == [(6, 9), (12, 12)]
     assert case.reported()[0][2] == BUSY
@@ -77,7 +77,7 @@ def test_a_date_by_a_clock_ahead_is_not_believed_because_the_clock_was_set_back_
     case.see(state)
     case.now, case.ahead = 14.0, 0.0
     case.see(state)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 def test_what_a_clock_ahead_passed_over_hides_no_moment_of_a_new_schedule_that_has_yet_to_come() -> None:
@@ -98,7 +98,7 @@ def test_what_a_clock_ahead_passed_over_hides_no_moment_of_a_new_schedule_that_h
     case.now = 18.0  # so it is certain that the clock is right
     case.see(state)
     assert max([last for _, last, _ in case.reported()], default=0) < 18
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_while() -> None:
@@ -106,7 +106,7 @@ def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_wh
     state = running(case)
     case.now, case.ahead = 5.0, 30.0
     case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(state.view))
+    case.tell(state, lambda: state.run_ended(state.view))
     assert case.reported()[-1][1] == 35
     for case.now, case.ahead in [(6.0, 0.0), (17.0, 0.0)]:  # so it is certain that the clock is right
         case.see(state)
@@ -116,10 +116,10 @@ def test_what_was_reported_is_not_run_because_the_item_was_switched_off_for_a_wh
     case.drop(LAYOUT.item(0).disabled)
     for case.now in (20.0, 35.0):
         case.see(state)
-        assert not state.owed()
+        assert not state.claimable()
     case.now = 36.0
     case.see(state)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 @pytest.mark.parametrize("looks", [[13.4], [11.0, 13.4]], ids=["after", "before"])
@@ -142,7 +142,7 @@ def test_what_an_item_missed_until_the_time_comes_where_it_was_is_reported_whene
         case.see(state)
     spans = [report[:2] for report in case.reported(1)]
     assert [second for first, last in spans for second in range(first, last + 1)] == [*range(4, int(looks[-1]))]
-    assert 1 in state.owed()
+    assert 1 in state.claimable()
 
 
 def test_a_clock_that_is_put_nearly_right_in_two_steps_is_not_in_doubt_any_more() -> None:
@@ -210,5 +210,5 @@ def test_what_was_excused_while_the_clock_was_ahead_is_not_owed_from_before_the_
     case.now = 14.5
     case.see(state)
     newest = state.timetable.newest // 1000 - BEGIN
-    assert (state.owed(), newest) == ({0}, 13 if what == "schedule" else 14)
+    assert (state.claimable(), newest) == ({0}, 13 if what == "schedule" else 14)
     assert [report[:2] for report in case.reported()] == [(7, 11) if what == "schedule" else (8, 12)]

@@ -33,7 +33,7 @@ def run_on_time(case: Case, state: JobState, end: float) -> set[int]:
     ran = set[int]()
     while case.now < end:
         case.see(state)
-        if owed := state.owed():
+        if owed := state.claimable():
             assert state.source(owed) is FireSource.CRON
             ran.add(state.timetable.newest // 1000 - BEGIN)
             case.claim(state, owed, state.timetable.newest)
@@ -50,7 +50,7 @@ def reported_by_a_clock_ahead() -> tuple[Case, JobState]:
     case.claim(state, frozenset({0}), slot(0))
     case.now, case.ahead = 2.5, 30.0
     case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(state.view))
+    case.tell(state, lambda: state.run_ended(state.view))
     assert max(known(case)) == 32
     return case, state
 
@@ -65,7 +65,7 @@ def test_a_schedule_dated_by_a_clock_ahead_was_in_force_when_an_item_was_made_af
     case.give(0, ME)
     state = case.state()
     case.see(state)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
     assert known(case) == set(range(3, 18))
 
 
@@ -96,7 +96,7 @@ def test_an_item_dated_by_a_clock_ahead_was_made_before_the_claim_in_its_record(
     case.give(0, ME)
     state = case.state()
     case.see(state)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
     assert known(case) == set(range(7, 20))
 
 
@@ -123,12 +123,12 @@ def test_a_schedule_written_by_a_clock_ahead_and_seen_shortly_before_its_date_ow
     case.now = 21.5
     case.settle(state, frozenset({0}))
     state.items.ran([0], slot(21))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     case.now = 23.5  # so it is certain that the clock is right
     case.see(state)
     assert (14, 20, SET_BACK) in case.reported()
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 def test_an_item_made_by_a_clock_ahead_that_comes_back_before_that_is_certain_owes_what_has_come_since() -> None:
@@ -161,14 +161,14 @@ def test_what_came_during_a_run_while_the_clock_was_a_little_ahead_is_due_for_an
     case.now, case.ahead = 5.6, 2.5
     case.settle(state, frozenset({0}))
     state.items.ran([0], slot(5))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.now, case.ahead = 5.7, 0.0
     case.give(1, ME)
     case.see(state)
     for second in (6, 7, 8):
         case.now = second + 0.2
         case.see(state)
-        assert (state.owed(), state.timetable.newest) == ({1}, slot(second))
+        assert (state.claimable(), state.timetable.newest) == ({1}, slot(second))
         case.claim(state, frozenset({1}), slot(second))
         case.settle(state, frozenset({1}))
     assert {6, 7, 8} <= known(case)
@@ -189,7 +189,7 @@ def test_an_item_taken_from_a_paused_instance_by_a_clock_ahead_owes_what_comes_s
     case.now = 28.2
     case.give(0, ME)
     case.see(state)
-    assert (state.owed(), state.timetable.newest) == ({0}, slot(28))
+    assert (state.claimable(), state.timetable.newest) == ({0}, slot(28))
 
 
 def put_right_in_a_run(case: Case, state: JobState, item: int, moment: int, act: Callable[[], None]) -> None:
@@ -204,7 +204,7 @@ def put_right_in_a_run(case: Case, state: JobState, item: int, moment: int, act:
     case.tell(state, lambda: state.note_change(case.view()))
     case.now = 15.5
     case.settle(state, frozenset({item}))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
 
 
@@ -219,7 +219,7 @@ def test_an_item_given_during_a_run_by_a_clock_ahead_that_is_put_right_in_that_r
         case.give(0, ME)
 
     put_right_in_a_run(case, state, 1, 3, take_from_a_paused_instance)
-    assert (state.owed(), state.timetable.newest) == ({0, 1}, slot(15))
+    assert (state.claimable(), state.timetable.newest) == ({0, 1}, slot(15))
     assert known(case) == set(range(5, 15))
 
 
@@ -228,7 +228,7 @@ def test_a_schedule_written_during_a_run_by_a_clock_ahead_that_is_put_right_in_t
     state = case.state()
     case.see(state)
     put_right_in_a_run(case, state, 0, 2, lambda: case.configure(cron="1/2 * * * * ?"))
-    assert (state.owed(), state.timetable.newest) == ({0}, slot(15))
+    assert (state.claimable(), state.timetable.newest) == ({0}, slot(15))
     assert {5, 7, 9, 11, 13} <= known(case)
 
 
@@ -262,7 +262,7 @@ def test_an_item_taken_from_a_paused_instance_by_a_clock_ahead_has_missed_what_c
     case.see(state)
     case.now = 6.0
     case.see(state)
-    case.claim(state, state.owed(), slot(26))
+    case.claim(state, state.claimable(), slot(26))
     case.settle(state, frozenset({0}))
     case.now, case.ahead = 6.5, 0.0
     case.see(state)
@@ -277,7 +277,7 @@ def test_a_schedule_that_a_clock_behind_dated_does_not_hide_what_its_predecessor
     state = case.state()
     case.now = 3.0
     case.see(state)
-    case.claim(state, state.owed(), slot(2))  # a multiple of 3 in its minute, as 5 and 8 are
+    case.claim(state, state.claimable(), slot(2))  # a multiple of 3 in its minute, as 5 and 8 are
     case.now, case.ahead = 10.5, -3600.0
     case.configure(cron="0/5 * * * * ?")
     case.ahead = seen_by
@@ -338,7 +338,7 @@ def test_a_schedule_dated_by_a_clock_ahead_loses_no_moment_shortly_before_that_d
     case.see(state)
     case.now = 10.2
     case.see(state)
-    assert (state.owed(), state.timetable.newest) == ({0}, slot(10))
+    assert (state.claimable(), state.timetable.newest) == ({0}, slot(10))
 
 
 def test_a_schedule_that_comes_before_a_clock_far_ahead_counts_as_right_loses_no_moment_without_misfire() -> None:
@@ -417,7 +417,7 @@ def test_what_was_reported_is_not_reported_again_because_a_clock_far_behind_has_
     case.claim(state, frozenset({0}), slot(0))
     case.now = 5.5
     case.settle(state, frozenset({0}))
-    case.tell(state, lambda: state.collapse(state.view))
+    case.tell(state, lambda: state.run_ended(state.view))
     assert known(case) == {1, 2, 3, 4, 5}
     case.give(0, OTHER)
     case.see(state)
@@ -438,7 +438,7 @@ def test_what_was_run_here_is_not_run_again_because_a_clock_ahead_dates_an_item_
     case.see(state)
     case.now = 10.1
     case.see(state)
-    case.claim(state, state.owed(), slot(10))
+    case.claim(state, state.claimable(), slot(10))
     case.settle(state, frozenset({0}))
     state.items.ran([0], slot(10))
     paths = LAYOUT.item(0)
@@ -451,7 +451,7 @@ def test_what_was_run_here_is_not_run_again_because_a_clock_ahead_dates_an_item_
     case.give(0, ME)
     case.ahead = 0.0
     case.see(state)
-    assert not state.owed()
+    assert not state.claimable()
     case.now = 20.1
     case.see(state)
-    assert (state.owed(), case.reported()) == ({0}, [])
+    assert (state.claimable(), case.reported()) == ({0}, [])

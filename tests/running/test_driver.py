@@ -67,7 +67,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
             done(look(driver, view))
     done(look(driver, view))
     assert driver.state.timetable.newest == SLOT * 1000
-    assert not driver.state.owed()
+    assert not driver.state.claimable()
 
 
 @pytest.mark.parametrize("is_outdated", [False, True])

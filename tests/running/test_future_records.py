@@ -196,4 +196,4 @@ def test_a_mark_that_a_clock_ahead_has_dated_does_not_keep_an_item_from_running(
     case.now += 2
     case.see(state)
     assert state.items[0].record.slot <= slot(case.now)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}

@@ -24,7 +24,7 @@ def entry(record: Record, floor: int = 0) -> Item:
 
 def test_an_item_owes_what_came_after_its_record_and_was_not_passed_over() -> None:
     item = entry(Record(slot=1_000), floor=3_000)
-    assert [item.owes(moment) for moment in (999, 1_000, 2_000, 3_000, 3_001)] == [False, False, False, False, True]
+    assert [item.is_due(moment) for moment in (999, 1_000, 2_000, 3_000, 3_001)] == [False, False, False, False, True]
     assert item.accounted == 3_000
     assert entry(Record(slot=5_000), floor=3_000).accounted == 5_000
 
@@ -32,7 +32,7 @@ def test_an_item_owes_what_came_after_its_record_and_was_not_passed_over() -> No
 def test_a_moment_that_was_claimed_by_a_clock_ahead_is_not_owed_though_the_record_was_lowered() -> None:
     item = entry(Record(slot=9_000))
     item.lower(1_000)
-    assert [item.owes(moment) for moment in (1_000, 8_000, 9_000, 10_000)] == [False, True, False, True]
+    assert [item.is_due(moment) for moment in (1_000, 8_000, 9_000, 10_000)] == [False, True, False, True]
 
 
 def test_a_run_that_was_begun_and_has_not_ended_was_cut_off() -> None:

@@ -59,7 +59,7 @@ def test_a_view_whose_items_could_not_be_read_is_seen_again() -> None:
     assert not state.held
     case.now = 2.5
     case.see(state)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
     assert case.reported() == [(1, 1, Came.HELD_UP.value.why)]
 
 
@@ -131,7 +131,7 @@ def test_an_item_that_nobody_has_run_yet_is_blamed_on_no_instance_that_is_gone()
     case.give(0, ME)
     case.see(state)
     assert case.reported() == [(1, 2, BLOCKED)]
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_is_run_again() -> None:
@@ -140,20 +140,20 @@ def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_i
     case.see(state)
     case.now = 1.0
     case.see(state)
-    assert (state.owed(), state.source({0})) == ({0}, FireSource.CRON)
+    assert (state.claimable(), state.source({0})) == ({0}, FireSource.CRON)
     case.claim(state, frozenset([0]), slot(1))
     case.now = 4.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     assert case.reported() == [(2, 4, BUSY)]
-    assert (state.owed(), state.timetable.newest, state.source({0})) == ({0}, slot(4), FireSource.MISFIRE)
+    assert (state.claimable(), state.timetable.newest, state.source({0})) == ({0}, slot(4), FireSource.MISFIRE)
     case.now = 7.5
     case.claim(state, frozenset([0]), slot(4))
     case.settle(state, frozenset([0]))
     case.configure(misfire=False)
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     assert case.reported()[1:] == [(5, 7, BUSY)]
-    assert not state.owed()
+    assert not state.claimable()
 
 
 def test_the_registrys_absence_is_the_reason_for_what_came_in_it() -> None:
@@ -164,7 +164,7 @@ def test_the_registrys_absence_is_the_reason_for_what_came_in_it() -> None:
     case.now = 3.4
     case.see(state)
     assert case.reported() == [(1, 2, AWAY), (3, 3, AWAY)]
-    assert not state.owed()
+    assert not state.claimable()
 
 
 def test_a_refusal_of_the_registry_is_the_reason_for_what_came_in_it() -> None:
@@ -178,7 +178,7 @@ def test_a_refusal_of_the_registry_is_the_reason_for_what_came_in_it() -> None:
     held_up = Came.HELD_UP.value.why
     reports = [(1, 1, held_up), (2, 2, REFUSED), (3, 3, AWAY), (4, 5, REFUSED), (6, 6, held_up)]
     assert case.reported() == reports
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
 
 
 def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over() -> None:
@@ -191,9 +191,9 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
     case.tell(state, lambda: state.note_running_elsewhere([0], fire))
     case.now = 3.5
     case.see(state)
-    assert not state.owed()
+    assert not state.claimable()
     case.tell(state, lambda: state.released(0))
-    assert (state.owed(), state.source({0})) == ({0}, FireSource.MISFIRE)
+    assert (state.claimable(), state.source({0})) == ({0}, FireSource.MISFIRE)
     assert case.reported() == [
         (1, 1, Came.FOUND_RUNNING.value.why),
         (2, 2, BLOCKED),
@@ -202,7 +202,7 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
 
 def test_items_that_are_taken_back_one_by_one_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of a thousand items is reported by itself: to go through all of them each time would hold up the loop."""
-    case, asked, owes = Case.of(items=200), list[int](), Item.owes
+    case, asked, is_due = Case.of(items=200), list[int](), Item.is_due
     state = case.state()
     case.see(state)
     case.now = 1.0
@@ -211,13 +211,13 @@ def test_items_that_are_taken_back_one_by_one_are_looked_at_one_by_one(monkeypat
 
     def note(item: Item, moment: int) -> bool:
         asked.append(moment)
-        return owes(item, moment)
+        return is_due(item, moment)
 
-    monkeypatch.setattr(Item, "owes", note)
+    monkeypatch.setattr(Item, "is_due", note)
     for number in range(200):
         case.tell(state, lambda number=number: state.released(number))  # type: ignore[misc]
     assert len(asked) <= 2 * 200
-    assert state.owed() == set(range(200))
+    assert state.claimable() == set(range(200))
 
 
 def test_a_schedule_that_was_noted_again_with_records_switched_has_not_been_replaced_then() -> None:
@@ -245,10 +245,10 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_when_they_ar
     case.configure(monitor_execution=True)
     case.give(0, ME)
     case.see(state)
-    assert (case.reported(), state.owed()) == ([], frozenset())
+    assert (case.reported(), state.claimable()) == ([], frozenset())
     case.now = 10.0
     case.see(state)
-    assert (case.reported(), state.owed()) == ([], {0})
+    assert (case.reported(), state.claimable()) == ([], {0})
 
 
 @pytest.mark.parametrize("misfire", [True, False])
@@ -268,10 +268,10 @@ def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switc
     case.configure(monitor_execution=True)
     case.now = 6.2
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
-    assert (reported, state.owed() - {0}) == ({3, 4, 5}, {1})
+    assert (reported, state.claimable() - {0}) == ({3, 4, 5}, {1})
 
 
 def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switched_off_and_on_before_its_end() -> None:
@@ -288,7 +288,7 @@ def test_moments_of_an_item_given_during_a_run_are_reported_if_records_are_switc
     case.configure(monitor_execution=True)
     case.now = 9.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported(1)] == [(3, 4), (6, 6), (8, 8)]
 
@@ -312,11 +312,11 @@ def test_what_the_former_holder_ran_without_records_is_not_reported_if_a_run_hid
             case.configure(monitor_execution=True, cron=cron)
     case.now = 8.2
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     reported = {second for first, last, _ in case.reported(1) for second in range(first, last + 1)}
     assert reported | {8} == set(range(int(given) + 1, 9))
-    assert 1 in state.owed()
+    assert 1 in state.claimable()
 
 
 def test_nothing_runs_again_if_the_first_look_at_records_that_are_switched_on_is_cut_off_half_way() -> None:
@@ -334,7 +334,7 @@ def test_nothing_runs_again_if_the_first_look_at_records_that_are_switched_on_is
     with pytest.raises(Suspended):  # the record was read, but not the offset
         steps.throw(Suspended())
     case.see(state)
-    assert (state.held, state.owed()) == ({0}, frozenset())
+    assert (state.held, state.claimable()) == ({0}, frozenset())
 
 
 def test_records_count_since_they_were_switched_on_even_if_the_schedule_was_replaced_after_that() -> None:
@@ -356,7 +356,7 @@ def test_records_count_since_they_were_switched_on_even_if_the_schedule_was_repl
     case.configure(cron="1/4 * * * * ?")
     case.now = 10.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     assert [report[:2] for report in case.reported(1)] == [(6, 8)]
 
@@ -372,9 +372,9 @@ def test_an_item_given_during_a_run_that_hid_the_switching_on_of_records_owes_wh
     case.give(1, ME)
     case.now = 4.7
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
-    assert (case.reported(1), state.timetable.newest, 1 in state.owed()) == ([], slot(4), True)
+    assert (case.reported(1), state.timetable.newest, 1 in state.claimable()) == ([], slot(4), True)
 
 
 def test_moments_that_other_instances_ran_before_records_were_switched_on_are_not_reported_later() -> None:
@@ -388,7 +388,7 @@ def test_moments_that_other_instances_ran_before_records_were_switched_on_are_no
     case.now = 195.0
     case.give(1, ME)
     case.see(state)
-    assert (case.reported(1), 1 in state.owed()) == ([], False)
+    assert (case.reported(1), 1 in state.claimable()) == ([], False)
 
 
 def test_moments_that_came_during_a_pause_are_not_reported_if_the_process_is_slow_afterwards() -> None:
@@ -402,7 +402,7 @@ def test_moments_that_came_during_a_pause_are_not_reported_if_the_process_is_slo
     case.see(state)
     case.now = 11.5
     case.see(state)
-    assert (case.reported(), state.owed()) == ([(10, 10, Came.HELD_UP.value.why)], {0})
+    assert (case.reported(), state.claimable()) == ([(10, 10, Came.HELD_UP.value.why)], {0})
 
 
 def test_the_former_holder_reports_moments_until_it_lost_the_item_if_records_are_switched_on_after_that() -> None:
@@ -445,7 +445,7 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     case.settle(state, frozenset([0, 1]))
     case.configure(cron="0/5 * * * * ?", sharding_total_count=1)
     case.drop(LAYOUT.item(1).instance)  # the item goes with the lower count
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     assert case.reported(1) == [(2, 3, BUSY), (4, 4, ENDED)]
 
@@ -457,15 +457,15 @@ def test_moments_of_a_schedule_changed_during_a_run_are_missed_because_that_run_
     case.configure(cron="*/2 * * * * ?")
     case.now = 9.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.now = 14.5
     case.see(state)
     assert case.reported() == [(2, 2, BUSY), (3, 3, ENDED), (4, 8, BUSY), (10, 12, UNKNOWN)]
-    assert (state.owed(), state.timetable.newest) == ({0}, slot(14))
+    assert (state.claimable(), state.timetable.newest) == ({0}, slot(14))
     case.claim(state, frozenset([0]), slot(14))
     case.now = 15.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.configure(cron="* * * * * ?")
     case.now = 17.5
     case.see(state)  # no run was going on when the schedule was changed
@@ -478,7 +478,7 @@ def test_a_run_during_which_the_schedule_was_changed_explains_no_later_change_af
     case.configure(cron="*/2 * * * * ?")
     case.now = 9.5
     case.settle(state, frozenset([0]))
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     case.ahead = 0
     for case.now in (9.6, 9.6 + STEADY, 30):
@@ -516,7 +516,7 @@ def test_an_orphan_that_was_switched_on_during_a_run_has_missed_what_came_before
         case.put(path)
     state = ran_another_item(case, is_switched_on=is_switched_on)
     case.configure(failover=came is Came.REPLACED, **settings)
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     assert ((2, 4, came.value.why) in case.reported(1)) is is_switched_on
 
@@ -533,7 +533,7 @@ def test_an_item_that_was_switched_on_during_a_run_has_missed_what_came_before_t
     state = ran_another_item(case, is_switched_on=is_switched_on)
     case.configure(**settings)
     case.now -= behind  # this host's clock is behind, so the newest moment has yet to come by it
-    case.tell(state, lambda: state.collapse(case.view()))
+    case.tell(state, lambda: state.run_ended(case.view()))
     case.see(state)
     came = [moment for first, last, _ in case.reported(1) for moment in range(first, last + 1)]
     assert came == ([2, 3, 4] if is_switched_on else [])
@@ -548,7 +548,7 @@ def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_t
     case.now = 5.2
     case.settle(state, frozenset([0]))
     view = case.view()
-    case.tell(state, lambda: state.collapse(view))
+    case.tell(state, lambda: state.run_ended(view))
     case.see(state, view)
     case.now = 7.2
     case.see(state)
@@ -556,10 +556,10 @@ def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_t
     case.drop(flag)
     case.see(state, case.view())
     assert case.reported() == [(2, 3, BUSY)]
-    assert not state.owed()
+    assert not state.claimable()
     case.now = 8.0
     case.see(state)
-    assert (case.reported(), state.owed()) == ([(2, 3, BUSY)], {0})
+    assert (case.reported(), state.claimable()) == ([(2, 3, BUSY)], {0})
 
 
 def test_an_item_that_is_gained_while_the_job_is_paused_owes_nothing_that_came_before() -> None:
@@ -572,7 +572,7 @@ def test_an_item_that_is_gained_while_the_job_is_paused_owes_nothing_that_came_b
     case.drop(LAYOUT.paused)
     case.now = 61.0
     case.see(state)
-    assert (state.held, state.owed(), case.reported()) == ({0}, {0}, [])
+    assert (state.held, state.claimable(), case.reported()) == ({0}, {0}, [])
     assert state.timetable.newest == slot(61)
 
 
@@ -585,10 +585,10 @@ def test_an_item_that_was_taken_from_a_paused_instance_owes_nothing_that_came_be
     case.give(0, ME)
     case.put(LAYOUT.item(0).sharding)  # as the leader does
     case.see(state)
-    assert (state.owed(), case.reported()) == (frozenset(), [])
+    assert (state.claimable(), case.reported()) == (frozenset(), [])
     case.now = 61.0
     case.see(state)
-    assert (state.owed(), case.reported()) == ({0}, [])
+    assert (state.claimable(), case.reported()) == ({0}, [])
 
 
 def test_an_item_made_while_the_clock_was_ahead_owes_what_has_come_since_the_clock_was_set_back() -> None:
@@ -605,7 +605,7 @@ def test_an_item_made_while_the_clock_was_ahead_owes_what_has_come_since_the_clo
     case.now = 20.5  # so it is certain that the clock is right
     case.give(0, ME)
     case.see(state)
-    assert (state.owed(), state.timetable.newest) == ({0}, slot(20))
+    assert (state.claimable(), state.timetable.newest) == ({0}, slot(20))
     assert [report[:2] for report in case.reported()] == [(9, 19)]
 
 
@@ -625,7 +625,7 @@ def test_an_item_gained_just_after_the_time_went_back_runs_or_reports_each_momen
     case.give(0, ME)
     while case.now < 9:
         case.see(state)
-        if owed := state.owed():
+        if owed := state.claimable():
             ran.add(state.timetable.newest // 1000 - BEGIN)
             assert max(ran) <= case.now
             case.claim(state, owed, state.timetable.newest)
@@ -641,10 +641,10 @@ def test_the_schedule_follows_a_time_that_went_back_a_little_even_if_nothing_els
     case.see(state)
     case.now, case.ahead = 5.0, 1.5
     case.tell(state, lambda: state.see_what_is_due(state.view))
-    assert (state.owed(), state.timetable.newest) == ({0}, slot(6))
+    assert (state.claimable(), state.timetable.newest) == ({0}, slot(6))
     case.now, case.ahead = 5.1, 0.0
     case.tell(state, lambda: state.see_what_is_due(state.view))
-    assert (state.owed(), state.timetable.newest, state.timetable.upcoming) == ({0}, slot(5), slot(6))
+    assert (state.claimable(), state.timetable.newest, state.timetable.upcoming) == ({0}, slot(5), slot(6))
 
 
 def test_a_clock_that_was_set_back_before_an_outage_is_not_believed_until_it_has_been_heard_after_it() -> None:
@@ -657,10 +657,10 @@ def test_a_clock_that_was_set_back_before_an_outage_is_not_believed_until_it_has
     case.outages = [(4.0, 20.0)]
     case.now = 20.5  # connected again, and not told yet that the clock has been put right meanwhile
     case.see(state)
-    assert state.owed() == frozenset()
+    assert state.claimable() == frozenset()
     case.now, case.ahead = 21.2, 0.0
     case.see(state)
-    assert (state.timetable.newest, state.owed(), state.source({0})) == (slot(21), {0}, FireSource.CRON)
+    assert (state.timetable.newest, state.claimable(), state.source({0})) == (slot(21), {0}, FireSource.CRON)
 
 
 def test_a_clock_that_was_set_back_before_an_outage_and_stays_there_is_followed_afterwards() -> None:
@@ -674,7 +674,7 @@ def test_a_clock_that_was_set_back_before_an_outage_and_stays_there_is_followed_
     for now in (20.5, 20.0 + STEADY + 0.5):
         case.now = now
         case.see(state)
-    assert (state.timetable.newest, state.owed()) == (slot(30 - 3600), {0})
+    assert (state.timetable.newest, state.claimable()) == (slot(30 - 3600), {0})
 
 
 @pytest.mark.parametrize("misfire", [False, True])
@@ -692,10 +692,10 @@ def test_a_moment_that_a_clock_ahead_reported_is_run_when_it_comes_only_if_misfi
     case.see(state)
     case.now = 25.0  # so it is certain that the clock is right
     case.see(state)
-    assert (state.owed(), state.timetable.newest) == ({0} if misfire else frozenset(), slot(21))
+    assert (state.claimable(), state.timetable.newest) == ({0} if misfire else frozenset(), slot(21))
     case.now = 31.5
     case.see(state)
-    assert (state.owed(), len(case.reported())) == ({0}, 2)
+    assert (state.claimable(), len(case.reported())) == ({0}, 2)
 
 
 @pytest.mark.parametrize("gained", [20.5, 58.5, 65.5], ids=["before", "just before", "after"])
@@ -709,7 +709,7 @@ def test_an_item_made_before_this_instance_came_by_a_clock_ahead_owes_what_has_c
     case.now = gained
     case.give(0, ME)
     case.see(state)
-    assert (state.owed(), [report[:2] for report in case.reported()]) == ({0}, [(11, int(gained) - 1)])
+    assert (state.claimable(), [report[:2] for report in case.reported()]) == ({0}, [(11, int(gained) - 1)])
 
 
 def test_a_schedule_of_a_clock_ahead_is_in_force_since_this_instance_came_and_its_successor_since_its_own_date() -> (
@@ -726,7 +726,7 @@ def test_a_schedule_of_a_clock_ahead_is_in_force_since_this_instance_came_and_it
     case.now = 38.5
     case.give(0, ME)
     case.see(state)
-    assert (state.owed(), [report[:2] for report in case.reported()]) == ({0}, [(36, 37)])
+    assert (state.claimable(), [report[:2] for report in case.reported()]) == ({0}, [(36, 37)])
 
 
 def test_what_nobody_was_up_for_is_owed_although_item_and_schedule_were_dated_later_by_a_clock_ahead() -> None:
@@ -851,7 +851,7 @@ def test_what_a_lowered_record_has_claimed_is_reported_although_the_marks_of_ano
     case.refused = [MarkMissed]
     for _ in range(2):
         case.see(state)
-    assert state.owed() == {1}
+    assert state.claimable() == {1}
     assert case.reported(1) == [(1, 9, SET_BACK)]
     assert case.reported(0) == [(1, 30, SET_BACK)]
 
@@ -877,14 +877,14 @@ def test_what_was_reported_before_the_time_went_back_a_little_is_run_only_with_m
     case.now = 2.1
     case.see(state)
     assert case.reported() == [(1, 1, Came.HELD_UP.value.why)]
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
     case.now = 1.3
     case.see(state)
-    assert state.owed() == ({0} if misfire else frozenset())
+    assert state.claimable() == ({0} if misfire else frozenset())
     assert not misfire or state.source({0}) is FireSource.MISFIRE
     case.now = 2.2
     case.see(state)
-    assert state.owed() == {0}
+    assert state.claimable() == {0}
     assert state.timetable.newest == slot(2)
     assert state.source({0}) is FireSource.CRON
 

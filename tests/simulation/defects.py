@@ -226,12 +226,12 @@ def give_no_grace() -> AbstractContextManager[object]:
 
 def late_run_unasked() -> AbstractContextManager[object]:
     """Run what was missed although ``misfire`` is off."""
-    original: Any = JobState.collapse
+    original: Any = JobState.run_ended
 
-    def collapse(self: JobState, view: JobView) -> None:
+    def run_ended(self: JobState, view: JobView) -> None:
         original(self, replace(view, config=view.config.changed(misfire=True)))
 
-    return mock.patch.object(JobState, "collapse", collapse)
+    return mock.patch.object(JobState, "run_ended", run_ended)
 
 
 def ignore_timeouts() -> AbstractContextManager[object]:
