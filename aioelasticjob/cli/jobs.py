@@ -154,9 +154,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     elif status.state == "finished":
         lines.append(Text("the schedule has no further moment: the job runs only when it is triggered"))
     if status.succeeded or status.failed:
-        lines.append(
-            Text(f"in the last interval {counted(status.succeeded, 'run')} succeeded and {status.failed:,} failed")
-        )
+        counts = counted(status.succeeded, "record" if config.job_type == "DATAFLOW" else "run")
+        lines.append(Text(f"in the last interval {counts} succeeded and {status.failed:,} failed"))
     lines += [Text(), _instances(status, now), *_refusing(status), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:
@@ -228,7 +227,7 @@ def _items(status: JobStatus, now: float) -> TextTable:
             item.parameter or "",
             Text(item.holder or "nobody", style="" if item.holder else "yellow"),
             _running(item, now),
-            _last(item, now),
+            _last(item, now) if status.config.monitor_execution else Text("not recorded", style="dim"),
             Text(", ".join(_marks(item)), style="yellow"),
         )
     return table
@@ -249,10 +248,16 @@ def _last(item: ItemStatus, now: float) -> Text:
 
 
 def _newest(status: JobStatus, now: float) -> Text:
-    """Return how the newest run of a job has ended; while it goes on, when the one before it ended."""
+    """Return how the newest run of a job has ended; while it goes on, for how long."""
+    if not status.config.monitor_execution:
+        return Text("not recorded", style="dim")
     record = status.last
     item = next((one for one in status.items if one.record is record), None)
-    return Text("") if item is None or record is None else _end(item, record, now)
+    if item is None or record is None:
+        return Text("")
+    if item.run is not None and _is_open(record):
+        return Text(f"running for {duration_text(max(0.0, now - item.run.since.timestamp()))}", style="green")
+    return _end(item, record, now)
 
 
 def _end(item: ItemStatus, record: Record, now: float) -> Text:

@@ -179,22 +179,44 @@ def test_jobs_lists_the_jobs(address: str, command: Command) -> None:
     idle, report = (line.split() for line in said.splitlines() if line.startswith((" idle", " report")))
     assert idle == ["idle", "simple", "on", "demand", "1", "1", "waiting", "team=billing,", "tier=gold"]
     assert report[:11] == ["report", "simple", "*", "*", "*", "*", "*", "?", "3", "1", "running"]
+    assert report[11:13] == ["running", "for"]
 
 
-def test_jobs_says_if_the_newest_run_was_cut_off(address: str, command: Command) -> None:
+def _write_job(address: str, config: JobConfig, record: Record, *more: Create) -> None:
+    """Write a job with one item into the registry, and the record of its newest run."""
+
     async def main() -> None:
-        begun = round(SystemClock().now() * 1000) - 90_000
-        record = encode(Record(slot=begun, begun=begun, completed_at=begun - 60_000, completed=False))
         layout = Layout("report")
         item = layout.item(0)
         nodes = [layout.root, layout.config, layout.sharding, item.sharding, layout.execution, item.execution]
-        data = {layout.config: JobConfig(job_name="report").to_json(), item.execution: record}
+        data = {layout.config: config.to_json(), item.execution: encode(record)}
         async with open_registry(address, creates=True) as session:
-            made = [Create(path, data.get(path, b"")) for path in nodes]
+            made = [*(Create(path, data.get(path, b"")) for path in nodes), *more]
             await session.commit(made, incarnation=session.incarnation)
 
     asyncio.run(main())
+
+
+def test_jobs_says_if_the_newest_run_was_cut_off(address: str, command: Command) -> None:
+    begun = round(SystemClock().now() * 1000) - 90_000
+    record = Record(slot=begun, begun=begun, completed_at=begun - 60_000, completed=False)
+    _write_job(address, JobConfig(job_name="report"), record)
     assert "cut off, begun 1 min" in command("jobs", "--registry", address).stdout
+
+
+def test_runs_that_are_not_monitored_are_not_recorded_and_a_dataflow_counts_records(
+    address: str, command: Command
+) -> None:
+    layout = Layout("report")
+    counts = [Create(layout.servers), Create(layout.server("10.0.0.5")), Create(layout.failure_count("10.0.0.5"), b"3")]
+    config = JobConfig(job_name="report", job_type="DATAFLOW", monitor_execution=False)
+    _write_job(address, config, Record(slot=1, begun=1, completed_at=2, completed=True, outcome="completed"), *counts)
+    listed = command("jobs", "--registry", address).stdout
+    shown = command("job", "report", "--registry", address).stdout
+    assert "not recorded" in listed
+    assert "not recorded" in shown
+    assert "completed" not in listed + shown  # by a run of the time when they were monitored
+    assert "in the last interval 0 records succeeded and 3 failed" in shown
 
 
 def test_jobs_and_a_job_show_labels_and_jobs_are_listed_by_them(address: str, command: Command) -> None:
