@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from aioelasticjob.clock import moment
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
@@ -25,6 +26,8 @@ SETTLE_LIMIT: Final = 60.0
 """Seconds after which an assignment that does not come to stand needs attention."""
 LONG_RUN: Final = 1_800.0
 """Seconds that a run may take before it needs attention, also if its job fires more often or has a lower timeout."""
+CLAIMED_AHEAD: Final = 1.0
+"""Seconds.  The run of a moment may begin so long before it, according to the registry."""
 
 
 ERRORS: Final = "errors"
@@ -92,7 +95,7 @@ def reasons(
         *_given_up(status.items),
         *_orphans(status),
         *_running_long(status, now),
-        *_failing(status.items, runs, errors),
+        *_failing_somehow(status, runs, errors),
         *_misfiring(status, runs, misfires),
         *_not_converging(unsettled_for),
     )
@@ -151,24 +154,29 @@ def _orphans(status: JobStatus) -> Iterator[Reason]:
 
 
 def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
-    """Yield one reason for all items whose runs go on although the job's next moment has come.
+    """Yield one reason for all items whose runs go on although a further moment of the job has come.
 
-    It is due at a moment of the job, and then the list of jobs is renewed, so nobody has to wait for it.
+    The list of jobs is renewed at each moment, so that is seen without a timer.
     """
-    config, schedule = status.config, None if status.config.streaming else status.config.schedule
-    if schedule is None:
+    config = status.config
+    if config.schedule is None or config.streaming or not status.running:
         return
-    latest = now - max(LONG_RUN, config.timeout or 0.0)
-    begun = {item.item: item.run.since for item in status.items if item.run is not None}
-    found = {
-        item: since.timestamp()
-        for item, since in begun.items()
-        if since.timestamp() <= latest and (moment := schedule.next_after(since)) and moment.timestamp() <= now
-    }
-    if found:
+    if (newest := config.schedule.previous_before(moment(now))) is None:
+        return
+    latest = min(now - max(LONG_RUN, config.timeout or 0.0), newest.timestamp() - CLAIMED_AHEAD)
+    begun = {item.item: item.run.since.timestamp() for item in status.items if item.run is not None}
+    if found := {item: since for item, since in begun.items() if since <= latest}:
         sentence = "still running, although its next fire has come (items: {items})"
         details = {str(item): since for item, since in found.items()}
         yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
+
+
+def _failing_somehow(
+    status: JobStatus, runs: Sequence[ObservedRun], errors: Sequence[ErrorGroup]
+) -> tuple[Reason, ...]:
+    """Return why the job's runs count as failing: the records say it best, but those of a job not monitored are old."""
+    found = tuple(_failing(status.items, runs, errors)) if status.config.monitor_execution else ()
+    return found or tuple(_failing_by_counts(status, errors))
 
 
 def _failing(
@@ -196,6 +204,23 @@ def _failing(
         yield Reason(
             "unreliable", "{failed} of the last {runs} runs failed", values, failed[0].begun / 1000, details, repeated
         )
+
+
+def _failing_by_counts(status: JobStatus, errors: Sequence[ErrorGroup]) -> Iterator[Reason]:
+    """Yield one reason if the counts of the servers tell failures that no record of a run tells.
+
+    These are records of a dataflow, whose run completes all the same, and runs that are not monitored.
+    """
+    config, failed, total = status.config, status.failed, status.succeeded + status.failed
+    counts_records = config.job_type == "DATAFLOW"
+    if not (counts_records or not config.monitor_execution) or failed * RECENT_RUNS < max(1, total * FLAKY_FAILURES):
+        return
+    sentence = "{failed} of {total} runs failed in the last interval"
+    if counts_records:
+        sentence = "{failed} of {total} records failed in the last interval"
+    kind = "unreliable" if status.succeeded else "failing"
+    details = {one.name: one.first for one in errors}
+    yield Reason(kind, sentence, {"failed": failed, "total": total}, None, details, _repeated(errors, {}))
 
 
 def _misfiring(status: JobStatus, runs: Sequence[ObservedRun], stored: StateCount | None) -> Iterator[Reason]:

@@ -168,7 +168,7 @@ class RegistryWatch:
         ):
             async for statuses in lists:
                 if not self.snapshot.value.read:
-                    await self._load_recent_runs([status.name for status in statuses])
+                    await self._load_recent_runs([one.name for one in statuses if one.config.monitor_execution])
                 self._statuses = statuses
                 if self._connected:
                     self._publish(statuses)
@@ -182,7 +182,10 @@ class RegistryWatch:
                 self._publish(self._statuses)
 
     async def _load_recent_runs(self, jobs: Sequence[str]) -> None:
-        """Read the newest runs from the event store, so that sparklines are not empty after a start."""
+        """Read the newest runs of monitored jobs from the event store, so that sparklines are not empty after a start.
+
+        Those of other jobs would be shown as the newest ones for ever: nothing tells when further runs end.
+        """
         if self.store is None or not jobs:
             return
         try:

@@ -16,7 +16,7 @@ from aioelasticjob.console.instance_log import InstanceLog, Rescue
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.observers.sql.history import StateCount
-from aioelasticjob.operations import ActiveRun
+from aioelasticjob.operations import ActiveRun, JobStatus
 from tests.console.samples import INSTANCES, ended, item, status
 
 NOW = 1_800_000_000.0
@@ -114,6 +114,30 @@ def test_what_else_needs_attention_and_what_does_not() -> None:
     assert [one.kind for one in reasons(replace(plain, settled=False), [], SETTLE_LIMIT)] == ["not converging"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "what"), [({"monitor_execution": False}, "runs"), ({"job_type": "DATAFLOW"}, "records")]
+)
+def test_failures_that_only_the_counts_of_the_servers_tell_need_attention(settings: dict[str, Any], what: str) -> None:
+    def counted(succeeded: int, failed: int, **traits: Any) -> JobStatus:
+        plain = status("report", (item(0),), now=NOW, **traits)
+        servers = tuple(replace(one, succeeded=succeeded, failed=failed) for one in plain.servers)
+        return replace(plain, servers=servers)
+
+    (lost,) = reasons(counted(0, 1, **settings), [], errors=(ErrorGroup("OSError", "a.py, f", NOW, "r1", ((0, NOW),)),))
+    assert (lost.kind, lost.sentence) == ("failing", f"{{failed}} of {{total}} {what} failed in the last interval")
+    assert (lost.values, lost.details, len(lost.errors)) == ({"failed": 1, "total": 1}, {"OSError · a.py, f": NOW}, 1)
+    assert [one.kind for one in reasons(counted(90, 10, **settings), [])] == ["unreliable"]
+    assert reasons(counted(91, 9, **settings), []) == ()
+    assert reasons(counted(5, 0, **settings), []) == reasons(counted(0, 0, **settings), []) == ()
+    assert reasons(counted(0, 5), []) == ()  # of other jobs the records tell more
+
+
+def test_the_records_of_a_job_that_is_not_monitored_any_more_tell_nothing_of_its_present_runs() -> None:
+    old = item(0, record=ended("failed", NOW - 86_400))
+    assert [one.kind for one in reasons(status("report", (old,), now=NOW), _runs("failed"))] == ["failing"]
+    assert reasons(status("report", (old,), now=NOW, monitor_execution=False), _runs("failed")) == ()
+
+
 def test_requests_that_the_registry_refuses_need_attention_since_the_first_refusal() -> None:
     plain = status("report", (item(0),), now=NOW, instances=INSTANCES[:2])
     first, second = plain.instances
@@ -128,25 +152,27 @@ def test_requests_that_the_registry_refuses_need_attention_since_the_first_refus
     ("settings", "long_after"),
     [
         ({"cron": "0/10 * * * * ?"}, LONG_RUN),
-        ({"cron": "0 0 * * * ?"}, 2400.0),  # the next full hour
+        ({"cron": "0 0/20 * * * ?"}, LONG_RUN),
+        ({"cron": "0 20 * * * ?"}, 3600.2),
         ({"cron": "0/10 * * * * ?", "timeout": 1.0}, LONG_RUN),
         ({"cron": "0/10 * * * * ?", "timeout": 7200.0}, 7200.0),
         ({"cron": "0/10 * * * * ?", "job_type": "DATAFLOW", "streaming": True}, None),
         ({"cron": None}, None),
-        ({"cron": "0 20 8 15 1 ? 2027"}, None),  # the last moment there is
+        ({"cron": "0 20 8 15 1 ? 2027"}, None),  # no moment follows
+        ({"cron": "0 20 8 15 1 ? 2099"}, None),  # no moment has come
     ],
 )
 def test_a_run_that_goes_on_although_the_next_fire_has_come_needs_attention(
     settings: dict[str, Any], long_after: float | None
 ) -> None:
-    begun = 1_800_001_200.0  # 2027-01-15 08:20 UTC
+    begun = 1_800_001_199.8  # just before 2027-01-15 08:20 UTC, because claims are sent early
     older, newer = (ActiveRun(INSTANCES[0], moment(at)) for at in (begun, begun + (long_after or 0)))
     busy = status("report", (item(0), item(4, run=older), item(5, run=newer)), now=begun, **settings)
     if long_after is None:
         assert reasons(busy, [], now=begun + 10**7) == ()
         return
     assert reasons(busy, [], now=begun + long_after - 0.001) == ()
-    (found,) = reasons(busy, [], now=begun + long_after)
+    (found,) = reasons(busy, [], now=begun + long_after + 0.001)
     assert (found.kind, found.values, found.since) == ("running long", {"items": "4"}, begun)
     assert found.details == {"4": begun}
     health = health_of(busy, (found,))
