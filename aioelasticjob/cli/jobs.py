@@ -137,8 +137,9 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     config = status.config
     title = Text(config.job_name, style="bold").append(f"  {config.job_type.lower()} job, ", style="not bold")
     lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {STATE_STYLES.get(status.state, '')}")]
-    if status.paused:
-        lines.append(Text("the whole job is paused: nothing is run until it is resumed", style="yellow"))
+    if status.paused_since is not None:
+        ago = duration_text(max(0.0, now - status.paused_since.timestamp()))
+        lines.append(Text(f"the whole job was paused {ago} ago: nothing is run until it is resumed", style="yellow"))
     if status.fault is not None:
         lines.append(Text(status.fault, style="red"))
     lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]

@@ -152,6 +152,8 @@ class JobStatus:
     """Whether the whole job is paused."""
     config_version: int = -1
     """Rises with every change of the configuration."""
+    paused_since: datetime | None = None
+    """Since when the whole job is paused; None if it is not."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -246,6 +248,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         return None
     view = read(tree, layout, JobConfig(job_name=layout.job), switches=switches)
     items = tuple(_item(view, tree, item) for item in sorted(view.items))
+    pause = tree.get(layout.paused)
     return JobStatus(
         config=view.config,
         fault=view.fault,
@@ -257,6 +260,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         items=items,
         paused=view.paused,
         config_version=node.stat.version,
+        paused_since=None if pause is None else moment(pause.stat.ctime),
     ).at(now)
 
 

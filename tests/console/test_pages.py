@@ -700,3 +700,27 @@ def test_of_a_job_with_thousands_of_items_the_page_shows_the_first_or_those_that
         assert "items=0-30" in shown[""]  # the timeline leads to the others
 
     play(act)
+
+
+def test_a_job_that_is_switched_off_says_what_is_off_and_since_when_it_is_paused(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser, session = await scene.operator(), scene.registry.session
+        await operations.pause(session, "report")
+        now = await scene.seen(lambda now: now.jobs["report"].paused)
+        since = now.jobs["report"].paused_since
+        assert since is not None
+        assert abs(since.timestamp() - scene.clock.now()) < 60
+        paused = "The whole job is paused: nothing is run until it is resumed."
+        page = (await browser.get(REPORT)).text
+        assert paused in page
+        assert f'data-clock="{since.timestamp() * 1000:.0f}"' in page
+        assert f'data-ago="{since.timestamp() * 1000:.0f}"' in (await browser.get("/r/billing/jobs")).text
+        await operations.resume(session, "report")
+        await operations.disable(session, "report", item=0)
+        await scene.seen(lambda now: now.jobs["report"].items[0].disabled and not now.jobs["report"].paused)
+        page = (await browser.get(REPORT)).text
+        assert "All of its items are disabled, or paused or disabled with their servers." in page
+        assert paused not in page
+
+    play(act)
