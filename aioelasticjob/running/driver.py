@@ -234,8 +234,8 @@ class CommandLoop(ABC):
         found = self._go_on(None if awaited is None else awaited.result)
         return found if isinstance(found, float) else partial(self._work, found)
 
-    def close(self) -> None:
-        """End the present pass."""
+    def end_pass(self) -> None:
+        """End the present pass, if one is under way."""
         if self._steps is not None:
             self._steps.close()
         self._steps = self._awaited = None
@@ -253,7 +253,7 @@ class CommandLoop(ABC):
                 except RegistryError as error:
                     answer = error
                 except BaseException:
-                    self.close()
+                    self.end_pass()
                     raise
             if isinstance(answer, InTask):
                 return answer
@@ -304,7 +304,7 @@ class CommandLoop(ABC):
             except RegistryError as error:
                 answer = error
             except BaseException:  # also a cancellation
-                self.close()
+                self.end_pass()
                 raise
             found = self._go_on(None, answer)
         return found

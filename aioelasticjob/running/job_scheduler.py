@@ -264,12 +264,12 @@ class JobScheduler(CommandLoop):
             missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
         self._driver.say_all()
 
-    async def end(self) -> None:
+    async def end_runs(self) -> None:
         """Settle or give back what waits without a task, and report the runs that can begin here no more.
 
         The caller has cancelled all tasks.
         """
-        self.close()
+        self.end_pass()
         with move_on_after(self.stopping.settle_timeout, shield=True), suppress(SessionEnded):
             await self._runs.finish()
             await self._ahead.give_back()

@@ -303,7 +303,7 @@ class Life:
             await self.tasks.ended()
             if job_scheduler is not None:
                 view = job_scheduler.views.value
-                await job_scheduler.end()
+                await job_scheduler.end_runs()
                 if not self.errors and job_scheduler.stopping.settle_timeout:
                     await _unregister(job_scheduler, self.member, view, self._shared)
                 past = self._past
@@ -316,7 +316,7 @@ class Life:
             if self._port is not None:
                 self._port.close()
             if self.job_scheduler is not None:
-                self.job_scheduler.stopping.end()
+                self.job_scheduler.stopping.life_ended()
 
     async def remove_what_is_left(self) -> None:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.

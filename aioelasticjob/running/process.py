@@ -114,7 +114,7 @@ class LocalJob:
             life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._go_on)
             if await self._begin(life, up):
                 return
-            if await self._end(life):
+            if await self._end_life(life):
                 break
         up()
         self.gone.set(True)
@@ -130,13 +130,13 @@ class LocalJob:
         if self.running is not None:
             await self.running.stopping.stopped()
 
-    async def end(self, life: Life) -> None:
+    async def end_with_process(self, life: Life) -> None:
         """End a life, because the process ends.  If the life is ending already, only wait for its tasks."""
         with CancelScope(shield=True):
             if life.is_over:
                 await life.tasks.ended()
             else:
-                await self._end(life)
+                await self._end_life(life)
 
     async def _begin(self, life: Life, up: Callable[[], None]) -> bool:
         """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
@@ -159,12 +159,12 @@ class LocalJob:
 
     async def _go_on(self, life: Life) -> None:
         """End a life, and begin the next one unless the job has left."""
-        if await self._end(life):
+        if await self._end_life(life):
             self.gone.set(True)
         else:
             await self.live()
 
-    async def _end(self, life: Life) -> bool:
+    async def _end_life(self, life: Life) -> bool:
         """End a life, and report its error; return whether the job has left.  Errors in ending it do not go further."""
         life.is_over = True
         self._report_errors(life)  # at once: the end of a life waits for handlers, some of which may hang
@@ -307,7 +307,7 @@ class LocalJobs:
                     async with create_task_group() as ending:
                         for one in self._jobs:
                             if one.life is not None:
-                                ending.start_soon(one.end, one.life)
+                                ending.start_soon(one.end_with_process, one.life)
             finally:
                 self._scheduler.stop()
 

@@ -86,7 +86,7 @@ class Stopping:
         if self._limit is not None:
             self._departures.newest = self._loop.time()
 
-    def end(self) -> None:
+    def life_ended(self) -> None:
         """Note that the job has left or its session is over."""
         if self._limit is not None:
             self._limit.cancel()

@@ -139,7 +139,7 @@ def test_an_error_of_the_registry_is_looked_at_also_if_nobody_waits_for_the_answ
         future = asyncio.get_running_loop().create_future()
         here = Looped(noting([], Awaited(lambda: "never", future=future)), [])
         here.loop.turn()
-        here.loop.close()
+        here.loop.end_pass()
         return future
 
     async def scene() -> None:
@@ -246,7 +246,7 @@ def test_a_closed_pass_is_not_gone_on_with() -> None:
         passes = [noting(did, Awaited(lambda: "never", future=future)), noting(did, "again")]
         here = Looped(lambda: passes.pop(0)(), did)
         assert here.loop.turn() == inf
-        here.loop.close()
+        here.loop.end_pass()
         assert here.loop.turn() == 3.0
         assert did[-1] == "again"
 

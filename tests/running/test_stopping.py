@@ -437,7 +437,7 @@ def _said_while_others_leave(
                     said.append((loop.time() - began, text.partition(", and ")[2]))
                 if loop.time() - began <= accepting_for:
                     other.accepted()
-            other.end()
+            other.life_ended()
         return last.settle_timeout
 
     return said, run(scene)
@@ -515,11 +515,11 @@ def test_a_job_that_has_left_cancels_nothing_when_its_shutdown_timeout_is_over()
         with goes_on:  # otherwise it would say that the registry accepts nothing
             for one, name in ((ended, "ended"), (goes_on, "goes on")):
                 one.leave(5.0, partial(cancelled.append, name), process_stops=True)
-            ended.end()
+            ended.life_ended()
             await asyncio.sleep(4.9)
             assert cancelled == []
             await asyncio.sleep(0.2)
-            goes_on.end()
+            goes_on.life_ended()
 
     run(scene)
     assert cancelled == ["goes on"]
