@@ -42,7 +42,7 @@ class Triggers:
 
     def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:
         """Run the items of a trigger or of a request; None if there is none that can be answered now."""
-        if (later := self._due(view)) is not None:
+        if (later := self._ready(view)) is not None:
             return (yield from self._run_deferred(view, run, *later))
         if (fire := self._newest(view)) is None:
             return (yield from self._requested.answer(view, run))
@@ -128,7 +128,7 @@ class Triggers:
         """Defer items that cannot be run now."""
         self.deferred.update(dict.fromkeys(items, replace(fire, request=None)))
 
-    def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+    def _ready(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return a deferred fire and the items that can run for it now; report items that have moved as missed."""
         fires = self.deferred
         why = "an operator triggered the run, and the item moved to another instance before it could begin"
