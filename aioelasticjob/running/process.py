@@ -9,7 +9,6 @@ from asyncio import Event, get_running_loop
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from functools import partial
 from uuid import uuid4
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group, move_on_after, sleep, sleep_forever
@@ -322,8 +321,13 @@ async def follow_switches(
     """
     refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
     changed, refused = Event(), 0
+
+    def show() -> None:
+        if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
+            shared.switches.set(follower.trees.value)
+
     with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
-        follower.trees.listen(partial(_show, follower, shared))
+        follower.trees.listen(show)
         refusal = await _caught_up(follower)
         task_status.started()
         while not isinstance(refusal, SessionEnded):
@@ -346,11 +350,6 @@ async def _caught_up(follower: Follower) -> RegistryError | None:
     except RegistryError as error:
         return error
     return None
-
-
-def _show(follower: Follower, shared: ProcessContext) -> None:
-    if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
-        shared.switches.set(follower.trees.value)
 
 
 async def watch_clock(session: Session, running: Callable[[], Sequence[JobScheduler]]) -> None:
