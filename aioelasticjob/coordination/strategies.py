@@ -56,7 +56,7 @@ def odevity(given: AssignmentInput) -> Assignment:
 
 def round_robin(given: AssignmentInput) -> Assignment:
     """Assign as ``average`` does, over the instances rotated by the hash of the job name."""
-    return _runs(_rotated(given.instances, abs(java_hash(given.job))), given.count)
+    return _runs(_rotated(given), given.count)
 
 
 def single_balance(given: AssignmentInput) -> Assignment:
@@ -64,7 +64,7 @@ def single_balance(given: AssignmentInput) -> Assignment:
 
     This spreads jobs that have fewer items than there are instances.
     """
-    order = _rotated(given.instances, abs(java_hash(given.job)))
+    order = _rotated(given)
     return {item: order[item % len(order)] for item in range(given.count)}
 
 
@@ -140,9 +140,9 @@ def _runs(order: Sequence[str], count: int) -> Assignment:
     return even | {share * len(order) + n: order[n] for n in range(rest)}
 
 
-def _rotated(order: tuple[str, ...], by: int) -> tuple[str, ...]:
-    by %= len(order)
-    return order[by:] + order[:by]
+def _rotated(given: AssignmentInput) -> tuple[str, ...]:
+    by = abs(java_hash(given.job)) % len(given.instances)
+    return given.instances[by:] + given.instances[:by]
 
 
 @lru_cache(4096)
