@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from aioelasticjob.clock import moment
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
+from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 
@@ -93,7 +94,7 @@ def reasons(
         *_writes_refused(status.instances),
         *_clock_differs(status.instances),
         *_given_up(status.items),
-        *_orphans(status),
+        *_cut_off(status),
         *_running_long(status, now),
         *_failing_somehow(status, runs, errors),
         *_misfiring(status, runs, misfires),
@@ -146,11 +147,18 @@ def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:
         yield Reason("given up", "given up after repeated rescues (items: {items})", {"items": names}, since, begun)
 
 
-def _orphans(status: JobStatus) -> Iterator[Reason]:
+def _cut_off(status: JobStatus) -> Iterator[Reason]:
     if status.orphans:
         names = _listed(item.item for item in status.orphans)
         items = {str(item.item): None for item in status.orphans}
         yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", {"items": names}, details=items)
+        return
+    open_ended = [item for item in status.items if item.run is None and not item.outcome]
+    begun = {item.item: item.record.begun / 1000 for item in open_ended if item.record and is_cut_off(item.record)}
+    if begun and status.config.monitor_execution:  # the instance was killed, or has lost its session
+        details = {str(item): at for item, at in begun.items()}
+        sentence = "the last run was cut off (items: {items})"
+        yield Reason("cut off", sentence, {"items": _listed(begun)}, min(begun.values()), details)
 
 
 def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:

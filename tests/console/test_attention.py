@@ -58,9 +58,10 @@ def test_a_job_that_fails_now_and_then_stays_with_those_that_need_attention_when
 def test_a_job_that_fails_does_not_look_well_while_it_runs() -> None:
     runs = _runs("completed", "failed", "failed")
     under_way = replace(ended("", NOW), completed=False, completed_at=runs[-1].ended)
-    (found,) = reasons(status("report", (item(0, record=under_way),), now=NOW), runs)
+    run = ActiveRun(INSTANCES[0], moment(NOW))
+    (found,) = reasons(status("report", (item(0, record=under_way, run=run),), now=NOW), runs)
     assert (found.kind, found.values["streak"]) == ("failing", 2)
-    assert reasons(status("report", (item(0, record=under_way),), now=NOW), _runs("failed", "completed")) == ()
+    assert reasons(status("report", (item(0, record=under_way, run=run),), now=NOW), _runs("failed", "completed")) == ()
 
 
 def test_the_errors_behind_failures_are_shown_with_count_and_streak_the_most_frequent_first() -> None:
@@ -136,6 +137,18 @@ def test_the_records_of_a_job_that_is_not_monitored_any_more_tell_nothing_of_its
     old = item(0, record=ended("failed", NOW - 86_400))
     assert [one.kind for one in reasons(status("report", (old,), now=NOW), _runs("failed"))] == ["failing"]
     assert reasons(status("report", (old,), now=NOW, monitor_execution=False), _runs("failed")) == ()
+
+
+def test_a_run_that_was_cut_off_needs_attention_until_the_next_one_also_if_nobody_rescues_it() -> None:
+    open_end = replace(ended("", NOW - 60), completed=False, completed_at=int(NOW - 3600) * 1000)
+    run = ActiveRun(INSTANCES[0], moment(NOW))
+    (found,) = reasons(status("report", (item(0), item(1, record=open_end)), now=NOW), [])
+    assert (found.kind, found.values, found.since) == ("cut off", {"items": "1"}, NOW - 60)
+    assert found.details == {"1": NOW - 60}
+    assert reasons(status("report", (item(1, record=open_end, run=run),), now=NOW), []) == ()
+    assert reasons(status("report", (item(1, record=open_end),), now=NOW, monitor_execution=False), []) == ()
+    (waits,) = reasons(status("report", (item(1, record=open_end, orphaned=True),), now=NOW), [])
+    assert waits.sentence == "cut off and waiting for a rescuer (items: {items})"
 
 
 def test_requests_that_the_registry_refuses_need_attention_since_the_first_refusal() -> None:
