@@ -95,8 +95,8 @@ def reasons(
         *_clock_differs(status.instances),
         *_given_up(status.items),
         *_cut_off(status),
-        *_running_long(status, now),
         *_failing_somehow(status, runs, errors),
+        *_running_long(status, now),
         *_misfiring(status, runs, misfires),
         *_not_converging(unsettled_for),
     )

@@ -222,7 +222,7 @@ class Coordinator:
 
 
 async def _renew_own_node(member: Member, view: JobView) -> None:
-    """Note in the instance's node what is so now.  If the registry refuses that, the next tick tries again."""
+    """Bring the notes in the instance's node up to date.  If the registry refuses that, the next tick tries again."""
     try:
         if (renewal := renewed(member, view)) is not None:
             await member.session.commit([renewal], incarnation=member.incarnation)

@@ -190,6 +190,8 @@ def test_a_run_that_goes_on_although_the_next_fire_has_come_needs_attention(
     assert found.details == {"4": begun}
     health = health_of(busy, (found,))
     assert (health.group, health.colour, health.word, health.fires) == ("attention", "warn", "running long", True)
+    failed = replace(busy, items=(item(0, record=ended("failed", begun)), *busy.items[1:]))
+    assert [one.kind for one in reasons(failed, [], now=begun + long_after + 0.001)] == ["failing", "running long"]
 
 
 def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_differ_nobody_runs_the_next_fire() -> None:
