@@ -6,7 +6,7 @@ checks that this view still holds.  The time and the state of the items are look
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -123,7 +123,8 @@ class Choice:
         if claim is not None:
             if taken.renewed or taken.cut_off:  # offsets may have changed
                 renewed = taken.renewed.union(taken.cut_off) & claim.items.keys()
-                offsets = _without(offsets, renewed) | (yield ReadOffsets(renewed, claimed=True))
+                kept = {item: offset for item, offset in offsets.items() if item not in renewed}
+                offsets = kept | (yield ReadOffsets(renewed, claimed=True))
             if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
                 is_in_force = yield AwaitMoment(view, claim)
                 # if this process was held up until the next moment has come as well, only that one is run
@@ -223,10 +224,6 @@ def _shared_fire(fires: Collection[Fire]) -> Fire:
         return fire
     progress = {item: one for each in fires if each.requested for item, one in each.requested.progress.items()}
     return replace(fire, requested=replace(requested, progress=progress))
-
-
-def _without(offsets: Mapping[int, str], items: Collection[int]) -> dict[int, str]:
-    return {item: offset for item, offset in offsets.items() if item not in items}
 
 
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
