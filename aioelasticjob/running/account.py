@@ -261,30 +261,31 @@ class Account:
                 self._account([item], Came.ELSEWHERE)
 
     def _account(
-        self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf, why: str = ""
+        self, items: Iterable[int], came: Came, *, misfire: bool | None = None, until: float = inf, why: str = ""
     ) -> None:
         """Apply the state's rule to the moments that came while items were in it.
 
-        ``ended`` is when the schedule ended: later moments are not its own.  Nobody looks at that schedule again, so
-        moments that had come before the time was set back count, as long as that step may be a mistake.  ``why``
-        replaces the reason of the rule.
+        Moments after ``until`` do not count: the schedule ended then, or the item was given away.  Nobody looks at that
+        schedule again, so moments that had come before the time was set back count, as long as that step may be a
+        mistake.  ``misfire`` is the view's unless it is given, and ``why`` replaces the reason of the rule.
         """
-        numbers, rule, newest = frozenset(items), came.value, self.timetable.newest
+        numbers, rule = frozenset(items), came.value
         if not numbers:
             return
+        newest = int(min(self.timetable.newest, until))
         fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
-        until, is_missed = int(min(newest, ended)), fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
-        last = until if is_missed and not rule.why_newest else until - 1
-        now = self.clock.now if ended == inf else self.clock.latest
+        is_missed = fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
+        last = newest if is_missed and not rule.why_newest else newest - 1
+        now = self.clock.now if until == inf else self.clock.latest
         self._report(numbers, last, why or rule.why, fate, now=now)
-        due = self._due(newest, numbers)
+        due = self._due(self.timetable.newest, numbers)
         if is_missed and rule.why_newest:
-            self._report(due, until, rule.why_newest)
+            self._report(due, newest, rule.why_newest)
         for item in map(self.items.__getitem__, due):
             if fate is Newest.LATE:
                 item.late = newest
             elif fate is Newest.MISSED:
-                item.floor = max(item.floor, until)
+                item.floor = max(item.floor, newest)
 
     def _report(
         self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED, *, now: int | None = None

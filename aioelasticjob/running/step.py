@@ -136,7 +136,7 @@ class JobState(Account):
             by_host = min(int(self.clock.host * 1000), self.clock.latest)
             ended = self.clock.now if self.clock.now > self._in_force_since else by_host
         self.timetable.advance(min(self.clock.latest + SOON, ended))
-        self._account((missed | self._due_before(view)) & ours, Came.REPLACED, ended=ended)
+        self._account((missed | self._due_before(view)) & ours, Came.REPLACED, until=ended)
 
     def _report_between(self, view: JobView, succession: Succession, written: int, open_: frozenset[int]) -> None:
         """Report the moments of schedules in between, and those that claims and reports of the old schedule hide.
@@ -198,9 +198,9 @@ class JobState(Account):
         self.timetable.advance(min(self.clock.latest, written))
         due = self._kept_from(view) | self._due_before(view)
         handed_on = succession.handed_on(due, self._me)
-        self._account(due - handed_on, Came.UNRECORDED, ended=written)
+        self._account(due - handed_on, Came.UNRECORDED, until=written)
         for number in handed_on:
-            self._account([number], Came.UNRECORDED, ended=view.given_at(number))
+            self._account([number], Came.UNRECORDED, until=view.given_at(number))
         self._in_force_since, self._dated_by = max(self._in_force_since, written), view.schedules.dated_by
         for item in map(self.items.__getitem__, self.held):
             item.unrecorded = item.record.slot
