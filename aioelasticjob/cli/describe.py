@@ -53,6 +53,7 @@ def job_as_json(status: JobStatus) -> Json:
         "jobName": status.name,
         "state": status.state,
         "paused": status.paused,
+        "pausedSince": status.paused_since,
         "fault": status.fault,
         "leader": status.leader,
         "settled": status.settled,

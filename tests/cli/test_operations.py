@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from errno import EBUSY, ENOSPC
 from pathlib import Path
 
@@ -115,6 +116,7 @@ def test_programs_get_json(typed_at_a_job: Callable[[Callable[[Command], None]],
         }
         printed = json.loads(said(typed("job", "report", "--json")))
         assert printed["paused"]
+        assert datetime.fromisoformat(printed["pausedSince"]).timestamp() > 0
         assert [printed["servers"][0][name] for name in ("paused", "disabledInAllJobs", "pausedInAllJobs")] == [
             True,
             True,
