@@ -28,9 +28,7 @@ def test_it_needs_attention_while_its_runs_fail_and_its_last_run_is_not_said_to_
             assert "1 of 1 runs failed in the last interval" in page
             assert "not recorded" in page
             assert "never" not in page
-        with anyio.fail_after(90):  # the event store is told a little later
-            while not await scene.registry.store.store.failures(limit=1):
-                await anyio.sleep(0.05)
+        await scene.seen(lambda _: bool(scene.registry.store.snapshot.errors))  # the event store is told a little later
         scene.console.state.registries.add(replace(scene.registry.settings, name="again"))
         again = scene.console.state.registries.get("again")
         assert again is not None
