@@ -33,6 +33,8 @@ QUOTED_CHARACTERS = 500
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STATUS = re.compile(r"[1-5](\d\d|xx)")
 _BODILESS = ("GET", "HEAD", "OPTIONS", "TRACE")
+_OF_THE_BODY = ("content-type", "content-length", "content-encoding", "transfer-encoding")
+"""Headers that say how the body is to be read; they go wherever it goes."""
 
 
 class RequestFailed(ElasticJobError):
@@ -174,7 +176,8 @@ async def run(context: AnyContext, options: Request) -> None:
     # the run's timeout limits the whole request
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
     try:
-        send = partial(_send, URL(options.url).origin(), {*options.headers, *options.environment_headers})
+        own = [name for name in (*options.headers, *options.environment_headers) if name.lower() not in _OF_THE_BODY]
+        send = partial(_send, URL(options.url), own)
         async with (
             aiohttp.ClientSession(timeout=timeout) as client,
             client.request(
@@ -198,15 +201,17 @@ async def run(context: AnyContext, options: Request) -> None:
 
 
 async def _send(
-    origin: URL, own: Iterable[str], request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    url: URL, own: Iterable[str], request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
     """Send a request; one that is redirected to another host, port or scheme has none of the job's ``own`` headers.
 
-    They may be secret, and are meant for the server that the job names.
+    They may be secret, and are meant for the server in ``url``.  The port may be given there, or be the default.
     """
-    if request.url.origin() != origin:
+    to = request.url
+    if (to.scheme, to.host, to.port) != (url.scheme, url.host, url.port):
         for name in own:
             request.headers.popall(name, None)
+        request.headers.setdefault("Host", to.host_port_subcomponent or "")  # the job may have had its own
     return await send(request)
 
 

@@ -10,15 +10,18 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
 
 from aioelasticjob import ElasticJob, InvalidSetting, Outcome
 from aioelasticjob.events import Ended
-from aioelasticjob.jobs.http import Request, RequestFailed, run
+from aioelasticjob.jobs.http import Request, RequestFailed, _send, run
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 
@@ -39,7 +42,8 @@ class Server:
         self.asked.append((request.method, request.path_qs, headers, await request.text()))
         match request.path:
             case "/moved":
-                return web.Response(status=302, headers={"Location": request.query.get("to", "/here")})
+                status = int(request.query.get("by", 302))
+                return web.Response(status=status, headers={"Location": request.query.get("to", "/here")})
             case "/again":
                 return web.Response(status=302, headers={"Location": request.path_qs})
             case "/hang":
@@ -183,6 +187,40 @@ def test_only_the_server_that_the_job_names_gets_its_headers(
         ("/there?status=401", set()),
     ]
     assert all("shardingcontext" in headers for _, _, headers, _ in other.asked)
+
+
+def test_a_redirected_request_names_the_other_server_and_still_describes_its_body(real_loop_kind: LoopKind) -> None:
+    headers = {"Host": "billing.internal", "Content-Type": "application/xml"}
+
+    async def main() -> Server:
+        async with serving() as server, serving() as other:
+            await ask(server, f"/moved?by=307&to={other.url}/there", method="POST", body="<run/>", headers=headers)
+        assert server.asked[0][2]["host"] == "billing.internal"
+        return other
+
+    other = run_async(real_loop_kind, main)
+    ((method, _, received, body),) = other.asked
+    assert (method, body, received["content-type"]) == ("POST", "<run/>", "application/xml")
+    assert f"http://{received['host']}" == other.url
+
+
+@pytest.mark.parametrize(
+    ("to", "has_own"),
+    [
+        ("http://billing/run", True),  # 80 is the default port
+        ("http://BILLING:80/run", True),
+        ("http://billing:81/run", False),
+        ("https://billing:80/run", False),
+        ("http://other:80/run", False),
+    ],
+)
+def test_a_server_is_the_same_whether_its_default_port_is_written_or_not(to: str, has_own: bool) -> None:
+    request = SimpleNamespace(url=URL(to), headers=CIMultiDict({"X-Key": "456"}))
+
+    async def send(request: Any) -> Any:
+        return "x-key" in request.headers
+
+    assert anyio.run(_send, URL("http://billing:80/run"), ["x-Key"], request, send) is has_own
 
 
 def test_of_a_large_answer_only_the_beginning_is_kept(real_loop_kind: LoopKind) -> None:
