@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import Final
 
 from aioelasticjob.clock import moment
 from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import NobodyThere
 from aioelasticjob.operations.status import JobStatus
+
+_WHAT: Final = {
+    "nobody there": "no instance is up",
+    "nobody able": "every instance lacks a feature that the job requires",
+    "clock differs": "every instance that could run the job refuses to, because its host's clock differs",
+}
+"""By the state of a job that nobody runs, the reason."""
 
 
 class Attendance:
@@ -43,10 +51,9 @@ class Attendance:
 
 
 def _is_alone(job: JobStatus, now: float) -> bool:
-    schedule = None if job.fault is not None or job.paused else job.config.schedule
-    if schedule is None or any(not one.lacks and one.clock_differs is None for one in job.instances):
+    if job.config.schedule is None or job.paused or job.state not in _WHAT:
         return False
-    return schedule.next_after(moment(now)) is not None
+    return job.config.schedule.next_after(moment(now)) is not None
 
 
 def _failure(job: JobStatus, since: float, now: float) -> Failure:
@@ -54,15 +61,7 @@ def _failure(job: JobStatus, since: float, now: float) -> Failure:
     following = job.config.schedule.next_after(moment(now))
     assert following is not None
     text = (
-        f"{_what(job)}, at least since {moment(since).isoformat(timespec='seconds')}: its runs are missed,"
+        f"{_WHAT[job.state]}, at least since {moment(since).isoformat(timespec='seconds')}: its runs are missed,"
         f" the next one at {following.isoformat(timespec='seconds')}"
     )
     return Failure(job.name, "", (), "", "", NobodyThere(text), what="nobody-there")
-
-
-def _what(job: JobStatus) -> str:
-    if not job.instances:
-        return "no instance is up"
-    if all(one.lacks for one in job.instances):
-        return "every instance lacks a feature that the job requires"
-    return "every instance that could run the job refuses to, because its host's clock differs"

@@ -9,13 +9,15 @@ from aioelasticjob import JobConfig
 from aioelasticjob.clock import moment
 from aioelasticjob.operations import InstanceStatus, JobStatus
 from aioelasticjob.operations.attendance import Attendance
+from aioelasticjob.operations.status import ServerStatus
 
 DAILY = JobConfig.build(job_name="report", cron="0 0 2 * * ?")
 NOON = 1_767_268_800.0
 """2026-01-01 at noon."""
 ABSENT = JobStatus(DAILY, None, None, False, None, (), (), ())
 SOMEBODY = InstanceStatus("10.0.0.1@-@1", "10.0.0.1", "", 1, moment(NOON), True, (), ())
-PRESENT = replace(ABSENT, instances=(SOMEBODY,))
+SERVER = ServerStatus("10.0.0.1", "", False, False, 1)
+PRESENT = replace(ABSENT, instances=(SOMEBODY,), servers=(SERVER,))
 
 
 def test_a_job_without_an_instance_is_reported_once_when_that_has_lasted() -> None:
@@ -53,10 +55,19 @@ def test_an_instance_that_may_not_run_the_job_does_not_count() -> None:
     assert failure.subject.startswith("report: every instance lacks a feature that the job requires, at least since ")
     skewed = replace(SOMEBODY, clock_differs=0.0)
     for instances in ((skewed,), (skewed, *unable.instances)):
-        ((_, failure),) = Attendance(0).look([replace(ABSENT, instances=instances)], NOON)
+        ((_, failure),) = Attendance(0).look([replace(PRESENT, instances=instances)], NOON)
         says = "every instance that could run the job refuses to, because its host's clock differs"
         assert failure.subject.startswith(f"report: {says}, at least since ")
-    assert Attendance(0).look([replace(ABSENT, instances=(skewed, SOMEBODY))], NOON) == []
+    assert Attendance(0).look([replace(PRESENT, instances=(skewed, SOMEBODY))], NOON) == []
+
+
+def test_a_job_that_is_switched_off_misses_nothing_and_an_instance_on_a_disabled_server_runs_nothing() -> None:
+    skewed, off = replace(SOMEBODY, clock_differs=7.2), replace(SERVER, paused=True)
+    assert Attendance(0).look([replace(PRESENT, instances=(skewed,), servers=(off,))], NOON) == []
+    other = replace(SOMEBODY, id="10.0.0.2@-@1", ip="10.0.0.2")
+    disabled = replace(SERVER, ip="10.0.0.2", disabled=True)
+    both = replace(PRESENT, instances=(skewed, other), servers=(SERVER, disabled))
+    assert len(Attendance(0).look([both], NOON)) == 1
 
 
 def test_jobs_that_miss_nothing_are_not_reported() -> None:
