@@ -13,6 +13,7 @@ from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.operations.status import able_instances
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql.history import StateCount
@@ -92,7 +93,7 @@ def reasons(
     return (
         *_not_run(status),
         *_writes_refused(status.instances),
-        *_clock_differs(status.instances),
+        *_clock_differs(able_instances(status)),
         *_given_up(status.items),
         *_cut_off(status),
         *_failing_somehow(status, runs, errors),
@@ -153,7 +154,7 @@ def _cut_off(status: JobStatus) -> Iterator[Reason]:
         items = {str(item.item): None for item in status.orphans}
         yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", {"items": names}, details=items)
         return
-    open_ended = [item for item in status.items if item.run is None and not item.outcome]
+    open_ended = [item for item in status.items if not (item.run or item.outcome or item.disabled)]  # none is next
     begun = {item.item: item.record.begun / 1000 for item in open_ended if item.record and is_cut_off(item.record)}
     if begun and status.config.monitor_execution:  # the instance was killed, or has lost its session
         details = {str(item): at for item, at in begun.items()}
@@ -237,7 +238,7 @@ def _misfiring(status: JobStatus, runs: Sequence[ObservedRun], stored: StateCoun
         yield Reason("misfiring", sentence, {"count": stored.number}, stored.first.timestamp())
         return
     marks = [run for run in _recent(status.items, runs) if run.outcome == "misfired"]
-    if marks:
+    if marks and status.config.monitor_execution:  # otherwise no newer runs follow them
         since = min(mark.begun for mark in marks) / 1000
         yield Reason("misfiring", "misfired, {count} of late", {"count": len(marks)}, since)
     elif status.misfired:

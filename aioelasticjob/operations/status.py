@@ -233,9 +233,14 @@ class JobStatus:
         closed = self.paused or all(server.flags for server in self.servers if server.instances)
         if closed or 0 < len(self.items) == len(self.resting):
             return "switched off"
-        off = {server.ip for server in self.servers if server.flags}
-        able = [one for one in self.instances if not one.lacks and one.ip not in off]
+        able = able_instances(self)
         return "clock differs" if able and all(one.clock_differs is not None for one in able) else None
+
+
+def able_instances(job: JobStatus) -> tuple[InstanceStatus, ...]:
+    """Return the instances that may run the job: they lack no feature, and their servers are not switched off."""
+    off = {server.ip for server in job.servers if server.flags}
+    return tuple(one for one in job.instances if not one.lacks and one.ip not in off)
 
 
 def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = None) -> JobStatus | None:

@@ -136,7 +136,8 @@ def test_failures_that_only_the_counts_of_the_servers_tell_need_attention(settin
 def test_the_records_of_a_job_that_is_not_monitored_any_more_tell_nothing_of_its_present_runs() -> None:
     old = item(0, record=ended("failed", NOW - 86_400))
     assert [one.kind for one in reasons(status("report", (old,), now=NOW), _runs("failed"))] == ["failing"]
-    assert reasons(status("report", (old,), now=NOW, monitor_execution=False), _runs("failed")) == ()
+    for outcome in ("failed", "misfired"):
+        assert reasons(status("report", (old,), now=NOW, monitor_execution=False), _runs(outcome)) == ()
 
 
 def test_a_run_that_was_cut_off_needs_attention_until_the_next_one_also_if_nobody_rescues_it() -> None:
@@ -147,6 +148,8 @@ def test_a_run_that_was_cut_off_needs_attention_until_the_next_one_also_if_nobod
     assert found.details == {"1": NOW - 60}
     assert reasons(status("report", (item(1, record=open_end, run=run),), now=NOW), []) == ()
     assert reasons(status("report", (item(1, record=open_end),), now=NOW, monitor_execution=False), []) == ()
+    off = status("report", (item(0), item(1, record=open_end, disabled=True)), now=NOW)
+    assert reasons(off, []) == ()  # it has no next run that would end this
     (waits,) = reasons(status("report", (item(1, record=open_end, orphaned=True),), now=NOW), [])
     assert waits.sentence == "cut off and waiting for a rescuer (items: {items})"
 
@@ -204,6 +207,10 @@ def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_diff
     assert found.details == {"host": None, "web2": None}  # that of another host is another reason
     health = health_of(some, (found,))
     assert (health.group, health.colour, health.word, health.fires) == ("attention", "bad", "clock differs", True)
+    servers = *plain.servers[:1], replace(plain.servers[1], disabled=True, flagged_at=(moment(NOW),)), plain.servers[2]
+    assert [one.values["host"] for one in reasons(replace(some, servers=servers), [])] == ["host"]
+    incapable = replace(some, instances=(*(replace(one, lacks=("streams",)) for one in off), third))
+    assert reasons(incapable, []) == ()  # they run nothing anyway
     all_of_them = replace(plain, instances=(*off, replace(third, clock_differs=0.0))).at(NOW)
     (found,) = reasons(all_of_them, [])
     assert found.values["instances"] == 3
