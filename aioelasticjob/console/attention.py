@@ -28,8 +28,6 @@ SETTLE_LIMIT: Final = 60.0
 """Seconds after which an assignment that does not come to stand needs attention."""
 LONG_RUN: Final = 1_800.0
 """Seconds that a run may take before it needs attention, also if its job fires more often or has a lower timeout."""
-CLAIMED_AHEAD: Final = 1.0
-"""Seconds.  The run of a moment may begin so long before it, according to the registry."""
 
 
 ERRORS: Final = "errors"
@@ -172,12 +170,22 @@ def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
         return
     if (newest := config.schedule.previous_before(moment(now))) is None:
         return
-    latest = min(now - max(LONG_RUN, config.timeout or 0.0), newest.timestamp() - CLAIMED_AHEAD)
-    begun = {item.item: item.run.since.timestamp() for item in status.items if item.run is not None}
+    latest = now - max(LONG_RUN, config.timeout or 0.0)
+    overtaken = [item for item in status.running if _own_moment(item) < newest.timestamp()]
+    begun = {item.item: item.run.since.timestamp() for item in overtaken if item.run is not None}
     if found := {item: since for item, since in begun.items() if since <= latest}:
         sentence = "still running, although its next fire has come (items: {items})"
         details = {str(item): since for item, since in found.items()}
         yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
+
+
+def _own_moment(item: ItemStatus) -> float:
+    """Return the moment of an item's present run: its claim may be dated before that, also by a clock that is behind.
+
+    A run that somebody has asked for has none, so it is its beginning.
+    """
+    begun = 0.0 if item.run is None else item.run.since.timestamp()
+    return begun if item.record is None else max(begun, item.record.slot / 1000)
 
 
 def _failing_somehow(
