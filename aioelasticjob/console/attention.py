@@ -133,7 +133,7 @@ def _clock_differs(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
         seconds, worst = found[max(found, key=lambda name: found[name][0])]
         values = {"host": worst.host or worst.ip, "seconds": seconds, "instances": len(found)}
         hosts = {one.host or one.ip: None for _, one in found.values()}
-        sentence = "the clock of {host} differs by {seconds} s: all runs are refused (instances: {instances})"
+        sentence = "instances refuse all runs because of clocks: {instances}; that of {host} differs by {seconds} s"
         yield Reason("clock differs", sentence, values, details=hosts)
 
 
