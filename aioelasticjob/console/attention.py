@@ -11,7 +11,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.coordination.records import is_cut_off
-from aioelasticjob.model import GIVEN_UP
+from aioelasticjob.model import GIVEN_UP, Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.status import able_instances
 
@@ -74,8 +74,8 @@ class Reason:
 def reasons(
     status: JobStatus,
     runs: Sequence[ObservedRun],
+    now: float,
     unsettled_for: float = 0.0,
-    now: float = 0.0,
     errors: Sequence[ErrorGroup] = (),
     misfires: StateCount | None = None,
 ) -> tuple[Reason, ...]:
@@ -94,7 +94,7 @@ def reasons(
         *_clock_differs(able_instances(status)),
         *_given_up(status.items),
         *_cut_off(status),
-        *_failing_somehow(status, runs, errors),
+        *_failing(status, runs, errors),
         *_running_long(status, now),
         *_misfiring(status, runs, misfires),
         *_not_converging(unsettled_for),
@@ -171,32 +171,34 @@ def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
     if (newest := config.schedule.previous_before(moment(now))) is None:
         return
     latest = now - max(LONG_RUN, config.timeout or 0.0)
-    overtaken = [item for item in status.running if _own_moment(item) < newest.timestamp()]
-    begun = {item.item: item.run.since.timestamp() for item in overtaken if item.run is not None}
-    if found := {item: since for item, since in begun.items() if since <= latest}:
+    begun = [(item, item.run.since.timestamp()) for item in status.items if item.run is not None]
+    found = {
+        item.item: since
+        for item, since in begun
+        if since <= latest and _own_moment(item.record, since) < newest.timestamp()
+    }
+    if found:
         sentence = "still running, although its next fire has come (items: {items})"
         details = {str(item): since for item, since in found.items()}
         yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
 
 
-def _own_moment(item: ItemStatus) -> float:
-    """Return the moment of an item's present run: its claim may be dated before that, also by a clock that is behind.
+def _own_moment(record: Record | None, begun: float) -> float:
+    """Return the moment of a run, in seconds; a run may begin shortly before it, or be dated by a clock that is behind.
 
-    A run that somebody has asked for has none, so it is its beginning.
+    A run that somebody has asked for has no moment, so that is when it began.
     """
-    begun = 0.0 if item.run is None else item.run.since.timestamp()
-    return begun if item.record is None else max(begun, item.record.slot / 1000)
+    return begun if record is None else max(begun, record.slot / 1000)
 
 
-def _failing_somehow(
-    status: JobStatus, runs: Sequence[ObservedRun], errors: Sequence[ErrorGroup]
-) -> tuple[Reason, ...]:
-    """Return why the job's runs count as failing: the records say it best, but those of a job not monitored are old."""
-    found = tuple(_failing(status.items, runs, errors)) if status.config.monitor_execution else ()
+def _failing(status: JobStatus, runs: Sequence[ObservedRun], errors: Sequence[ErrorGroup]) -> tuple[Reason, ...]:
+    """Return why the job's runs count as failing: what their records say, or else what only counts say."""
+    monitored = status.config.monitor_execution  # otherwise the records are from before
+    found = tuple(_failing_by_records(status.items, runs, errors)) if monitored else ()
     return found or tuple(_failing_by_counts(status, errors))
 
 
-def _failing(
+def _failing_by_records(
     items: Sequence[ItemStatus], runs: Sequence[ObservedRun], errors: Sequence[ErrorGroup]
 ) -> Iterator[Reason]:
     """Yield one reason if the newest run of an item failed, and another one if failures come and go."""
@@ -229,11 +231,12 @@ def _failing_by_counts(status: JobStatus, errors: Sequence[ErrorGroup]) -> Itera
     These are records of a dataflow, whose run completes all the same, and runs that are not monitored.
     """
     config, failed, total = status.config, status.failed, status.succeeded + status.failed
-    counts_records = config.job_type == "DATAFLOW"
-    if not (counts_records or not config.monitor_execution) or failed * RECENT_RUNS < max(1, total * FLAKY_FAILURES):
+    is_dataflow = config.job_type == "DATAFLOW"
+    is_recorded = config.monitor_execution and not is_dataflow
+    if is_recorded or not failed or failed * RECENT_RUNS < total * FLAKY_FAILURES:
         return
     sentence = "{failed} of {total} runs failed in the last interval"
-    if counts_records:
+    if is_dataflow:
         sentence = "{failed} of {total} records failed in the last interval"
     kind = "unreliable" if status.succeeded else "failing"
     details = {one.name: one.first for one in errors}

@@ -140,6 +140,6 @@ class HealthGroups:
         unsettled_for = now - self._unsettled.get(status.name, now)
         runs = list(self._watch.runs.get(status.name, ()))
         if store is None:
-            return reasons(status, runs, unsettled_for, now)
+            return reasons(status, runs, now, unsettled_for)
         errors, misfires = store.snapshot.errors.get(status.name, ()), store.snapshot.misfires.get(status.name)
-        return reasons(status, runs, unsettled_for, now, errors, misfires)
+        return reasons(status, runs, now, unsettled_for, errors, misfires)

@@ -122,7 +122,8 @@ class Refusals:
         ``said`` is what it says now.  That stays as long as the same requests are refused, whatever the newest reasons.
         """
         present = self.present[:MOST]
-        if present and [(one.what, one.since) for one in present] == [row[::2] for row in noted_refusals(said)]:
+        noted = [(what, since) for what, _, since in noted_refusals(said)]
+        if present and [(one.what, one.since) for one in present] == noted:
             return said[KEY]
         return [{"what": one.what, "why": one.why[:LONGEST_REASON], "since": one.since} for one in present] or None
 

@@ -148,12 +148,10 @@ class JobStatus:
     instances: tuple[InstanceStatus, ...]
     servers: tuple[ServerStatus, ...]
     items: tuple[ItemStatus, ...]
-    paused: bool = False
-    """Whether the whole job is paused."""
-    config_version: int = -1
-    """Rises with every change of the configuration."""
     paused_since: datetime | None = None
     """Since when the whole job is paused; None if it is not."""
+    config_version: int = -1
+    """Rises with every change of the configuration."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -164,6 +162,11 @@ class JobStatus:
     def name(self) -> str:
         """The job's name."""
         return self.config.job_name
+
+    @property
+    def paused(self) -> bool:
+        """Whether the whole job is paused."""
+        return self.paused_since is not None
 
     @property
     def running(self) -> tuple[ItemStatus, ...]:
@@ -263,7 +266,6 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         instances=_instances(view, items),
         servers=tuple(_server(view, tree, ip, now) for ip in tree.children(layout.servers)),
         items=items,
-        paused=view.paused,
         config_version=node.stat.version,
         paused_since=None if pause is None else moment(pause.stat.ctime),
     ).at(now)

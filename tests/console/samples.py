@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
+from aioelasticjob.console import attention
+from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.status import ServerStatus
 
+NOW = 1_800_000_000.0
 INSTANCES = ("10.0.0.1@-@1-a", "10.0.0.2@-@2-b", "10.0.0.3@-@3-c")
+
+
+def reasons(
+    status: JobStatus, runs: Sequence[ObservedRun], unsettled_for: float = 0.0, *, now: float = NOW, **known: Any
+) -> tuple[attention.Reason, ...]:
+    """Return why a job needs a person, at ``NOW`` unless another time is given."""
+    return attention.reasons(status, runs, now, unsettled_for, **known)
 
 
 def item(number: int, holder: str | None = INSTANCES[0], **facts: Any) -> ItemStatus:

@@ -12,7 +12,6 @@ import pytest
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.acknowledgement_ends import CONSOLE
 from aioelasticjob.console.acknowledgements import Acknowledgement, Acknowledgements
-from aioelasticjob.console.attention import reasons
 from aioelasticjob.console.database import SCHEMA, open_database
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
@@ -20,7 +19,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import JobStatus
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
-from tests.console.samples import ended, item, status
+from tests.console.samples import ended, item, reasons, status
 from tests.console.site import BentClock
 
 NOW = 1_800_000_000.0

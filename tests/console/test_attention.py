@@ -9,7 +9,7 @@ import pytest
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT, reasons
+from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
 from aioelasticjob.console.instance_log import InstanceLog, Rescue
@@ -17,9 +17,7 @@ from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.observers.sql.history import StateCount
 from aioelasticjob.operations import ActiveRun, JobStatus
-from tests.console.samples import INSTANCES, ended, item, status
-
-NOW = 1_800_000_000.0
+from tests.console.samples import INSTANCES, NOW, ended, item, reasons, status
 
 
 def _runs(*outcomes: str, item: int = 0) -> list[ObservedRun]:
@@ -225,7 +223,7 @@ def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_diff
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing(whole: bool) -> None:
     off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=not whole, cron="* * * * * ?")
-    off = replace(off, paused=whole)
+    off = replace(off, paused_since=moment(NOW) if whole else None)
     found = reasons(off, _runs("failed", "failed"))
     assert found == ()
     health = health_of(off, found)

@@ -74,7 +74,7 @@ def test_jobs_that_miss_nothing_are_not_reported() -> None:
     attendance = Attendance(0)
     for config in (DAILY.changed(cron=None), DAILY.changed(cron="0 0 2 1 1 ? 2025")):
         assert attendance.look([replace(ABSENT, config=config)], NOON) == []
-    assert attendance.look([replace(ABSENT, paused=True), PRESENT], NOON) == []
+    assert attendance.look([replace(ABSENT, paused_since=moment(NOON)), PRESENT], NOON) == []
     assert attendance.look([replace(ABSENT, fault="no job configuration")], NOON) == []
 
 

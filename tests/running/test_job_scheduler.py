@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Retry, operations
+from aioelasticjob.clock import Clock
 from aioelasticjob.events import Ended, Misfired, Refused
 from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.model import Outcome
@@ -435,7 +436,7 @@ def test_a_moment_that_falls_into_a_resharding_is_run_by_the_new_holder() -> Non
 def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?", max_time_diff_seconds=5)
-        app._here.clock = Ahead(app._here.clock, seconds)  # type: ignore[assignment]
+        app._here.clock = Ahead(app._here.clock, seconds)
         async with listening(here, app), app.running():
             await here.until(45)
 
@@ -458,7 +459,7 @@ def test_operators_see_that_an_instance_runs_nothing_because_of_its_clock_and_wh
         app = here.app(cron="0/10 * * * * ?", max_time_diff_seconds=5)
         tick = app.jobs[0].reconcile_interval
         clock = Ahead(app._here.clock, 8)
-        app._here.clock = clock  # type: ignore[assignment]
+        app._here.clock = clock
         async with app.running():
             await here.until(2 + tick)
             assert await seen(here, app) == (8.0, "clock differs", True, 8.0)
@@ -477,7 +478,7 @@ def test_operators_see_that_an_instance_runs_nothing_because_of_its_clock_and_wh
 def test_a_clock_that_is_astray_neither_delays_an_item_nor_hurries_it(seconds: int) -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?")
-        app._here.clock = Ahead(app._here.clock, seconds)  # type: ignore[assignment]
+        app._here.clock = Ahead(app._here.clock, seconds)
         async with app.running():
             await here.until(35)
 
@@ -488,7 +489,7 @@ def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?")
         clock = Ahead(app._here.clock, 0)
-        app._here.clock = clock  # type: ignore[assignment]
+        app._here.clock = clock
         async with app.running():
             for second, ahead in ((15, -600), (35, 600), (55, -5), (75, 0)):
                 await here.until(second)
@@ -501,7 +502,7 @@ def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
 def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?")
-        app._here.clock = Ahead(app._here.clock, 3600)  # type: ignore[assignment]
+        app._here.clock = Ahead(app._here.clock, 3600)
         async with app.running():
             await here.until(25)
             assert (await here.record(0)).slot / 1000 - here.start == 20
@@ -510,12 +511,11 @@ def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
 
 
 class Ahead:
-    def __init__(self, clock: object, seconds: float) -> None:
+    def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock, self.seconds = clock, seconds
 
     def now(self) -> float:
-        now: float = self._clock.now() + self.seconds  # type: ignore[attr-defined]
-        return now
+        return self._clock.now() + self.seconds
 
 
 def test_a_record_written_by_hand_owes_nothing_and_is_mended_by_the_next_run() -> None:

@@ -64,7 +64,7 @@ class BareSession(Session):
     It takes from the package's session what that makes of single requests: ``subtree``, ``wait_deleted`` and more.
     """
 
-    clock_skew = 0.0
+    clock_skew: float | None = 0.0
     timeout = margin = 10.0
     host = "10.0.0.1"
     zxid = 0
