@@ -256,7 +256,7 @@ def _newest(status: JobStatus, now: float) -> Text:
     item = next((one for one in status.items if one.record is record), None)
     if item is None or record is None:
         return Text("")
-    if item.run is not None and _is_open(record):
+    if item.run is not None:
         return Text(f"running for {duration_text(max(0.0, now - item.run.since.timestamp()))}", style="green")
     return _end(item, record, now)
 
