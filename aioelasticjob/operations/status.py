@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -111,6 +111,8 @@ class ServerStatus:
     """Runs that succeeded there in the last interval; None where none was ever counted."""
     failed: int | None = None
     """Runs that failed there in the last interval; None where none was ever counted."""
+    counted_until: float | None = field(default=None, compare=False)
+    """When its counts are no longer those of the last interval, in seconds since the epoch; None if both are 0."""
     disabled_everywhere: bool = False
     """Whether it is disabled in all jobs."""
     paused_everywhere: bool = False
@@ -128,6 +130,13 @@ class ServerStatus:
             ("paused in all jobs", self.paused_everywhere),
         )
         return tuple(word for word, holds in said if holds)
+
+    def at(self, now: float) -> ServerStatus:
+        """Return the server with the counts of the last interval before ``now``: 0 if they are older."""
+        if self.counted_until is None or now < self.counted_until:
+            return self
+        succeeded, failed = (None if count is None else 0 for count in (self.succeeded, self.failed))
+        return replace(self, succeeded=succeeded, failed=failed, counted_until=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +228,18 @@ class JobStatus:
             return "assigning"
         return "partly off" if self.resting else "waiting"
 
+    @property
+    def changes_at(self) -> float | None:
+        """When it changes although nothing is written, in seconds since the epoch: ``at`` then returns another one."""
+        known = [server.counted_until for server in self.servers]
+        known.append(None if self.next_fire is None else self.next_fire.timestamp())
+        return min((at for at in known if at is not None), default=None)
+
     def at(self, now: float) -> JobStatus:
-        """Return the status with the next scheduled moment after ``now``, seconds since the epoch."""
+        """Return the status at ``now``, seconds since the epoch: its next scheduled moment, and the latest counts."""
         schedule = None if self._hindrance is not None else self.config.schedule
-        return replace(self, next_fire=None if schedule is None else schedule.next_after(moment(now)))
+        next_fire = None if schedule is None else schedule.next_after(moment(now))
+        return replace(self, next_fire=next_fire, servers=tuple(server.at(now) for server in self.servers))
 
     @property
     def _hindrance(self) -> str | None:
@@ -264,7 +281,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         settled=view.assignment_stands,
         next_fire=None,
         instances=_instances(view, items),
-        servers=tuple(_server(view, tree, ip, now) for ip in tree.children(layout.servers)),
+        servers=tuple(_server(view, tree, ip) for ip in tree.children(layout.servers)),
         items=items,
         config_version=node.stat.version,
         paused_since=None if pause is None else moment(pause.stat.ctime),
@@ -327,9 +344,10 @@ def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
     }
 
 
-def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
+def _server(view: JobView, tree: Tree, ip: str) -> ServerStatus:
     layout, node = view.layout, tree.get(view.layout.server(ip))
-    since = now - 2 * view.config.statistics_interval
+    counts = tree.get(layout.success_count(ip)), tree.get(layout.failure_count(ip))  # written together
+    counted = max((count.stat.mtime for count in counts if count is not None and _number(count)), default=None)
     here = tree.get(layout.server_disabled(ip)), tree.get(layout.server_paused(ip))
     everywhere = view.switches.get(server_switch(ip, "disabled")), view.switches.get(server_switch(ip, "paused"))
     return ServerStatus(
@@ -338,8 +356,9 @@ def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
         disabled=here[0] is not None,
         paused=here[1] is not None,
         instances=_count(view.instances, ip),
-        succeeded=_number(tree.get(layout.success_count(ip)), since),
-        failed=_number(tree.get(layout.failure_count(ip)), since),
+        succeeded=_number(counts[0]),
+        failed=_number(counts[1]),
+        counted_until=None if counted is None else counted + 2 * view.config.statistics_interval,
         disabled_everywhere=everywhere[0] is not None,
         paused_everywhere=everywhere[1] is not None,
         flagged_at=tuple(moment(flag.stat.ctime) for flag in (*here, *everywhere) if flag is not None),
@@ -359,11 +378,11 @@ def _newest_and_worst(record: Record) -> tuple[int, bool, int]:
     return record.begun, record.outcome not in ("", Outcome.COMPLETED), record.completed_at
 
 
-def _number(node: Node | None, since: float) -> int | None:
-    """Return a count, 0 if it was written before ``since``; None for text that a person wrote and that is no count."""
+def _number(node: Node | None) -> int | None:
+    """Return a count; None for text that a person wrote and that is no count."""
     if node is None or not node.data.isdigit() or len(node.data) >= 20:
         return None
-    return int(node.data) if node.stat.mtime >= since else 0
+    return int(node.data)
 
 
 def _at(milliseconds: int) -> datetime | None:

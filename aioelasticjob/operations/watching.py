@@ -1,7 +1,8 @@
 """Following jobs as they change.  A reader gets the newest state; all changes while it is busy count as one.
 
 Nothing is polled.  One persistent recursive watch on the namespace tells which jobs have changed, and only those are
-read again.  Only the next fire changes without a write: it is computed again when its moment has passed.
+read again.  Only the next fire and the counts of the last interval change without a write: they are computed again
+when their time has passed.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class _StatusReader:
         self._trees: dict[str, tuple[Layout, Tree]] = {}
         self._switches = Tree()
         self._found: dict[str, JobStatus] = {}
-        self._fires: dict[str, float] = {}  # when each job's next fire has passed, seconds since the epoch
+        self._due: dict[str, float] = {}  # when each job changes without a write, seconds since the epoch
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._shown = False
@@ -136,7 +137,7 @@ class _StatusReader:
         """Read changes as they come, until cancelled."""
         loop, took = asyncio.get_running_loop(), 0.0
         while True:
-            with move_on_after(self._until_a_fire()):
+            with move_on_after(self._until_due()):
                 await self._news.wait()
             if self._news.is_set():
                 await asyncio.sleep(min(MAX_GATHERING, max(MIN_GATHERING, GATHERING_PER_LOOK * took)))
@@ -150,7 +151,7 @@ class _StatusReader:
         now, before = self._clock.now(), dict(self._found)
         for job in changed:
             self._judge(job, now)
-        for job in [job for job, fire in self._fires.items() if fire <= now]:
+        for job in [job for job, at in self._due.items() if at <= now]:
             status = self._found[job]
             self._note(status.at(now))
         if self._found != before or not self._shown:
@@ -163,15 +164,15 @@ class _StatusReader:
             self._note(status)
             return
         self._found.pop(job, None)
-        self._fires.pop(job, None)
+        self._due.pop(job, None)
         if not len(tree):
             del self._trees[job]
 
     def _note(self, status: JobStatus) -> None:
         self._found[status.name] = status
-        self._fires.pop(status.name, None)
-        if status.next_fire is not None:
-            self._fires[status.name] = status.next_fire.timestamp()
+        self._due.pop(status.name, None)
+        if (at := status.changes_at) is not None:
+            self._due[status.name] = at
 
     async def _read(self) -> list[str]:
         """Read the changed jobs, again and again while the connection fails; return the jobs that were read."""
@@ -206,7 +207,7 @@ class _StatusReader:
         If a server was switched off or on in all jobs, all jobs are returned.
         """
         dirty, self._dirty = self._dirty, {}
-        if not dirty:  # no node has changed: a next fire has passed
+        if not dirty:  # no node has changed: a job was due
             return []
         everywhere = [path for path in dirty if path == SWITCHES or path.startswith(f"{SWITCHES}/")]
         if everywhere:
@@ -226,7 +227,7 @@ class _StatusReader:
             await self._read_jobs(unknown)
         return list(self._trees) if everywhere else [*known, *unknown]
 
-    def _until_a_fire(self) -> float:
-        """Return the seconds until the first of the next fires has passed, plus a little, since clocks round."""
-        first = min(self._fires.values(), default=float("inf"))
+    def _until_due(self) -> float:
+        """Return the seconds until the first job changes without a write, plus a little, since clocks round."""
+        first = min(self._due.values(), default=float("inf"))
         return min(MAX_WAIT, max(0.0, first - self._clock.now()) + 0.001)

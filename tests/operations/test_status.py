@@ -55,6 +55,18 @@ def test_a_job_announces_its_next_moment_only_if_an_instance_would_run_it() -> N
         assert status.state in ("switched off", "nobody there")
 
 
+def test_counts_are_those_of_the_last_interval_and_a_job_says_when_they_are_not_any_more() -> None:
+    plain = attended(None)
+    assert plain.changes_at is None
+    counted = replace(plain, servers=(replace(plain.servers[0], failed=3, counted_until=NOON + 120),))
+    assert counted.changes_at == NOON + 120
+    assert (counted.at(NOON + 119.9).failed, counted.at(NOON + 119.9).changes_at) == (3, NOON + 120)
+    over = counted.at(NOON + 120)
+    assert (over.servers[0].succeeded, over.servers[0].failed, over.changes_at) == (None, 0, None)
+    hourly = replace(attended("0 0 13 * * ?"), servers=counted.servers)
+    assert (hourly.changes_at, hourly.at(NOON + 120).changes_at) == (NOON + 120, NOON + 3600)
+
+
 @pytest.mark.parametrize(
     ("disabled", "server_paused", "state"),
     [

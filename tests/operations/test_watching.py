@@ -126,6 +126,34 @@ def test_at_rest_nothing_is_asked_and_the_next_fire_moves_on_all_the_same() -> N
     simulate(scene)
 
 
+def test_counts_that_nobody_renews_are_over_after_two_intervals_though_nothing_is_read() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        config = JobConfig(job_name="job", monitor_execution=False, statistics_interval=60)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()), Create(LAYOUT.servers))
+        await here.until(7)
+        failed = Create(LAYOUT.failure_count("10.0.0.5"), b"3")
+        await here.write(Create(LAYOUT.server("10.0.0.5")), Create(LAYOUT.success_count("10.0.0.5"), b"0"), failed)
+        async with screen(here.observer) as shown:
+            await here.until(126)
+            assert (shown.jobs["job"].failed, shown.drawn) == (3, 1)
+            await here.until(128)
+            assert (shown.jobs["job"].failed, shown.drawn) == (0, 2)
+            assert shown.jobs == await read(here)
+            await here.until(1000)
+            assert shown.drawn == 2
+            await here.write(Set(LAYOUT.failure_count("10.0.0.5"), b"4", -1))
+            await here.until(1001)
+            assert (shown.jobs["job"].failed, shown.drawn) == (4, 3)
+            await here.until(1060)
+            await here.write(Set(LAYOUT.failure_count("10.0.0.5"), b"4", -1))  # as many again
+            await here.until(1179)
+            assert (shown.jobs["job"].failed, shown.drawn) == (4, 3)
+            await here.until(1181)
+            assert (shown.jobs["job"].failed, shown.drawn) == (0, 4)
+
+    simulate(scene)
+
+
 def test_one_job_is_followed_with_its_offsets_until_it_is_removed() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here)
