@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aioelasticjob.clock import moment
+from aioelasticjob.config import JobConfig
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.coordination.records import is_cut_off
@@ -147,40 +148,72 @@ def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:
 
 
 def _cut_off(status: JobStatus) -> Iterator[Reason]:
-    if status.orphans:
-        names = _listed(item.item for item in status.orphans)
-        items = {str(item.item): None for item in status.orphans}
-        yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", {"items": names}, details=items)
-        return
+    """Yield one reason for all items whose instance was killed, or has lost its session, during the last run."""
+    orphans = {str(item.item): None for item in status.orphans}
     open_ended = [item for item in status.items if not (item.run or item.outcome or item.disabled)]  # none is next
-    begun = {item.item: item.record.begun / 1000 for item in open_ended if item.record and is_cut_off(item.record)}
-    if begun and status.config.monitor_execution:  # the instance was killed, or has lost its session
-        details = {str(item): at for item, at in begun.items()}
-        sentence = "the last run was cut off (items: {items})"
-        yield Reason("cut off", sentence, {"items": _listed(begun)}, min(begun.values()), details)
+    if not status.config.monitor_execution:
+        open_ended = []
+    begun = {str(one.item): one.record.begun / 1000 for one in open_ended if one.record and is_cut_off(one.record)}
+    details = begun | orphans
+    if not details:
+        return
+    sentence = "the last run was cut off (items: {items})"
+    values = {"items": _listed(map(int, details))}
+    if not begun.keys() - orphans.keys():
+        yield Reason("cut off", "cut off and waiting for a rescuer (items: {items})", values, details=details)
+        return
+    if orphans:
+        sentence = "the last run was cut off (items: {items}; waiting for a rescuer: {orphans})"
+        values |= {"orphans": _listed(map(int, orphans))}
+    yield Reason("cut off", sentence, values, min(begun.values()), details)
 
 
 def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
-    """Yield one reason for all items whose runs go on although a further moment of the job has come.
+    """Yield one reason for all items whose runs go on although a further moment of the job, or their end, has come."""
+    begun = {item.item: item.run.since.timestamp() for item in status.running if item.run is not None}
+    if status.config.streaming or not begun:
+        return
+    fired, limit = _running_at_next_fire(status, begun, now), _time_limit(status.config)
+    overdue = {} if limit is None else {item: since for item, since in begun.items() if since + limit <= now}
+    found, sentence = fired, "still running, although its next fire has come (items: {items})"
+    if len(overdue) > len(fired):  # one of the two includes the other, as the oldest runs come first in both
+        found, sentence = overdue, "still running, although its timeout is long over (items: {items})"
+    if found:
+        details = {str(item): since for item, since in found.items()}
+        yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
+
+
+def overdue_at(status: JobStatus) -> float | None:
+    """Return when a run that goes on gives a reason although nothing else happens, in seconds since the epoch."""
+    limit = None if status.config.streaming else _time_limit(status.config)
+    if limit is None:
+        return None
+    return min((item.run.since.timestamp() + limit for item in status.running if item.run is not None), default=None)
+
+
+def _time_limit(config: JobConfig) -> float | None:
+    """Return after how many seconds a run must have been ended by its timeout; None if that is not known.
+
+    With ``items_at_once`` a run may have waited for others, and its timeout begins after that.
+    """
+    return None if config.timeout is None or config.items_at_once is not None else config.timeout + LONG_RUN
+
+
+def _running_at_next_fire(status: JobStatus, begun: Mapping[int, float], now: float) -> Mapping[int, float]:
+    """Return the items that have run for long while a further moment has come, and since when.
 
     The list of jobs is renewed at each moment, so that is seen without a timer.
     """
     config = status.config
-    if config.schedule is None or config.streaming or not status.running:
-        return
-    if (newest := config.schedule.previous_before(moment(now))) is None:
-        return
-    latest = now - max(LONG_RUN, config.timeout or 0.0)
-    begun = [(item, item.run.since.timestamp()) for item in status.items if item.run is not None]
-    found = {
-        item.item: since
-        for item, since in begun
-        if since <= latest and _own_moment(item.record, since) < newest.timestamp()
+    newest = None if config.schedule is None else config.schedule.previous_before(moment(now))
+    if newest is None:
+        return {}
+    latest, records = now - max(LONG_RUN, config.timeout or 0.0), {item.item: item.record for item in status.items}
+    return {
+        item: since
+        for item, since in begun.items()
+        if since <= latest and _own_moment(records[item], since) < newest.timestamp()
     }
-    if found:
-        sentence = "still running, although its next fire has come (items: {items})"
-        details = {str(item): since for item, since in found.items()}
-        yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
 
 
 def _own_moment(record: Record | None, begun: float) -> float:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.acknowledgements import Acknowledgement
-from aioelasticjob.console.attention import Reason, reasons
+from aioelasticjob.console.attention import Reason, overdue_at, reasons
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.operations import JobStatus
 
@@ -88,6 +88,10 @@ def health_of(
     return Health("attention", "warn" if gravest in _WARNINGS else "bad", word, fires, left, acknowledged)
 
 
+def _kinds(health: Health) -> list[str]:
+    return [reason.kind for reason in (*health.reasons, *(reason for reason, _ in health.acknowledged))]
+
+
 class HealthGroups:
     """The health of a registry's jobs."""
 
@@ -103,26 +107,38 @@ class HealthGroups:
         """When this was last computed."""
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
+        self._overdue: dict[str, float] = {}
+        """By job, when a run that goes on is a reason although nothing has changed."""
         self.of: Mapping[str, Health] = {}
         """By job."""
         self.counts: Counter[str] = Counter()
         """Jobs in each group."""
 
     def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
-        """Compute the health of the jobs that have changed since the last snapshot, and of those that do not settle."""
+        """Compute the health of the jobs that have changed since the last snapshot, and of those that are due.
+
+        Due are jobs that do not settle, and those with a run whose time is over.
+        """
         old, now = self._snapshot, self._clock.now()
-        if old is snapshot and (not self._unsettled or 0 <= now - self._updated < AGE):
+        overdue = {name for name, at in self._overdue.items() if at <= now}
+        if old is snapshot and not overdue and (not self._unsettled or 0 <= now - self._updated < AGE):
             return self
         self._updated = now
-        known = {} if old is None else old.changed
+        known, before = {} if old is None else old.changed, self.of
         self._note_unsettled(snapshot)
+        same = {
+            name
+            for name, version in snapshot.changed.items()
+            if known.get(name) == version and name not in self._unsettled and name not in overdue
+        }
+        self._overdue = {name: at for name, at in self._overdue.items() if name in same}
         self.of = {
-            name: self.of[name]
-            if known.get(name) == snapshot.changed[name] and name not in self._unsettled
-            else self._health(status)
-            for name, status in snapshot.jobs.items()
+            name: before[name] if name in same else self._health(status) for name, status in snapshot.jobs.items()
         }
         self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
+        looked_at = (name for name in {*self._unsettled, *overdue} if known.get(name) == snapshot.changed.get(name, -1))
+        if news := [name for name in looked_at if _kinds(self.of[name]) != _kinds(before[name])]:
+            self._watch.touch(news)  # rows are rendered again only if their job has changed
         return self
 
     def _note_unsettled(self, snapshot: RegistrySnapshot) -> None:
@@ -131,6 +147,8 @@ class HealthGroups:
         self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
 
     def _health(self, status: JobStatus) -> Health:
+        if (at := overdue_at(status)) is not None and at > self._clock.now():
+            self._overdue[status.name] = at
         acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
         return health_of(status, self.reasons(status), acknowledgements)
 

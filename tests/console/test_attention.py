@@ -9,7 +9,7 @@ import pytest
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT
+from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT, overdue_at
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
 from aioelasticjob.console.instance_log import InstanceLog, Rescue
@@ -150,6 +150,11 @@ def test_a_run_that_was_cut_off_needs_attention_until_the_next_one_also_if_nobod
     assert reasons(off, []) == ()  # it has no next run that would end this
     (waits,) = reasons(status("report", (item(1, record=open_end, orphaned=True),), now=NOW), [])
     assert waits.sentence == "cut off and waiting for a rescuer (items: {items})"
+    items = item(0, orphaned=True), item(1, record=open_end), item(2, record=open_end, orphaned=True), item(3)
+    (both,) = reasons(status("report", items, now=NOW), [])
+    assert both.sentence == "the last run was cut off (items: {items}; waiting for a rescuer: {orphans})"
+    assert (both.values, both.since) == ({"items": "0, 1, 2", "orphans": "0, 2"}, NOW - 60)
+    assert both.details == {"0": None, "1": NOW - 60, "2": None}
 
 
 def test_requests_that_the_registry_refuses_need_attention_since_the_first_refusal() -> None:
@@ -195,6 +200,33 @@ def test_a_run_that_goes_on_although_the_next_fire_has_come_needs_attention(
     assert (health.group, health.colour, health.word, health.fires) == ("attention", "warn", "running long", True)
     failed = replace(busy, items=(item(0, record=ended("failed", begun)), *busy.items[1:]))
     assert [one.kind for one in reasons(failed, [], now=begun + long_after + 0.001)] == ["failing", "running long"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_known"),
+    [
+        ({}, True),
+        ({"cron": "0 0 0 1 1 ?"}, True),  # its next moment is far away
+        ({"timeout": None}, False),
+        ({"items_at_once": 1}, False),  # it may have waited for others
+        ({"job_type": "DATAFLOW", "streaming": True, "cron": "0/10 * * * * ?"}, False),
+    ],
+)
+def test_a_run_whose_timeout_is_long_over_needs_attention_also_if_no_further_moment_comes(
+    settings: dict[str, Any], is_known: bool
+) -> None:
+    first, second = (ActiveRun(INSTANCES[0], moment(NOW + at)) for at in (0, 1))
+    busy = status("report", (item(0), item(4, run=first), item(5, run=second)), now=NOW, **{"timeout": 7200} | settings)
+    due = NOW + 7200 + LONG_RUN
+    assert overdue_at(busy) == (due if is_known else None)
+    if not is_known:
+        assert reasons(busy, [], now=due + 10**6) == ()
+        return
+    assert reasons(busy, [], now=due - 0.001) == ()
+    (found,) = reasons(busy, [], now=due)
+    assert found.sentence == "still running, although its timeout is long over (items: {items})"
+    assert (found.kind, found.values, found.since) == ("running long", {"items": "4"}, NOW)
+    assert reasons(busy, [], now=due + 1)[0].values == {"items": "4, 5"}
 
 
 def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_differ_nobody_runs_the_next_fire() -> None:

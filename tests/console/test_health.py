@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from aioelasticjob.clock import moment
-from aioelasticjob.console.attention import LONG_RUN
+from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT
 from aioelasticjob.console.health import HealthGroups
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.settings import RegistrySettings
@@ -30,3 +30,42 @@ def test_a_run_that_hangs_is_found_when_the_list_of_jobs_is_renewed_at_the_next_
     clock.time = NOW + LONG_RUN
     assert groups.update(_snapshot(2, job.at(clock.time))).counts == {"attention": 1}
     assert groups.of["report"].word == "running long"
+
+
+def test_a_run_whose_timeout_is_long_over_is_found_though_nothing_happens_and_its_row_is_rendered_again() -> None:
+    clock = StandingClock(NOW)
+    watch = RegistryWatch(RegistrySettings("billing", "zk://127.0.0.1:1/billing"), clock)
+    groups = HealthGroups(watch, clock)
+    run = ActiveRun(INSTANCES[0], moment(NOW - 60))
+    job = status("report", (item(0, run=run),), now=NOW, timeout=10.0)
+    watch.snapshot.set(_snapshot(1, job, status("other", (item(0),), now=NOW)))
+    groups.update(watch.snapshot.value)
+    due = NOW - 60 + 10 + LONG_RUN
+    for time, counts, versions in (
+        (due - 0.1, {"running": 1, "waiting": 1}, {"report": 1, "other": 1}),
+        (due, {"attention": 1, "waiting": 1}, {"report": 2, "other": 1}),
+        (due + 100, {"attention": 1, "waiting": 1}, {"report": 2, "other": 1}),
+    ):
+        clock.time = time
+        assert groups.update(watch.snapshot.value).counts == counts
+        groups.update(watch.snapshot.value)
+        assert watch.snapshot.value.changed == versions
+    watch.snapshot.set(_snapshot(3, status("other", (item(0),), now=NOW)))
+    assert groups.update(watch.snapshot.value).counts == {"waiting": 1}
+
+
+def test_the_row_of_a_job_that_does_not_settle_is_rendered_again_when_that_needs_attention() -> None:
+    clock = StandingClock(NOW)
+    watch = RegistryWatch(RegistrySettings("billing", "zk://127.0.0.1:1/billing"), clock)
+    groups = HealthGroups(watch, clock)
+    watch.snapshot.set(_snapshot(1, status("report", (item(0),), now=NOW, settled=False)))
+    for after, version in (
+        (0, 1),
+        (SETTLE_LIMIT - 1, 1),
+        (SETTLE_LIMIT, 2),
+        (SETTLE_LIMIT + 9, 2),
+        (SETTLE_LIMIT + 19, 2),
+    ):
+        clock.time = NOW + after
+        groups.update(watch.snapshot.value)
+        assert watch.snapshot.value.changed == {"report": version}
