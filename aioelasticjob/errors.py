@@ -35,6 +35,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from math import copysign
 from typing import ClassVar, Final
 
 LONGEST_VALUE: Final = 500
@@ -122,11 +123,17 @@ class ClockSkew(ElasticJobError):
     """This host and the registry disagree about the time."""
 
     def __init__(self, skew: timedelta, tolerated: timedelta) -> None:
+        self.skew, self.tolerated = skew, tolerated
         super().__init__(
-            f"this host's clock and the registry's differ by {abs(skew.total_seconds()):.1f} s, tolerated are "
+            f"this host's clock and the registry's differ by {abs(self.seconds):.1f} s, tolerated are "
             f"{tolerated.total_seconds():g} s: check NTP or max_time_diff_seconds"
         )
-        self.skew, self.tolerated = skew, tolerated
+
+    @property
+    def seconds(self) -> float:
+        """The difference to a tenth of a second, as it is shown: always more than what is tolerated."""
+        skew, least = self.skew.total_seconds(), self.tolerated.total_seconds() + 0.1
+        return copysign(round(max(abs(skew), least), 1), skew)
 
     @classmethod
     def of(cls, seconds: float, tolerated: float) -> ClockSkew:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
-from aioelasticjob.errors import stack_text
+from aioelasticjob.errors import ClockSkew, stack_text
 from aioelasticjob.events import Events, Refused
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -94,6 +94,11 @@ def test_a_wrong_setting_is_named_even_if_its_value_cannot_be_shown(value: objec
     with pytest.raises(InvalidSetting) as refused:
         ElasticJob("embedded://", threads=value)  # type: ignore[arg-type]
     assert str(refused.value).startswith(f"threads = {shown}: ")
+
+
+@pytest.mark.parametrize(("skew", "shown"), [(5.04, "5.1"), (-5.000001, "5.1"), (5.16, "5.2"), (-7.2, "7.2")])
+def test_clocks_that_differ_too_much_are_seen_to_differ_by_more_than_is_tolerated(skew: float, shown: str) -> None:
+    assert f"differ by {shown} s, tolerated are 5 s" in str(ClockSkew.of(skew, 5))
 
 
 def test_an_error_whose_class_keeps_python_from_printing_it_is_named_all_the_same(

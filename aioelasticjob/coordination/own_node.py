@@ -15,6 +15,7 @@ from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.encoding import json_object, number
+from aioelasticjob.errors import ClockSkew
 from aioelasticjob.registry.transaction import Set
 
 CLOCK = "clockDiffers"
@@ -45,7 +46,9 @@ def renewed(member: Member, view: JobView) -> Set | None:
 
 def intolerable_difference(skew: float | None, config: JobConfig) -> float | None:
     """Return by how many seconds this host's clock is ahead of the registry's; None if the job tolerates that."""
-    return None if skew is None or tolerates(config, skew) else round(skew, 1)
+    if skew is None or tolerates(config, skew):
+        return None
+    return ClockSkew.of(skew, config.max_time_diff_seconds).seconds
 
 
 def noted_clock_difference(data: Mapping[str, object]) -> float | None:
