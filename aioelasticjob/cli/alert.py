@@ -1,4 +1,7 @@
-"""`aioelasticjob alert`: calls the error handlers of jobs for which no instance is up to do that itself."""
+"""`aioelasticjob alert`: calls the error handlers of jobs that no instance runs, so that none can do that itself.
+
+Which jobs these are is said by their state, as in lists of jobs: ``operations.attendance`` has the states.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def alert(
         typer.Option(
             parser=seconds_from(1),
             metavar="DURATION",
-            help="Report a job when no instance has been up for so long, a minute by default.",
+            help="Report a job when nobody could run it for so long, a minute by default.",
             show_default=False,
         ),
     ] = 60.0,
@@ -53,7 +56,12 @@ def alert(
         logs.LogFormat.TEXT
     ),
 ) -> None:
-    """Run until SIGTERM or Ctrl-C: call the error handler of each job without an instance (alert_on: nobody-there)."""
+    """Run until SIGTERM or Ctrl-C: call the error handler of each job that nobody can run (alert_on: nobody-there).
+
+    Nobody can run a job if no instance is up, if every instance lacks a feature that the job requires, or if all that
+    could run it refuse to because of the clocks of their hosts. A job that is paused, or has no scheduled moment to
+    come, misses nothing.
+    """
     logs.set_up(log_level, log_format)
     with unwrapped():
         asyncio.run(_run(where.shared(), after))
