@@ -88,6 +88,8 @@ def _shortened(text: str, longest: int = LONGEST_VALUE) -> str:
 def _shown(value: object) -> str:
     """Return a wrong value as text, whatever it is: text of an integer may be too long for Python."""
     try:
+        if isinstance(value, tuple) and value and all(isinstance(one, int) for one in value):  # items, say
+            return _shortened(", ".join(map(repr, value)))
         return _shortened(repr(value))
     except Exception as error:
         return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"

@@ -87,10 +87,15 @@ class Unshowable:
     [
         (Unshowable(), "<Unshowable that cannot be shown: RuntimeError>"),
         (-(10**5000), "<int that cannot be shown: ValueError>"),
+        ((7, -(10**5000)), "<tuple that cannot be shown: ValueError>"),
+        ((99,), "99"),
+        ((0, 99), "0, 99"),
+        ((), "()"),
+        (("a",), "('a',)"),
     ],
-    ids=["object", "number"],
+    ids=["object", "number", "numbers", "one", "two", "none", "text"],
 )
-def test_a_wrong_setting_is_named_even_if_its_value_cannot_be_shown(value: object, shown: str) -> None:
+def test_a_wrong_setting_is_named_with_its_value_even_if_that_cannot_be_shown(value: object, shown: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
         ElasticJob("embedded://", threads=value)  # type: ignore[arg-type]
     assert str(refused.value).startswith(f"threads = {shown}: ")

@@ -2,7 +2,7 @@
 
 The library speaks English, also in the console's audit log.  The catalogue has each sentence with named blanks
 for its values, which are copied.  Blanks called ``text``, ``text2`` … hold sentences or parts of them, which are
-translated, too.  A sentence that the catalogue does not have stays as it is.
+translated, too; one called ``count`` holds a number.  A sentence that the catalogue does not have stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ MAX_CHARACTERS: Final = 500
 BLANK: Final = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]")
 _SETTING: Final = re.compile(
-    r"""(?P<start>[^='"]+ = (?:b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\{.*?\}|\[.*?\]|[^\s'":{\[]+)): (?P<text>.+)""",
+    r"""(?P<start>[^='"]+ = (?:b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\{.*?\}|\[.*?\]"""
+    r"""|-?\d+(?:, -?\d+)+|[^\s'":{\[]+)): (?P<text>.+)""",
     re.DOTALL,
 )
 """An error of a setting: its name and its value, which may hold anything, and what is wrong."""
@@ -68,7 +69,8 @@ def _pattern(english: str) -> re.Pattern[str]:
     found = ""
     for index, part in enumerate(BLANK.split(english)):
         if index % 2:
-            found += f"(?P<{part}>.*?)" if part.startswith("text") else f"(?P<{part}>.+?)"
+            held = ".*?" if part.startswith("text") else r"\d[\d,]*" if part == "count" else ".+?"
+            found += f"(?P<{part}>{held})"
         else:
             found += re.escape(part.format())
     return re.compile(found, re.DOTALL)

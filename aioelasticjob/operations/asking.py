@@ -256,7 +256,8 @@ def _already(view: JobView, wanted: Request, there: Request | None, is_delayed: 
             "or wait until that id is forgotten, 7 days after the end of its request"
         )
     found = status_of_request(view, there, wanted.asked / 1000)
-    return f"{holds} ({found.state}: {found.outcomes_text})"
+    ended = found.outcomes_text.replace(", ", "; ")  # parts of a sentence, which pages translate one by one
+    return f"{holds} ({found.state}: {ended})"
 
 
 def _differing(wanted: Request, there: Request, is_delayed: bool) -> Iterator[str]:

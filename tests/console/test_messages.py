@@ -15,6 +15,7 @@ from aioelasticjob.console.messages import BLANK, messages
 from aioelasticjob.console.schedule_sentences import schedule_sentence
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import CUT_OFF, GIVEN_UP, Outcome
 from tests.console.conftest import Play, Scene
 
 PACKAGE = Path(aioelasticjob.__file__).parent
@@ -195,6 +196,16 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "report: asked a to run its items now; the items that are disabled are left out: 1",
             "report：已要求 a 立即运行其分片；不运行已禁用的分片：1",
         ),
+        (
+            "report: asked already: items 0, 2, as the request one (done: 1,234 completed; 1 failed; 2 timed out)",
+            "report：此前已请求：分片 0, 2，请求编号 one（完成：1,234 次成功；1 次失败；2 次超时）",
+        ),
+        (
+            "report: asked already: item 2 at A, as the request night (planned: nothing yet)",
+            "report：此前已请求：分片 2，时间 A，请求编号 night（已安排：尚无）",
+        ),
+        ("the server failed", "the server failed"),  # what is counted is a number
+        ("items = 0, 99: report has the items 0 to 2, not 99", "items = 0, 99：report 的分片为 0 到 2，没有 99"),
         ("'3' is given twice", "'3' 重复给出"),
         ("report: cron: 0 → 1", "report: cron: 0 → 1"),  # names and values only
         ("nobody has ever said: this", "nobody has ever said: this"),
@@ -232,6 +243,13 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
 def test_what_stands_in_a_sentence_is_taken_over(english: str, chinese: str) -> None:
     assert language("zh").message(english) == chinese
     assert language("en").message(english) == english
+
+
+def test_how_the_runs_of_a_request_have_ended_is_chinese_whatever_the_outcome() -> None:
+    for state in ("planned", "waiting", "running", "paused", "cancelled", "expired", "done"):
+        for outcome in (*Outcome, CUT_OFF, GIVEN_UP):
+            text = f"report: asked already: all its items, as the request one ({state}: 2 {outcome}; 1 failed)"
+            assert not re.search("[a-z]", language("zh").message(text).removeprefix("report").replace("one", ""))
 
 
 def test_the_value_of_a_wrong_setting_is_not_taken_for_a_sentence() -> None:

@@ -194,6 +194,19 @@ def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
     simulate(scene)
 
 
+def test_who_asks_again_is_told_how_the_runs_have_ended_in_parts_that_pages_can_translate() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", work=20, cron=NEVER)
+        await operations.ask(here.observer, "job", id="r")
+        await anyio.sleep(5)
+        await operations.cancel(here.observer, "job", item=1)
+        await anyio.sleep(60)
+        again = await operations.ask(here.observer, "job", id="r")
+        assert again.summary == "job: asked already: all its items, as the request r (done: 3 completed; 1 stopped)"
+
+    simulate(scene)
+
+
 def test_a_time_that_has_passed_is_refused_but_not_one_that_has_passed_just_now() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "a", cron=NEVER)
