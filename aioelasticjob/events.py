@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
+MOMENTS_COUNTED = 16
+"""Up to how many missed moments are counted: this number stands for so many or more."""
+
 
 def fence_of(task_id: str) -> int | None:
     """Return the fence in a ``task_id``; None without one."""
@@ -172,7 +175,7 @@ class Misfired:
     """The newest of the moments: all moments of the schedule from ``first`` to this one are meant."""
     items: tuple[int, ...]
     moments: int
-    """The number of moments; it is counted up to 16, so 16 may stand for more."""
+    """The number of moments; it is counted up to ``MOMENTS_COUNTED``."""
     why: str
     cut_off: str = ""
     """The instance whose run of the item was cut off, if that is the reason."""

@@ -13,6 +13,8 @@ MAX_CAUSE_CHARACTERS = 4_000
 """Characters that the one line may have."""
 MAX_STACK_CHARACTERS = 16_000
 """Characters that the stack may have; a longer one loses its outermost frames, since the innermost ones tell most."""
+MAX_TEXT_CHARACTERS = 6_000
+"""Characters that the text of one error may have; the middle of a longer one is left out, so that its stack stays."""
 MAX_FRAMES = 60
 """Frames shown of each of the errors in a chain."""
 MAX_CHAINED_ERRORS = 10
@@ -55,7 +57,10 @@ def _text_of(error: BaseException, link: str) -> str:
         inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:MAX_CHAINED_ERRORS], 1))
     frames = tuple(_frames(error.__traceback__))[-MAX_FRAMES:]
     lines = f"Traceback (most recent call last):\n{_lines(frames)}" if frames else ""
-    return f"{lines}{stack_text(error, whole=False).rstrip()}{inner}{link}"
+    text = stack_text(error, whole=False).rstrip()
+    if len(text) > MAX_TEXT_CHARACTERS:
+        text = f"{text[: MAX_TEXT_CHARACTERS // 2]}…{text[1 - MAX_TEXT_CHARACTERS // 2 :]}"
+    return f"{lines}{text}{inner}{link}"
 
 
 def _frames(link: TracebackType | None) -> Iterator[tuple[CodeType, int]]:

@@ -11,12 +11,12 @@ from aioelasticjob.coordination.requests import Span
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
-from aioelasticjob.events import Events, Misfired
+from aioelasticjob.events import MOMENTS_COUNTED, Events, Misfired
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.commands import Report, SayLowered
-from aioelasticjob.running.state import ORDINARY_IN_STREAMS, STEPS, Newest, Passed, Timetable
+from aioelasticjob.running.state import ORDINARY_IN_STREAMS, Newest, Passed, Timetable
 
 EXPIRED = "it was asked for, and could not be begun before the request expired"
 REMOVED = "it was asked for, and the item was removed before the run could begin, because the item count was lowered"
@@ -97,5 +97,5 @@ def _moments(passed: Passed, time_zone: str) -> str:
     first, last = (local_text(one, time_zone) for one in (passed.first, passed.last))
     if passed.count == 1:
         return f"the run of {last}"
-    at_least = "at least " if passed.count >= STEPS else ""
+    at_least = "at least " if passed.count >= MOMENTS_COUNTED else ""
     return f"{at_least}{passed.count} runs ({first} to {last})"

@@ -15,10 +15,8 @@ from aioelasticjob.clock import moment
 from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.records import is_cut_off, open_moment
 from aioelasticjob.cron import Cron
+from aioelasticjob.events import MOMENTS_COUNTED
 from aioelasticjob.model import NONE
-
-STEPS = 16
-"""How many moments are counted one by one; if there are more, the newest one is searched backwards from the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class Passed:
     first: int
     last: int
     count: int = 1
-    """The number of moments.  It is counted up to ``STEPS``, so ``STEPS`` means that many or more."""
+    """The number of moments.  It is counted up to ``MOMENTS_COUNTED``."""
 
 
 class Timetable:
@@ -43,9 +41,9 @@ class Timetable:
         self._search(now)
 
     def advance(self, now: int) -> int:
-        """Move on to ``now``, and return how many moments have become due; the count stops at ``STEPS``."""
+        """Move on to ``now``, and return how many moments are due now; they are counted up to ``MOMENTS_COUNTED``."""
         due = 0
-        while self.upcoming is not None and self.upcoming <= now and due < STEPS:
+        while self.upcoming is not None and self.upcoming <= now and due < MOMENTS_COUNTED:
             self.newest, due = self.upcoming, due + 1
             self.upcoming = self._after(self.newest)
         if self.upcoming is not None and self.upcoming <= now:
@@ -62,7 +60,7 @@ class Timetable:
         if first is None or first > until:
             return None
         last, count, following = first, 1, self._after(first)
-        while following is not None and following <= until and count < STEPS:
+        while following is not None and following <= until and count < MOMENTS_COUNTED:
             last, count, following = following, count + 1, self._after(following)
         if following is not None and following <= until:
             last = self._newest_until(until) or last

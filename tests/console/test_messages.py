@@ -127,9 +127,10 @@ def test_every_reason_of_a_misfire_is_in_the_catalogue_also_for_many_moments() -
     known, sample = messages("zh"), set(_reasons_of_misfires())
     assert len(sample) > 15
     for text in sample:
-        for said in (text, f"3 × {text}"):
+        for said in (text, f"3 × {text}", f"at least 16 × {text}"):
             assert known(said) != said, said
     assert known("3 × the last run was still going on") == "3 × 上一次运行尚未结束"
+    assert known("at least 16 × the last run was still going on") == "至少 16 × 上一次运行尚未结束"
 
 
 def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:

@@ -8,7 +8,13 @@ import pytest
 
 from aioelasticjob.errors import NodeMissing
 from aioelasticjob.observers import failures
-from aioelasticjob.observers.failures import MAX_CAUSE_CHARACTERS, MAX_STACK_CHARACTERS, cause, stack
+from aioelasticjob.observers.failures import (
+    MAX_CAUSE_CHARACTERS,
+    MAX_STACK_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
+    cause,
+    stack,
+)
 
 
 def deep(levels: int, text: str = "at the bottom") -> None:
@@ -76,6 +82,16 @@ def test_lengths_are_bounded_and_the_innermost_frames_are_kept() -> None:
     assert len(stack(error)) <= MAX_STACK_CHARACTERS
     assert stack(error).endswith("x" * 100)
     assert "raise ValueError(text)" in stack(caught(800))
+
+
+def test_a_long_text_loses_its_middle_and_not_its_stack() -> None:
+    text = stack(caught(3, "begins " + "x" * 50_000 + " ends"))
+    assert len(text) < 2 * MAX_TEXT_CHARACTERS
+    assert "raise ValueError(text)" in text
+    assert "ValueError: begins xxx" in text
+    assert text.endswith("xxx ends")
+    just = stack(caught(3, "x" * (MAX_TEXT_CHARACTERS - len("ValueError: "))))
+    assert "…" not in just
 
 
 def test_like_failures_are_formatted_once() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.events import AttemptFailed, Ended, HandedOver, Misfired, Rescued
+from aioelasticjob.events import MOMENTS_COUNTED, AttemptFailed, Ended, HandedOver, Misfired, Rescued
 from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.observers.sql import (
     DurationCount,
@@ -334,6 +334,9 @@ def test_misfires_and_hand_overs_are_in_the_trace(url: str) -> None:
         states = (await store.states(Filter(state="TASK_MISFIRED", item=1))).rows
         assert {state.message for state in states} == {"3 × no instance was up"}
         assert (await store.counts()) == {"handed over": 1, "cut off": 1}
+        await store.write(batch(replace(missed, slot=NOON + 90_000, moments=MOMENTS_COUNTED)))
+        (newest, *_) = (await store.states(Filter(state="TASK_MISFIRED", item=1))).rows
+        assert newest.message == "at least 16 × no instance was up"
 
     play(url, scene)
 

@@ -12,11 +12,11 @@ from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.coordination.requests import Span
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.error_handlers.alert_limit import INTERVAL
-from aioelasticjob.events import Began, Misfired
+from aioelasticjob.events import MOMENTS_COUNTED, Began, Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.missed_reports import _consequence, _moments, left_of
-from aioelasticjob.running.state import STEPS, Newest, Passed
+from aioelasticjob.running.state import Newest, Passed
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.error_handlers.failures import delivered_by
 
@@ -115,8 +115,8 @@ NINE = 1_767_258_000_000
         (Passed(NINE, NINE), "the run of 2026-01-01T09:00:00+00:00"),
         (Passed(NINE, NINE + 2000, 3), "3 runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:00:02+00:00)"),
         (
-            Passed(NINE, NINE + 60_000, STEPS),
-            f"at least {STEPS} runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:01:00+00:00)",
+            Passed(NINE, NINE + 60_000, MOMENTS_COUNTED),
+            f"at least {MOMENTS_COUNTED} runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:01:00+00:00)",
         ),
     ],
 )

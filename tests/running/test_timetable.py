@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelasticjob.cron import Cron
-from aioelasticjob.running.state import STEPS, Passed, Timetable
+from aioelasticjob.events import MOMENTS_COUNTED
+from aioelasticjob.running.state import Passed, Timetable
 
 SECOND = 1000
 START = 1_767_225_600 * SECOND
@@ -42,8 +43,7 @@ def test_however_it_is_looked_at_the_newest_due_moment_is_known(steps: list[int]
         assert table.upcoming is not None
         assert table.upcoming > now
         assert (due > 0) == (table.newest > before)
-        assert due <= STEPS
-        assert due <= STEPS
+        assert due <= MOMENTS_COUNTED
 
 
 def test_the_moment_after_the_upcoming_one_is_known_without_moving_on() -> None:
@@ -65,5 +65,9 @@ def test_moments_that_passed_are_named_exactly() -> None:
 
 def test_the_count_of_many_stops_and_their_ends_are_known_all_the_same() -> None:
     table = Timetable(Cron.parse("* * * * * ?"), START)
-    assert table.passed(START, START + STEPS * SECOND) == Passed(START + SECOND, START + STEPS * SECOND, STEPS)
-    assert table.passed(START, START + 86_400 * SECOND) == Passed(START + SECOND, START + 86_400 * SECOND, STEPS)
+    assert table.passed(START, START + MOMENTS_COUNTED * SECOND) == Passed(
+        START + SECOND, START + MOMENTS_COUNTED * SECOND, MOMENTS_COUNTED
+    )
+    assert table.passed(START, START + 86_400 * SECOND) == Passed(
+        START + SECOND, START + 86_400 * SECOND, MOMENTS_COUNTED
+    )

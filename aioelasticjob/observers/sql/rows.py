@@ -8,7 +8,17 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TypeAlias
 
-from aioelasticjob.events import AttemptFailed, Began, Ended, HandedOver, JobEvent, Misfired, Rescued, Started
+from aioelasticjob.events import (
+    MOMENTS_COUNTED,
+    AttemptFailed,
+    Began,
+    Ended,
+    HandedOver,
+    JobEvent,
+    Misfired,
+    Rescued,
+    Started,
+)
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.failures import cause, stack
 
@@ -96,7 +106,8 @@ class Batch:
             case Misfired():
                 for item in event.items:
                     task = f"{event.job}@-@{item}@-@READY@-@{event.instance}@-@{event.slot:x}"
-                    message = f"{event.moments} × {event.why}" if event.moments > 1 else event.why
+                    at_least = "at least " if event.moments >= MOMENTS_COUNTED else ""
+                    message = f"{at_least}{event.moments} × {event.why}" if event.moments > 1 else event.why
                     self._state(event, item, task, "TASK_MISFIRED", message)
                     if event.cut_off:
                         self._close(event, item)
