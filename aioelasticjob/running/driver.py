@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias, TypeVarTuple, assert_never
 
 from aioelasticjob.coordination.commit import write_if_unchanged
 from aioelasticjob.coordination.member import Member
@@ -49,6 +49,8 @@ from aioelasticjob.running.scheduler import Activity, Work
 from aioelasticjob.running.state import Past
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.step import JobState
+
+Ts = TypeVarTuple("Ts")
 
 
 class StateDriver:
@@ -168,10 +170,6 @@ class Awaited:
     activity: Activity | None = None
     """Gets a turn when the answer is there."""
 
-    def result(self) -> object:
-        """Return the answer, or what is to be awaited next."""
-        return self.conclude(*self.about)
-
     def come(self) -> None:
         """Note that the answer is there."""
         self.is_there = True
@@ -231,7 +229,7 @@ class CommandLoop(ABC):
             self._again = True
             return inf
         self._awaited = None
-        found = self._go_on(None if awaited is None else awaited.result)
+        found = self._go_on(None if awaited is None else self._answer(awaited.conclude, *awaited.about))
         return found if isinstance(found, float) else partial(self._work, found)
 
     def end_pass(self) -> None:
@@ -240,21 +238,23 @@ class CommandLoop(ABC):
             self._steps.close()
         self._steps = self._awaited = None
 
-    def _go_on(self, step: Callable[[], object] | None, answer: object = None) -> float | InTask:
-        """Make steps, beginning with this one, until a task is needed, an answer is awaited, or a pass has to wait.
+    def _answer(self, function: Callable[[*Ts], object], *args: *Ts) -> object:
+        """Return what a function returns, or the registry's error; after any other error the pass has ended."""
+        try:
+            return function(*args)
+        except RegistryError as error:
+            return error
+        except BaseException:
+            self.end_pass()
+            raise
+
+    def _go_on(self, answer: object) -> float | InTask:
+        """Send this answer in, and make steps until a task is needed, an answer is awaited, or a pass has to wait.
 
         The clocks are read before the first command.
         """
         is_first = True
         while True:
-            if step is not None:
-                try:
-                    answer = step()
-                except RegistryError as error:
-                    answer = error
-                except BaseException:
-                    self.end_pass()
-                    raise
             if isinstance(answer, InTask):
                 return answer
             if isinstance(answer, Awaited):
@@ -271,7 +271,7 @@ class CommandLoop(ABC):
             if isinstance(command, float):
                 again, self._again = self._again, False
                 return 0.0 if again else command
-            step = partial(self._perform, command)
+            answer = self._answer(self._perform, command)
 
     def _next(self, answer: object) -> Command | float:
         """Send an answer or an error in, and return the next command, or the seconds until the next pass."""
@@ -306,5 +306,5 @@ class CommandLoop(ABC):
             except BaseException:  # also a cancellation
                 self.end_pass()
                 raise
-            found = self._go_on(None, answer)
+            found = self._go_on(answer)
         return found
