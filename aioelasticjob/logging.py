@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from typing import Literal, TypeAlias
 Form: TypeAlias = Literal["text", "json"]
 LOGGER = "aioelasticjob"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, except tabs and line ends."""
 
 
 class TextFormatter(logging.Formatter):
@@ -28,6 +31,10 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and the traceback below it; an error's text must not control the reader's terminal."""
+        return printable(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return the line; a traceback, if there is one, follows it."""
@@ -104,6 +111,16 @@ class _Handler(logging.StreamHandler):  # type: ignore[type-arg]  # the class is
 
 
 _failing = logging.Handler()
+
+
+def printable(text: str) -> str:
+    """Return a text with a visible sign for each control character: a terminal would execute it, and not show it."""
+    return _CONTROL.sub(_sign, text)
+
+
+def _sign(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"
 
 
 def _shown(value: object) -> str:

@@ -58,6 +58,14 @@ def test_a_traceback_follows_its_line() -> None:
     assert lines[-1] == "ValueError: oops"
 
 
+def test_no_text_controls_the_terminal_of_whoever_reads_the_log() -> None:
+    odd = "\x1b[31mred\x1b]0;title\x07\x00\x7f\x9b1mbold"
+    shown = "␛[31mred␛]0;title␇␀␡\N{REPLACEMENT CHARACTER}1mbold"
+    lines = formatted("item %s failed", odd, error=ValueError(f"{odd}\tafter a tab\nand a line"), job=odd).splitlines()
+    assert lines[0].endswith(f"item {shown} failed  job={shown}")
+    assert lines[-2:] == [f"ValueError: {shown}\tafter a tab", "and a line"]
+
+
 def test_a_line_for_programs_is_one_object_with_the_fields_and_the_stack() -> None:
     record = logging.LogRecord("aioelasticjob.x", logging.ERROR, "x.py", 1, "%s failed", ("täglich",), None)
     vars(record).update(job="täglich", items=frozenset({2, 1}), when=re.compile("x"), level="mine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -12,9 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from aioelasticjob.cli import stdout
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters, except tabs and line ends: a terminal executes them instead of showing them."""
+from aioelasticjob.logging import printable
 
 
 class SafeConsole(Console):
@@ -23,10 +20,7 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as usual, but replace control characters by visible signs."""
         for segment in super().render(renderable, options):
-            if segment.control or not _CONTROL.search(segment.text):
-                yield segment
-            else:
-                yield Segment(_CONTROL.sub(_sign, segment.text), segment.style)
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Raise the error, which Rich handles here: its own `SystemExit` leaves a task group as a traceback."""
@@ -68,8 +62,3 @@ def confirm(question: str, *, sure: bool) -> None:
 
 def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-def _sign(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"
