@@ -313,25 +313,29 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
 
 
 def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextTable:
-    ends = [one.last_text for _, one in found]
-    has_spans = any(ends)
-    titles = *(["job"] if of_all else []), "id", "kind", "state", "for", *(["up to"] if has_spans else []), "items"
+    titles = *(["job"] if of_all else []), "id", "kind", "state", "for"
+    dates = {"up to": [one.last_text for _, one in found], "expires": [_expires(one) for _, one in found]}
+    dates = {title: texts for title, texts in dates.items() if any(texts)}
     table = TextTable(
-        *(*titles, "ended", "left", "by"),
-        whole=("job", "id", "state", "for", "up to"),
-        spare=("by", "kind", *(["up to"] if has_spans else []), "left", "items"),
+        *(*titles, *dates, "items", "ended", "left", "by"),
+        whole=("job", "id", "state", "for", *dates),
+        spare=("by", "kind", *dates, "left", "items"),
     )
-    for (job, one), end in zip(found, ends, strict=True):
+    for (job, one), *texts in zip(found, *dates.values(), strict=True):
         request = one.request
         chosen = "all" if request.items is None else operations.listed(request.items, 6)
         due = one.local((request.span.following(0) or request.span.start) if request.span else request.moment)
         table.add(
             *([job] if of_all else []),
             *(Text(text) for text in (request.id, request.source.value.lower(), one.state, str(due or ""))),
-            *([Text(end)] if has_spans else []),
+            *map(Text, texts),
             *(Text(text) for text in (chosen, one.outcomes_text, str(one.left or ""), request.by)),
         )
     return table
+
+
+def _expires(one: RequestStatus) -> str:
+    return "" if one.is_over else str(one.local(one.request.expires) or "")
 
 
 def _items(given: str | None) -> list[int] | None:

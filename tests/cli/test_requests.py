@@ -200,6 +200,16 @@ def test_without_a_name_the_requests_of_all_jobs_are_listed(ask: Ask) -> None:
     assert (request["job"], request["id"]) == ("report", "later")
 
 
+def test_it_is_listed_when_a_request_expires_that_can_still_begin(ask: Ask) -> None:
+    said(ask("trigger", "report", "--in", "2h", "--id", "later"))
+    assert "expires" not in said(ask("requests", "report"))
+    said(ask("trigger", "report", "--at", "2090-01-01T06:00", "--expires", "30m", "--id", "early"))
+    listed = re.sub(" {3,}", "  ", said(ask("requests", "report")))
+    assert "2090-01-01 06:00:00+08:00  2090-01-01 06:30:00+08:00  all" in listed
+    said(ask("requests", "cancel", "early"))
+    assert "06:30" not in said(ask("requests", "report"))
+
+
 def test_of_a_backfill_the_first_and_the_last_moment_are_listed_and_how_many_there_are(ask: Ask) -> None:
     said(ask("pause", "report"))
     said(ask("trigger", "report", "--in", "2h", "--id", "later"))

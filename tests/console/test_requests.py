@@ -269,10 +269,14 @@ def test_what_is_asked_elsewhere_comes_onto_the_open_page(play: Play, monkeypatc
         page = (await browser.get(REPORT)).text
         assert "Nothing was asked of this job." in page
         async with browser.listening(f"{REPORT}/live") as stream:
-            await operations.ask(scene.registry.session, "report", delay="1d", id="elsewhere", by="bert@desk")
-            assert "bert@desk" in await stream.event("job-requests", "elsewhere")
+            await operations.ask(
+                scene.registry.session, "report", delay="1d", expires="2h", id="elsewhere", by="bert@desk"
+            )
+            shown = await stream.event("job-requests", "elsewhere")
+            assert "bert@desk" in shown
+            assert "expires <" in shown
             await operations.cancel_request(scene.registry.session, "report", "elsewhere")
-            await stream.event("job-requests", "cancelled")
+            assert "expires <" not in await stream.event("job-requests", "cancelled")
 
     play(act)
 
