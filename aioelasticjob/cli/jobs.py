@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated, TypeAlias
 
 import typer
@@ -222,6 +223,7 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
 def _items(status: JobStatus, now: float) -> TextTable:
     titles = ">Item", "Parameter", "Held by", "Running", "Last run", "State"
     table = TextTable(*titles, whole=("Held by",), spare=("Parameter",))
+    there = {one.id for one in status.instances}
     for item in status.items:
         table.add(
             str(item.item),
@@ -229,7 +231,7 @@ def _items(status: JobStatus, now: float) -> TextTable:
             Text(item.holder or "nobody", style="" if item.holder else "yellow"),
             _running(item, now),
             _last(item, now) if status.config.monitor_execution else Text("not recorded", style="dim"),
-            Text(", ".join(_marks(item)), style="yellow"),
+            Text(", ".join(_marks(item, there)), style="yellow"),
         )
     return table
 
@@ -281,9 +283,10 @@ def _outcome(record: Record, now: float) -> Text:
     return Text(record.outcome, style=style).append(f" {duration_text(ago)} ago ({took:,} ms)", style="default")
 
 
-def _marks(item: ItemStatus) -> list[str]:
+def _marks(item: ItemStatus, there: Set[str]) -> list[str]:
     rescued = "" if item.rescuer is None else f"rescued by {item.rescuer}"
     marks = (
+        ("its instance is gone", item.holder is not None and item.holder not in there),
         ("disabled", item.disabled),
         ("waits for a rescuer", item.orphaned),
         (rescued, rescued),

@@ -197,6 +197,11 @@ def _write_job(address: str, config: JobConfig, record: Record, *more: Create) -
     asyncio.run(main())
 
 
+def test_of_an_item_whose_instance_has_left_it_is_said_that_it_is_gone(address: str, command: Command) -> None:
+    assert "its instance is gone" not in observed(address, command, "job", "report")[1]
+    assert command("job", "report", "--registry", address).stdout.count("its instance is gone") == 3
+
+
 def test_jobs_says_if_the_newest_run_was_cut_off(address: str, command: Command) -> None:
     begun = round(SystemClock().now() * 1000) - 90_000
     record = Record(slot=begun, begun=begun, completed_at=begun - 60_000, completed=False)
