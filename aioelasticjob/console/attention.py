@@ -176,19 +176,20 @@ def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
     fired, limit = _running_at_next_fire(status, begun, now), _time_limit(status.config)
     overdue = {} if limit is None else {item: since for item, since in begun.items() if since + limit <= now}
     found, sentence = fired, "still running, although its next fire has come (items: {items})"
-    if len(overdue) > len(fired):  # one of the two includes the other, as the oldest runs come first in both
+    if len(overdue) > len(fired):  # both name the oldest runs, so the longer one has all
         found, sentence = overdue, "still running, although its timeout is long over (items: {items})"
     if found:
         details = {str(item): since for item, since in found.items()}
         yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
 
 
-def overdue_at(status: JobStatus) -> float | None:
-    """Return when a run that goes on gives a reason although nothing else happens, in seconds since the epoch."""
+def overdue_at(status: JobStatus, now: float) -> float | None:
+    """Return when the next run that goes on gives a reason though nothing happens, in seconds since the epoch."""
     limit = None if status.config.streaming else _time_limit(status.config)
     if limit is None:
         return None
-    return min((item.run.since.timestamp() + limit for item in status.running if item.run is not None), default=None)
+    times = [item.run.since.timestamp() + limit for item in status.running if item.run is not None]
+    return min((at for at in times if at > now), default=None)
 
 
 def _time_limit(config: JobConfig) -> float | None:

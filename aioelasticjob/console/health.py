@@ -88,8 +88,10 @@ def health_of(
     return Health("attention", "warn" if gravest in _WARNINGS else "bad", word, fires, left, acknowledged)
 
 
-def _kinds(health: Health) -> list[str]:
-    return [reason.kind for reason in (*health.reasons, *(reason for reason, _ in health.acknowledged))]
+def _named(health: Health) -> list[tuple[str, ...]]:
+    """Return the kind of each reason, and what it is about, such as its items."""
+    found = (*health.reasons, *(reason for reason, _ in health.acknowledged))
+    return [(reason.kind, *reason.details) for reason in found]
 
 
 class HealthGroups:
@@ -108,7 +110,7 @@ class HealthGroups:
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
         self._overdue: dict[str, float] = {}
-        """By job, when a run that goes on is a reason although nothing has changed."""
+        """By job, when the next of the runs that go on is a reason although nothing has changed."""
         self.of: Mapping[str, Health] = {}
         """By job."""
         self.counts: Counter[str] = Counter()
@@ -137,7 +139,7 @@ class HealthGroups:
         }
         self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
         looked_at = (name for name in {*self._unsettled, *overdue} if known.get(name) == snapshot.changed.get(name, -1))
-        if news := [name for name in looked_at if _kinds(self.of[name]) != _kinds(before[name])]:
+        if news := [name for name in looked_at if _named(self.of[name]) != _named(before[name])]:
             self._watch.touch(news)  # rows are rendered again only if their job has changed
         return self
 
@@ -147,7 +149,7 @@ class HealthGroups:
         self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
 
     def _health(self, status: JobStatus) -> Health:
-        if (at := overdue_at(status)) is not None and at > self._clock.now():
+        if (at := overdue_at(status, self._clock.now())) is not None:
             self._overdue[status.name] = at
         acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
         return health_of(status, self.reasons(status), acknowledgements)

@@ -218,7 +218,9 @@ def test_a_run_whose_timeout_is_long_over_needs_attention_also_if_no_further_mom
     first, second = (ActiveRun(INSTANCES[0], moment(NOW + at)) for at in (0, 1))
     busy = status("report", (item(0), item(4, run=first), item(5, run=second)), now=NOW, **{"timeout": 7200} | settings)
     due = NOW + 7200 + LONG_RUN
-    assert overdue_at(busy) == (due if is_known else None)
+    assert overdue_at(busy, NOW) == (due if is_known else None)
+    assert overdue_at(busy, due) == (due + 1 if is_known else None)
+    assert overdue_at(busy, due + 1) is None
     if not is_known:
         assert reasons(busy, [], now=due + 10**6) == ()
         return

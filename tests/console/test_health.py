@@ -36,21 +36,23 @@ def test_a_run_whose_timeout_is_long_over_is_found_though_nothing_happens_and_it
     clock = StandingClock(NOW)
     watch = RegistryWatch(RegistrySettings("billing", "zk://127.0.0.1:1/billing"), clock)
     groups = HealthGroups(watch, clock)
-    run = ActiveRun(INSTANCES[0], moment(NOW - 60))
-    job = status("report", (item(0, run=run),), now=NOW, timeout=10.0)
+    items = [item(n, run=ActiveRun(INSTANCES[0], moment(NOW + at))) for n, at in enumerate((-60, -50))]
+    job = status("report", tuple(items), now=NOW, timeout=10.0)
     watch.snapshot.set(_snapshot(1, job, status("other", (item(0),), now=NOW)))
     groups.update(watch.snapshot.value)
     due = NOW - 60 + 10 + LONG_RUN
     for time, counts, versions in (
         (due - 0.1, {"running": 1, "waiting": 1}, {"report": 1, "other": 1}),
         (due, {"attention": 1, "waiting": 1}, {"report": 2, "other": 1}),
-        (due + 100, {"attention": 1, "waiting": 1}, {"report": 2, "other": 1}),
+        (due + 9.9, {"attention": 1, "waiting": 1}, {"report": 2, "other": 1}),
+        (due + 10, {"attention": 1, "waiting": 1}, {"report": 3, "other": 1}),  # the other item, too
+        (due + 100, {"attention": 1, "waiting": 1}, {"report": 3, "other": 1}),
     ):
         clock.time = time
         assert groups.update(watch.snapshot.value).counts == counts
         groups.update(watch.snapshot.value)
         assert watch.snapshot.value.changed == versions
-    watch.snapshot.set(_snapshot(3, status("other", (item(0),), now=NOW)))
+    watch.snapshot.set(_snapshot(4, status("other", (item(0),), now=NOW)))
     assert groups.update(watch.snapshot.value).counts == {"waiting": 1}
 
 
