@@ -123,8 +123,7 @@ class Choice:
         if claim is not None:
             if taken.renewed or taken.cut_off:  # offsets may have changed
                 renewed = taken.renewed.union(taken.cut_off) & claim.items.keys()
-                kept = {item: offset for item, offset in offsets.items() if item not in renewed}
-                offsets = kept | (yield ReadOffsets(renewed, claimed=True))
+                offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
             if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
                 is_in_force = yield AwaitMoment(view, claim)
                 # if this process was held up until the next moment has come as well, only that one is run
@@ -135,10 +134,12 @@ class Choice:
         if taken.elsewhere and not is_rescue:
             is_missed = view.config.misfire and fire.source in SCHEDULED
             yield FollowReleases(taken.elsewhere, (view, fire.slot) if is_missed else None)
-        if claim is not None:
-            yield RunItems(view, claim, offsets)
-            state.run_ended((yield NewestView()))
-        return taken
+        if claim is None:
+            return taken
+        del taken  # what a moment adds to a thousand runs under way, it also frees: see docs/why/running.md
+        yield RunItems(view, claim, offsets)
+        state.run_ended((yield NewestView()))
+        return ClaimResult(claim)
 
     def _note_result(self, fire: Fire, taken: ClaimResult) -> None:
         """Note the result of a claim whose moment has come, also for the items that the claim did not get."""
@@ -229,6 +230,11 @@ def _shared_fire(fires: Collection[Fire]) -> Fire:
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
     """Whether the newest runs of these items are the ones that a fire rescues, and have not ended."""
     return all(item.cut_off and item.moment == fire.slot for item in items)
+
+
+def _without(items: Collection[int], offsets: dict[int, str]) -> dict[int, str]:
+    """Return the offsets of all other items."""
+    return {item: offset for item, offset in offsets.items() if item not in items}
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import Claim
 from aioelasticjob.running.driver import Awaited
 
-LEADS = (80, 100, 120, 140, 160, 180, 200, 220)
+LEADS = (120, 140, 160, 180, 200, 220, 240, 260)
 """Milliseconds before a moment at which its claim is sent.  Each job has one of them, to spread the work."""
 
 

@@ -30,8 +30,8 @@ URGENT_AT_ONCE = 200
 """How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
 """How many activities that are not urgent get a turn in one round of the loop."""
-ANSWERED_AT_ONCE = 50
-"""How many activities that can go on get a turn in one round, so that the handlers of the first begin at once."""
+ANSWERED_AT_ONCE = 20
+"""How many activities that can go on get a turn in one round; then the handlers that they have started begin."""
 AT_ONCE_WHILE_REGISTERING = 2
 """The same while jobs wait until they may join or unregister."""
 SHORTEST_REST = 0.001
