@@ -16,7 +16,10 @@ from aioelasticjob.model import Claim
 from aioelasticjob.running.driver import Awaited
 
 LEADS = (120, 140, 160, 180, 200, 220, 240, 260)
-"""Milliseconds before a moment at which its claim is sent.  Each job has one of them, to spread the work."""
+"""Milliseconds before a moment at which its claim is sent.  Each job has one of them, to spread the work.
+
+The shortest is more than a full garbage collection takes with a thousand jobs: the answer to a claim may cause one.
+"""
 
 
 class Starts:

@@ -581,7 +581,7 @@ def test_fires_leave_no_garbage_in_cycles(settings: dict[str, Any]) -> None:
             gc.collect()
             gc.disable()
             before, ran[:] = len(gc.garbage), []
-            await here.until(9.99)  # claims are sent 80 ms ahead at the latest
+            await here.until(9.99)  # claims are sent 120 ms ahead at the latest
             await here.write(Create(LAYOUT.server("10.9.9.9"), b"other"))  # they are given back, and decided anew
             await here.until(15.5)
             try:
