@@ -105,9 +105,8 @@ class Choice:
         is_rescue, state = fire.source is FireSource.FAILOVER, self._state
         with_offset = items if is_rescue else state.items.that_may_have_offsets(items)
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
-        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
-            return ClaimResult()
-        if is_rescue and not _are_cut_off(map(state.items.__getitem__, items), fire):  # a record has changed
+        # since this was decided, the connection may have been lost, or the record of an orphan may have changed
+        if view.tree.outdated or (is_rescue and not _are_cut_off(map(state.items.__getitem__, items), fire)):
             return ClaimResult()
         taken: ClaimResult = yield ClaimItems(view, fire, items)
         claim = taken.claim
