@@ -252,7 +252,7 @@ def _already(view: JobView, wanted: Request, there: Request | None, is_delayed: 
     holds = f"{job}: asked already: {named(there, view)}, as the request {there.id}"
     if differing := list(_differing(wanted, there, is_delayed)):
         raise NotPossible(
-            f"{holds}; what is asked now differs in {listed(differing)}: choose another id, "
+            f"{holds}; {'; '.join(differing)}; choose another id, "
             "or wait until that id is forgotten, 7 days after the end of its request"
         )
     found = status_of_request(view, there, wanted.asked / 1000)
@@ -261,17 +261,17 @@ def _already(view: JobView, wanted: Request, there: Request | None, is_delayed: 
 
 
 def _differing(wanted: Request, there: Request, is_delayed: bool) -> Iterator[str]:
-    """Yield the words for what two requests of the same id differ in."""
+    """Yield each difference between two requests of the same id, as parts of a sentence that pages translate."""
     if wanted.source is not there.source or wanted.span != there.span:
-        yield "the moments to run" if wanted.source is there.source else "the kind"
+        yield "the moments differ" if wanted.source is there.source else "the kind differs"
     if wanted.items != there.items:
-        yield "the items"
+        yield "the items differ"
     if wanted.parameter != there.parameter:
-        yield "the parameter"
+        yield "the parameter differs"
     if wanted.at != there.at and not (is_delayed and there.at):
-        yield "the time"
+        yield "the time differs"
     elif wanted.expires != there.expires and wanted.expires - wanted.moment != there.expires - there.moment:
-        yield "the time at which it expires"
+        yield "the time at which it expires differs"
 
 
 def item_numbers(given: Iterable[int]) -> tuple[int, ...]:

@@ -95,23 +95,23 @@ def test_a_second_request_of_the_same_id_says_what_holds(ask: Ask) -> None:
     same = said(ask("trigger", "report", "--at", "2090-11-19T18:00Z", "--items", "2", "--id", "night"))
     assert f"asked already: item 2 at {at}, as the request night (planned: nothing yet)" in same
     for words, what in (
-        (("--at", "2090-11-20T03:00+08:00", "--items", "2"), "the time"),
-        (("--at", at), "the items"),
-        (("--at", at, "--items", "2", "--parameter", "x"), "the parameter"),
-        (("--at", at, "--items", "2", "--expires", "1h"), "the time at which it expires"),
-        (("--items", "2"), "the time"),
+        (("--at", "2090-11-20T03:00+08:00", "--items", "2"), "the time differs"),
+        (("--at", at), "the items differ"),
+        (("--at", at, "--items", "2", "--parameter", "x"), "the parameter differs"),
+        (("--at", at, "--items", "2", "--expires", "1h"), "the time at which it expires differs"),
+        (("--items", "2"), "the time differs"),
     ):
         other = ask("trigger", "report", "--id", "night", *words)
         assert other.exit_code == 1
         assert f"asked already: item 2 at {at}" in other.stderr
-        assert f"differs in {what}:" in other.stderr
+        assert f"; {what}; choose another id" in other.stderr
     span = ("--from", "2026-01-01", "--to", "2026-01-04", "--id")
     kind = ask("backfill", "report", *span, "night")
-    assert (kind.exit_code, "differs in the kind, the items, the time:" in kind.stderr) == (1, True)
+    assert (kind.exit_code, "; the kind differs; the items differ; the time differs; " in kind.stderr) == (1, True)
     said(ask("backfill", "report", *span, "days", "--wait"))
     other = ask("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-04", "--id", "days")
     assert "asked already: all its items for the moments from 2026-01-01T00:00:00+08:00 to" in other.stderr
-    assert "differs in the moments to run" in other.stderr
+    assert "the moments differ" in other.stderr
     later = said(ask("trigger", "report", "--in", "1h", "--id", "soon", "--expires", "5m"))
     assert "asked to run all its items at 2" in later
     assert "asked already" in said(ask("trigger", "report", "--in", "1h", "--id", "soon", "--expires", "5m"))

@@ -253,6 +253,17 @@ def test_how_the_runs_of_a_request_have_ended_is_chinese_whatever_the_outcome() 
             assert not re.search("[a-z]", language("zh").message(text).removeprefix("report").replace("one", ""))
 
 
+def test_what_another_request_of_the_same_id_differs_in_is_chinese() -> None:
+    asking = ast.parse((PACKAGE / "operations" / "asking.py").read_text("utf-8"))
+    (found,) = (one for one in ast.walk(asking) if isinstance(one, ast.FunctionDef) and one.name == "_differing")
+    ends = ast.walk(ast.Module(found.body[1:], []))  # without the docstring
+    differences = [one.value for one in ends if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    assert len(differences) == 6
+    text = f"report: asked already: item 2 at 2090-11-20T02:00:00+08:00, as the request 1; {'; '.join(differences)}; "
+    text += "choose another id, or wait until that id is forgotten, 7 days after the end of its request"
+    assert not re.search("[a-z]", language("zh").message(text).removeprefix("report"))
+
+
 def test_the_value_of_a_wrong_setting_is_not_taken_for_a_sentence() -> None:
     error = InvalidSetting("cron", "is given twice: must be text", "must be text")
     assert language("zh").error(error) == "cron = 'is given twice: must be text'：必须是文本"

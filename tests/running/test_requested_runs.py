@@ -56,7 +56,7 @@ def test_items_of_all_instances_run_once_for_one_moment() -> None:
         assert (again.changed, again.request) == (False, "r")
         await anyio.sleep(1)
         assert len(them.runs) == 2
-        with pytest.raises(operations.NotPossible, match="differs in the items, the parameter: choose another id"):
+        with pytest.raises(operations.NotPossible, match="the items differ; the parameter differs; choose another id"):
             await operations.ask(here.observer, "job", parameter="Q", id="r")
 
     simulate(scene)
