@@ -41,7 +41,7 @@ CHECKS: dict[str, Sequence[str]] = {
     "format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
     "layers": ("lint-imports",),
-    "pytest": ("pytest", "-n", "4", "--dist", "worksteal", "-q", "--durations=10"),
+    "pytest": ("pytest", "-n", "6", "--dist", "worksteal", "-q", "--durations=10"),
     "docs": ("zensical", "build", "--clean", "--strict"),
     "wheel": ("python", "-m", "tests.wheel"),
 }
