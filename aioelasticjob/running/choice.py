@@ -135,7 +135,7 @@ class Choice:
             yield FollowReleases(taken.elsewhere, (view, fire.slot) if is_missed else None)
         if claim is None:
             return taken
-        del taken  # what a moment adds to a thousand runs under way, it also frees: see docs/why/running.md
+        del taken  # the handlers that begin at one moment may not add objects in all: see docs/why/running.md
         yield RunItems(view, claim, offsets)
         state.run_ended((yield NewestView()))
         return ClaimResult(claim)
