@@ -220,7 +220,6 @@ COVERED = (
         "one run per slot",
         (omissions.never_read_again, omissions.servers_disabled_often),
         bare,
-        seeds=2,
     ),
     Covered(
         omissions.mark_unversioned,
