@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from weakref import ref
 
 import pytest
 
-from aioelasticjob import ItemContext
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Delete
 from tests.running.test_settings_changes import start_processes
@@ -101,15 +102,23 @@ def test_a_claim_that_waits_owns_no_task() -> None:
     assert simulate(scene).starts() == [(5.0, "CRON", 5.0), (10.0, "CRON", 10.0)]
 
 
+async def idle(_context: ItemContext) -> None: ...
+
+
+def many_jobs(here: SimulatedJobs, handler: Callable[[ItemContext], Awaitable[None]], jobs: int) -> ElasticJob:
+    """Return an application whose jobs are all due every ten seconds."""
+    app = here.app(handler, cron="0/10 * * * * ?")
+    for number in range(1, jobs):
+        app.add(handler, name=f"job-{number}", cron="0/10 * * * * ?")
+    return app
+
+
 def test_a_claim_under_way_keeps_few_objects_that_the_garbage_collector_visits() -> None:
     """A thousand claims under way at once make full collections as often as they keep objects."""
     jobs = 20
 
     async def scene(here: SimulatedJobs) -> None:
-        app = here.app(cron="0/10 * * * * ?")
-        for number in range(1, jobs):
-            app.add(_work, name=f"job-{number}", cron="0/10 * * * * ?")
-        async with app.running():
+        async with many_jobs(here, idle, jobs).running():
             await here.until(18)
             gc.collect()
             gc.disable()
@@ -132,10 +141,7 @@ def test_handlers_that_begin_at_one_moment_free_as_many_objects_as_they_make() -
         counts.append(gc.get_count()[0])  # at 700 the collector would run
 
     async def scene(here: SimulatedJobs) -> None:
-        app = here.app(count, cron="0/10 * * * * ?")
-        for number in range(1, jobs):
-            app.add(count, name=f"job-{number}", cron="0/10 * * * * ?")
-        async with app.running():
+        async with many_jobs(here, count, jobs).running():
             await here.until(18)
             gc.collect()
             gc.disable()
@@ -149,10 +155,6 @@ def test_handlers_that_begin_at_one_moment_free_as_many_objects_as_they_make() -
     assert len(counts) == jobs
     assert max(counts) - min(counts) < 300  # for those that begin in one round of the loop
     assert max(counts[jobs // 2 :]) - max(counts[: jobs // 2]) < 10
-
-
-async def _work(_context: ItemContext) -> None:
-    pass
 
 
 def test_a_claim_that_was_given_back_is_not_kept() -> None:
