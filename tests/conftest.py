@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 settings.register_profile("house", deadline=None)  # time is judged in benchmarks only
 settings.load_profile("house")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has started the tests in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, also to programs, which inherit this
 
 REQUIRE_ALL = os.environ.get("AIOELASTICJOB_REQUIRE_ALL") == "1"
 
