@@ -193,11 +193,12 @@ def test_a_member_that_dies_or_freezes_costs_no_session(
                 writing = tasks.create_task(steady(session, stop))
                 with deadline(session, incarnation) as scope:
                     member, connection = member_of(real_ensemble, session), connection_of(session)
+                    lost = tasks.create_task(until(session, SUSPENDED))  # that may be over before the kill returns
                     if fault == "kill":
                         await asyncio.to_thread(member.kill)
                     else:
                         member.process.pause()
-                    await until(session, SUSPENDED)
+                    await lost
                     assert (connection.reason == SILENT_REASON) is (fault == "freeze")
                     await until(session, CONNECTED)
                     written = (await session.get("/a")).stat.version
