@@ -24,7 +24,7 @@ settings.register_profile("house", deadline=None)  # time is judged in benchmark
 settings.load_profile("house")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has started the tests in the background
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, also to programs, which inherit this
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests start inherit this
 
 REQUIRE_ALL = os.environ.get("AIOELASTICJOB_REQUIRE_ALL") == "1"
 
