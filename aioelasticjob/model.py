@@ -66,8 +66,8 @@ class Progress:
     def outcomes(self, newest: str = "") -> Counter[str]:
         """Return how many runs have ended in which way; ``newest`` stands for the outcome of one that has none."""
         found = Counter(self.otherwise)
-        found[Outcome.FAILED] += self.failed - sum(self.otherwise.values())
-        found[Outcome.COMPLETED] += self.runs - 1 - self.failed
+        found[Outcome.FAILED.value] += self.failed - sum(self.otherwise.values())
+        found[Outcome.COMPLETED.value] += self.runs - 1 - self.failed
         if last := self.outcome or newest:
             found[last] += 1
         return +found

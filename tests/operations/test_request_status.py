@@ -38,6 +38,26 @@ def test_a_request_is_waited_for_running_and_done() -> None:
     simulate(scene)
 
 
+def test_the_outcomes_of_a_request_that_goes_on_are_text() -> None:
+    """As those of one that has ended, which are read from JSON: programs print the keys and make JSON of them."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a", work=5, cron=NEVER, sharding_total_count=2)
+        for id, parameter, outcome in (("completing", "", "completed"), ("failing", "fail", "failed")):
+            await operations.pause(here.observer, "job")
+            await operations.ask(here.observer, "job", delay=0, parameter=parameter, id=id)
+            await operations.disable(here.observer, "job", item=1)
+            await operations.resume(here.observer, "job")
+            await anyio.sleep(6)
+            found = await operations.request(here.observer, "job", id)
+            assert (found.state, found.outcomes) == ("waiting", {outcome: 1})  # the disabled item has not begun
+            assert [type(key) for key in found.outcomes] == [str]
+            await operations.enable(here.observer, "job", item=1)
+            await anyio.sleep(6)
+
+    simulate(scene)
+
+
 @pytest.mark.parametrize("failover", [True, False])
 def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
