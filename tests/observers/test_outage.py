@@ -26,7 +26,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("harm", ["paused", "killed"])
+@pytest.mark.parametrize("harm", ["paused", "killed", "starting for long"])
 def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
     if real_postgres.binaries() is None:
         pytest.skip("Debian's postgresql is not installed")
@@ -47,11 +47,16 @@ def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
             await _until(lambda: counts().written > 0)
             (server.pause if harm == "paused" else server.stop)()
             await _until(lambda: bool(counts().trouble))
+            if harm == "starting for long":  # it answers, but takes no connections (57P03)
+                await asyncio.to_thread(server.start, only_starting=True)
+                await _until(lambda: "not accepting connections" in counts().trouble or counts().rejected > 0)
             before = len(late)
             await _until(lambda: len(late) >= before + 4)
+            if harm == "starting for long":
+                server.stop()
             await asyncio.to_thread(server.resume if harm == "paused" else server.start)
             await _until(lambda: not counts().trouble)
-        assert counts().dropped == counts().waiting == 0
+        assert counts().dropped == counts().waiting == counts().rejected == 0
 
     async def found(server: RealPostgres) -> int:
         from aioelasticjob.observers.sql import open_store

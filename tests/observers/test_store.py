@@ -13,7 +13,10 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import asyncmy.errors
 import pytest
+from sqlalchemy import Connection, insert
+from sqlalchemy.exc import DBAPIError
 
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
@@ -27,7 +30,9 @@ from aioelasticjob.observers.sql import (
     Filter,
     Page,
     open_store,
+    schema,
 )
+from aioelasticjob.observers.sql.database_errors import is_about_values
 from aioelasticjob.observers.sql.history import StateCount
 from tests.observers.sample_events import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
 from tests.support.real_postgres import closed_port
@@ -427,6 +432,160 @@ def test_tables_that_were_dropped_under_our_hands_are_made_again(url: str) -> No
         with pytest.raises(EventStoreUnreachable):
             await store.history()
         assert (await store.history()).rows == ()
+
+    play(url, scene)
+
+
+@pytest.mark.parametrize("state", ["22001", "22003", "22P05", "23502", "23505", "23514"])
+def test_rows_are_refused_if_postgresql_says_that_their_values_are_wrong(postgres_url: str, state: str) -> None:
+    assert _refuses(postgres_url, state)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "08006",  # the connection was lost
+        "25006",  # the database can only be read
+        "40001",  # another transaction has changed the same rows
+        "40P01",  # two transactions wait for each other
+        "42501",  # permission denied
+        "42P01",  # there is no such table
+        "53100",  # the disk is full
+        "53200",  # out of memory
+        "53300",  # too many connections
+        "55P03",  # somebody else has locked the table
+        "57014",  # somebody has cancelled the statement
+        "57P01",  # the server is being shut down
+        "57P03",  # the server is starting
+        "58030",  # the disk cannot be read or written
+        "P0001",  # a trigger raises an error
+        "XX000",  # a defect of the server
+    ],
+)
+def test_rows_wait_if_postgresql_says_anything_else(postgres_url: str, state: str) -> None:
+    assert not _refuses(postgres_url, state)
+
+
+def _refuses(url: str, state: str) -> bool:
+    """Whether the store takes the rows for wrong if the database answers their insertion with a state of SQL."""
+    refused = list[bool]()
+    function = f"""CREATE FUNCTION harm() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'on purpose' USING ERRCODE = '{state}'; END $$"""
+    trigger = "CREATE TRIGGER harm BEFORE INSERT ON job_execution_log FOR EACH ROW EXECUTE FUNCTION harm()"
+
+    async def scene(store: EventStore) -> None:
+        await store.prepare()
+        async with store._writing() as connection:
+            await connection.exec_driver_sql(function)
+            await connection.exec_driver_sql(trigger)
+        with pytest.raises(EventStoreUnreachable, match="on purpose") as failure:
+            await store.write(batch(end()))
+        refused.append(failure.value.refused)
+        async with store._writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER harm ON job_execution_log")
+        await store.write(batch(end()))
+        assert await store.counts() == {"completed": 1}
+
+    play(url, scene)
+    return refused[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sharding_item": 2**70},
+        {"hostname": "half a pair: \ud800"},
+        {"hostname": None},
+        {"start_time": "no time"},
+    ],
+    ids=["a number is too large", "half a surrogate pair", "nothing where something must be", "a time is none"],
+)
+def test_a_row_with_a_value_that_cannot_be_written_is_refused(url: str, values: dict[str, object]) -> None:
+    async def scene(store: EventStore) -> None:
+        wrong = batch(end())
+        for row in wrong.ended.values():
+            row.update(values)
+        with pytest.raises(EventStoreUnreachable) as failure:
+            await store.write(wrong)
+        assert failure.value.refused
+        await store.write(batch(end()))
+        assert await store.counts() == {"completed": 1}
+
+    play(url, scene)
+
+
+def test_nul_in_a_text_is_refused_by_postgresql(postgres_url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        wrong = batch(end())
+        for row in wrong.ended.values():
+            row["hostname"] = "a\0b"
+        with pytest.raises(EventStoreUnreachable) as failure:
+            await store.write(wrong)
+        assert failure.value.refused
+
+    play(postgres_url, scene)
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (asyncmy.errors.DataError(1406, "Data too long for column"), True),
+        (asyncmy.errors.IntegrityError(1048, "Column cannot be null"), True),
+        (asyncmy.errors.OperationalError(1366, "Incorrect string value"), True),
+        (asyncmy.errors.OperationalError(3819, "Check constraint is violated"), True),
+        (asyncmy.errors.OperationalError(4025, "CONSTRAINT failed"), True),
+        (asyncmy.errors.OperationalError(1021, "Disk full"), False),
+        (asyncmy.errors.OperationalError(1290, "running with the --read-only option"), False),
+        (asyncmy.errors.OperationalError(1213, "Deadlock found"), False),
+        (asyncmy.errors.OperationalError(1053, "Server shutdown in progress"), False),
+        (asyncmy.errors.ProgrammingError(1146, "Table doesn't exist"), False),
+        (asyncmy.errors.OperationalError(1142, "INSERT command denied"), False),
+        (asyncmy.errors.IntegrityError(2013, "Lost connection"), False),
+        (asyncmy.errors.DataError(9999, "of a server that is newer than this program"), False),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), True),
+    ],
+    ids=str,
+)
+def test_of_mysql_the_number_of_the_error_says_whether_rows_are_refused(error: Exception, refused: bool) -> None:
+    if isinstance(error, asyncmy.errors.Error):
+        error = DBAPIError.instance("INSERT", None, error, asyncmy.errors.Error)  # as SQLAlchemy wraps it
+    assert is_about_values(error) is refused
+
+
+def test_a_full_or_locked_sqlite_file_refuses_no_rows(sqlite_url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await store.write(batch(end()))
+        async with store._connected() as connection:
+            await connection.exec_driver_sql("PRAGMA max_page_count = 1")  # of this connection, which is used again
+        many = batch(*(end(NOON + 1000 * n, failure=raised("x" * 4000)) for n in range(1, 300)))
+        with pytest.raises(EventStoreUnreachable, match="full") as full:
+            await store.write(many)
+        assert not full.value.refused
+        async with store._connected() as connection:
+            await connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+        async with open_store(sqlite_url, clock=Clock()) as other, other._writing():
+            with pytest.raises(EventStoreUnreachable) as locked:
+                await store.write(batch(end(NOON + 1000)))
+        assert not locked.value.refused
+
+    play(EventStoreSettings(sqlite_url, write_timeout=2), scene)
+
+
+def test_an_error_while_the_tables_are_made_is_not_the_fault_of_rows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the unique key that two processes want to write which upgrade at once."""
+
+    def twice(connection: Connection) -> None:
+        for _ in range(2):
+            connection.execute(insert(schema.VERSIONS).values(version=99))
+
+    async def scene(store: EventStore) -> None:
+        with monkeypatch.context() as once:
+            once.setattr(schema, "STEPS", (*schema.STEPS, twice))
+            with pytest.raises(EventStoreUnreachable) as failure:
+                await store.write(batch(end()))
+        assert not failure.value.refused
+        await store.write(batch(end()))
+        assert await store.counts() == {"completed": 1}
 
     play(url, scene)
 

@@ -121,22 +121,37 @@ def test_an_absent_table_is_asked_again_and_gets_everything_when_it_is_back(capl
     assert "can be written again" in lines[1]
 
 
-def test_what_the_backlog_cannot_hold_is_dropped_the_oldest_first_and_counted() -> None:
+def test_what_the_backlog_cannot_hold_is_dropped_the_oldest_first_and_counted_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     table = Table(up=False)
 
     async def act(events: Events, writer: Writer) -> None:
         for second in range(30):
             for item in range(100):
-                events.put(end(item=second * 100 + item))
+                events.put(end(NOON + 1000 * second, item=second * 100 + item))
             await sleep(1)
         assert writer.counts.dropped > 0
         assert writer.counts.dropped + writer.counts.waiting == 3000
+        assert full in caplog.messages[1]
         table.up = True
         await sleep(40)
+        counts = writer.counts
+        assert caplog.messages[2:] == [
+            f"the event store can be written again; dropped meanwhile: {counts.dropped:,} events,"
+            f" from 2027-01-15T08:00:03.020+00:00 to 2027-01-15T08:00:{counts.dropped // 100 + 2:02d}.020+00:00"
+        ]
+        table.up = False  # the next outage counts what it drops itself
+        events.put(end(item=4000))
+        await sleep(1)
+        table.up = True
+        await sleep(40)
+        assert caplog.messages[-1] == "the event store can be written again; dropped meanwhile: 0 events"
 
+    full = "the events that wait for the event store are more than its backlog of 1,000: the oldest are dropped"
     writer = scene(table, act)
-    assert writer.counts.written + writer.counts.dropped == 3000
-    assert writer.counts.written <= SETTINGS.backlog
+    assert writer.counts.written + writer.counts.dropped == 3001
+    assert writer.counts.written <= SETTINGS.backlog + 1
     assert set(range(2900, 3000)) <= set(table.ended)  # type: ignore[arg-type]
 
 
@@ -165,8 +180,12 @@ def test_one_row_that_is_not_taken_costs_no_other(caplog: pytest.LogCaptureFixtu
     assert set(table.ended) == set(range(50)) - {17}
     assert writer.counts.rejected == 1
     assert sum(len(one.states) for one in table.batches) == 50
-    (line,) = caplog.records
-    assert "refuses these rows, which are lost (not to my liking): " in line.getMessage()
+    (line,) = caplog.messages
+    start = "the event store refuses a row, which is lost (not to my liking): the end of a run: id="
+    assert line.startswith(start)
+    assert "job_name=report, " in line
+    assert "sharding_item=17, " in line
+    assert "fire_time=2027-01-15 08:00:00, " in line
 
 
 def test_what_is_left_at_the_end_is_written_if_that_does_not_take_long() -> None:
@@ -210,11 +229,11 @@ def test_events_and_rows_that_are_not_taken_fill_no_log(caplog: pytest.LogCaptur
     assert scene(table, act).counts.rejected == 20 + 100
     text = "the event Ended cannot be converted to rows of the event store, and is lost"
     assert caplog.messages[:2] == [text] * 2
-    assert all("refuses these rows, which are lost" in line for line in caplog.messages[2:-2])
+    assert all("refuses a row, which is lost" in line for line in caplog.messages[2:-2])
     assert len(caplog.messages[2:-2]) == MOST
     assert caplog.messages[-2:] == [
         f"18 more lines were left out, about 2 jobs: {text}",
-        f"{100 - MOST} more lines were left out: the event store refuses rows, which are lost",
+        f"{100 - MOST} more lines were left out: the event store refuses a row, which is lost",
     ]
 
 

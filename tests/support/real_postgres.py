@@ -21,6 +21,8 @@ from tests.support.processes import ChildProcess
 
 USER: Final = "tester"
 PASSWORD: Final = "s3cret/@pässword"
+SERVES, REJECTS = 0, 1
+"""What ``pg_isready`` answers of a server that takes connections, and of one that rejects them."""
 
 
 def binaries() -> Path | None:
@@ -51,8 +53,16 @@ class RealPostgres:
         """Return the URL of a database, as a user would write it."""
         return f"postgresql://{USER}:{quote(password, safe='')}@127.0.0.1:{self._port}/{database}"
 
-    def start(self) -> None:
-        """Start the server and wait until it takes connections."""
+    def start(self, *, only_starting: bool = False) -> None:
+        """Start the server and wait until it takes connections.
+
+        With ``only_starting`` it goes on starting until it is stopped: it answers everybody that it cannot serve yet.
+        """
+        waits_for_another = self._directory / "data" / "standby.signal"
+        if only_starting:
+            waits_for_another.touch()
+        else:
+            waits_for_another.unlink(missing_ok=True)
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self._port,
@@ -60,12 +70,14 @@ class RealPostgres:
             "fsync": "off",  # no test pulls the plug of the machine
             "max_connections": 20,
             "shared_buffers": "16MB",
+            "hot_standby": "off",  # a standby serves nobody
         }
         command = [f"{self._binaries}/postgres", "-D", f"{self._directory}/data"]
         command += [f"--{name}={value}" for name, value in settings.items()]
         self._process = ChildProcess(self._as_nobody_special(command), self._directory / "server.log")
         deadline = time.monotonic() + 90
-        while not self._ready():
+        expected = REJECTS if only_starting else SERVES
+        while self._answer() != expected:
             assert self._process.exit_code is None, f"PostgreSQL ended:\n{self._process.output}"
             assert time.monotonic() < deadline, f"PostgreSQL does not serve:\n{self._process.output}"
             time.sleep(0.05)
@@ -88,9 +100,9 @@ class RealPostgres:
         assert self._process is not None
         self._signal(self._process, signal.SIGCONT)
 
-    def _ready(self) -> bool:
+    def _answer(self) -> int:
         command = [f"{self._binaries}/pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self._port)]
-        return subprocess.run(command).returncode == 0
+        return subprocess.run(command).returncode
 
     def _signal(self, process: ChildProcess, number: int) -> None:
         serving = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

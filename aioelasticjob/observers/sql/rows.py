@@ -40,6 +40,16 @@ WIDTHS = {"job_name": 255, "task_id": 255, "hostname": 255, "instance": 255, "fa
 """Characters that the columns hold in tables that we have made."""
 TAIL_CHARACTERS = 80
 """Characters that are kept of the end of a shortened text: a task id is unique by its end."""
+KINDS = {
+    "begun": "the beginning of a run",
+    "ended": "the end of a run",
+    "states": "a state of a run",
+    "handed_over": "a run that was handed over",
+    "cut_off": "a run that was cut off",
+}
+"""The groups of rows that a batch has, in the words of log lines."""
+LONGEST_VALUE = 100
+"""Characters of a value in a log line."""
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 """A host finds the run of another host if their clocks differ by no more than this."""
 
@@ -69,10 +79,16 @@ class Batch:
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Yield every row with the group of rows that it belongs to."""
-        for kind in ("begun", "ended", "states", "handed_over", "cut_off"):
+        for kind in KINDS:
             rows = getattr(self, kind)
             for row in rows.values() if isinstance(rows, dict) else rows:
                 yield kind, row
+
+    def times(self) -> Iterator[datetime]:
+        """Yield when the states came that the batch has."""
+        for row in self.states:
+            if isinstance(time := row["creation_time"], datetime):
+                yield time.replace(tzinfo=UTC)
 
     def fit(self, widths: Mapping[str, int]) -> None:
         """Shorten texts that are longer than their columns: Elastic-Job may have made narrower columns than we do."""
@@ -218,6 +234,15 @@ def halved(batch: Batch) -> tuple[Batch, Batch]:
         else:
             getattr(half, kind).append(row)
     return one, other
+
+
+def described(batch: Batch) -> str:
+    """Return the rows of a batch in words, for a log line."""
+    found = list[str]()
+    for kind, row in batch.rows():
+        values = [f"{name}={shortened(str(value), LONGEST_VALUE)}" for name, value in row.items() if value is not None]
+        found.append(f"{KINDS[kind]}: {', '.join(values)}")
+    return clean("; ".join(found))
 
 
 def at(seconds: float) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -11,22 +10,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from anyio import CancelScope, Lock, fail_after, move_on_after
-from sqlalchemy import URL, Table, delete, select
-from sqlalchemy.exc import (
-    DBAPIError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    ProgrammingError,
-    SQLAlchemyError,
-    StatementError,
-)
+from sqlalchemy import Table, delete, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
+from aioelasticjob.observers.sql.database_errors import explained, is_about_values, without_password
 from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import (
     DurationCount,
@@ -61,7 +53,7 @@ class EventStoreUnreachable(ElasticJobError):
     def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
         super().__init__(f"event store {masked(url)}: {reason}")
         self.reason, self.refused = reason, refused
-        """``refused``: the database has answered, and does not accept the values."""
+        """``refused``: the database, or its driver, says that the values of the rows are wrong."""
 
 
 @asynccontextmanager
@@ -282,7 +274,7 @@ class EventStore:
         """Write all of a batch or nothing; writing it again does no harm."""
         await self.prepare()
         batch.fit(self.widths)
-        with self._asking():
+        with self._asking(about_rows=True):
             async with self._writing() as connection:
                 await self._writes.all_of(batch, connection)
 
@@ -325,67 +317,35 @@ class EventStore:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection; whatever the driver says of its options, as by a TypeError, becomes our error."""
+        """Open a connection; whatever fails until then, as by a TypeError for an option, is not the fault of rows."""
         async with AsyncExitStack() as stack:
             try:
                 connection = await stack.enter_async_context(self._engine.connect())
-            except (SQLAlchemyError, OSError):
-                raise  # to the caller, who explains them
+            except TimeoutError:
+                raise  # to the caller, who knows the time limit
             except Exception as error:
-                reason = _without_password(_line(error), self._engine.url)
+                reason = without_password(self._unreachable(error).reason, self._engine.url)
                 raise EventStoreUnreachable(self.settings.url, reason) from error
             yield connection
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Give the block a time limit, and turn the errors of databases and drivers into ours."""
-        url = self.settings.url
+    def _asking(self, *, about_rows: bool = False) -> Iterator[None]:
+        """Give the block a time limit, and turn the errors of databases and drivers into ours.
+
+        ``about_rows`` says that the block writes rows, so that their values may be wrong.
+        """
         try:
             with fail_after(self.settings.write_timeout):
                 yield
         except TimeoutError:
-            raise EventStoreUnreachable(url, f"no answer within {self.settings.write_timeout:g} s") from None
-        except DBAPIError as error:
-            refused = not error.connection_invalidated and _is_about_values(error)
+            reason = f"no answer within {self.settings.write_timeout:g} s"
+            raise EventStoreUnreachable(self.settings.url, reason) from None
+        except (SQLAlchemyError, OSError, UnicodeError, OverflowError) as error:
+            raise self._unreachable(error, refused=about_rows and is_about_values(error)) from error
+
+    def _unreachable(self, error: Exception, *, refused: bool = False) -> EventStoreUnreachable:
+        cause: BaseException = error
+        if isinstance(error, DBAPIError):
+            cause = error.orig or error
             self._prepared = False  # the database may have been replaced, or have lost its tables
-            raise EventStoreUnreachable(url, _explained(error.orig or error), refused=refused) from error
-        except SQLAlchemyError as error:
-            raise EventStoreUnreachable(url, _line(error), refused=_is_about_values(error)) from error
-        except OSError as error:
-            raise EventStoreUnreachable(url, _line(error)) from error
-
-
-def _is_about_values(error: SQLAlchemyError) -> bool:
-    """Whether the rows themselves cause the error: not if the database is locked, full, damaged, gone or without
-    tables.
-    """
-    if not isinstance(error, StatementError) or _is_damage(error.orig):
-        return False
-    return not isinstance(error, OperationalError | InterfaceError | InternalError | ProgrammingError)
-
-
-def _is_damage(error: BaseException | None) -> bool:
-    """Whether SQLite says that its file is damaged, or no database."""
-    text = str(error)
-    return isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text)
-
-
-def _explained(error: BaseException) -> str:
-    text = _line(error)
-    if _is_damage(error):
-        return f"{text}: put a copy of the file back, or move it away, and an empty one is made"
-    if isinstance(error, sqlite3.OperationalError) and "unable to open" in text:
-        return f"{text}: make its directory writable, or copy the file with the -wal beside it to one that is"
-    return text
-
-
-def _without_password(text: str, url: URL) -> str:
-    hidden = [url.password, *(value for name, value in url.query.items() if "pass" in name)]
-    for one in hidden:
-        for password in [one] if isinstance(one, str) else one or ():
-            text = text.replace(password, "…") if password else text
-    return text
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(error_text(error).split())[:300]
+        return EventStoreUnreachable(self.settings.url, explained(cause), refused=refused)

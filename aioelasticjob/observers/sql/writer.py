@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -20,7 +21,7 @@ from aioelasticjob.events import EventReader, Events
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.settings import EventStoreSettings
-from aioelasticjob.observers.sql.rows import Batch, halved
+from aioelasticjob.observers.sql.rows import Batch, described, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
 from aioelasticjob.plural import counted
 
@@ -69,6 +70,10 @@ class Writer:
         self._news, self._host = Event(), socket.gethostname()
         self._counts = StoreCounts()
         self._in_hand: Batch | None = None
+        self._dropped_before = 0
+        """How many events had been dropped when the present trouble began."""
+        self._dropped_times: tuple[datetime, ...] = ()
+        """The first and the last time of what was dropped since rows were written."""
         self._pauses = Random()
         self.limited_log = LimitedLog()
         """Limits the lines that can repeat.  ``recording`` closes it."""
@@ -157,10 +162,10 @@ class Writer:
         """Find the rows that the database rejects, and write all others."""
         if len(batch) == 1:
             self._counts.rejected += 1
-            entry = repr(batch)[:1000]
-            text = "the event store refuses these rows, which are lost (%s): %s"
-            if self.limited_log.admits(log, None, "the event store refuses rows, which are lost", each=MOST):
-                log.error(text, reason, entry, extra={"reason": reason, "entry": entry})
+            entry = described(batch)
+            text = "the event store refuses a row, which is lost"
+            if self.limited_log.admits(log, None, text, each=MOST):
+                log.error("%s (%s): %s", text, reason, entry, extra={"reason": reason, "entry": entry})
             return
         for half in halved(batch):
             await self._write(half)
@@ -169,18 +174,30 @@ class Writer:
         self._counts.written += batch.events
         if self._counts.trouble:
             self._counts.trouble = ""
-            dropped = self.counts.dropped
+            dropped = self.counts.dropped - self._dropped_before
             text = f"the event store can be written again; dropped meanwhile: {counted(dropped, 'event')}"
+            if self._dropped_times:
+                first, last = (time.isoformat(timespec="milliseconds") for time in self._dropped_times)
+                text += f", from {first} to {last}"
             if self._admits(newest=text):
                 log.warning("%s", text, extra={"dropped": dropped})
+        self._dropped_times = ()
 
     def _drop(self, batch: Batch) -> None:
+        """Drop the oldest rows; the first time until rows can be written again, a line of the log says so."""
         self._counts.dropped += batch.events
+        text = "the events that wait for the event store are more than its backlog"
+        if not self._dropped_times and self.limited_log.admits(log, None, text, each=MOST):
+            backlog = self._settings.backlog
+            log.warning("%s of %s: the oldest are dropped", text, f"{backlog:,}", extra={"backlog": backlog})
+        times = [*self._dropped_times, *batch.times()]
+        self._dropped_times = (min(times), max(times)) if times else ()
 
     def _report_error(self, error: Exception) -> None:
         """Log once for each reason that nothing can be written, not at every attempt."""
         trouble = str(error) if isinstance(error, ElasticJobError) else error_text(error)
         if not self._counts.trouble:
+            self._dropped_before = self.counts.dropped
             backlog = self._settings.backlog
             wait = f"up to {counted(backlog, 'event')} wait until the event store can be written"
             text = f"{_shown(error)}: jobs go on running, and {wait}"
