@@ -118,8 +118,25 @@ class ElasticJob(Declarations, Asking):
         app._adopt(settings)
         return app
 
-    def configure(self, file: str | Path | None = None) -> None:
+    @property
+    def is_configured(self) -> bool:
+        """Whether a settings file, or the environment, overrides the settings in the code."""
+        return self._from_outside is not None
+
+    def use_registry(self, address: str) -> None:
+        """Run the jobs in another registry than the one in the code; the other settings of the connection stay.
+
+        Raises:
+            InvalidSetting: the address makes no sense, or the application runs.
+        """
+        if self._here.running:
+            raise InvalidSetting("registry", address, "an application is given its registry before it runs")
+        self._registry = self._registry.changed(address)
+
+    def configure(self, file: str | Path | None = None, *, registry: str | None = None) -> None:
         """Let a settings file and the environment override the settings in the code, also for jobs declared later.
+
+        The address ``registry`` overrides all three.
 
         Raises:
             WrongSettings: with all mistakes there are, their files and lines.
@@ -130,7 +147,7 @@ class ElasticJob(Declarations, Asking):
             raise InvalidSetting("file", file, "an application is configured before it runs")
         settings = load(file)
         given = settings.application
-        self._registry = self._registry.changed(given.registry, **given.connection)
+        self._registry = self._registry.changed(registry or given.registry, **given.connection)
         self._threads, self._processes = given.threads or self._threads, given.processes or self._processes
         if given.event_store is not None:
             self._here.recorder = Recorder(given.event_store)

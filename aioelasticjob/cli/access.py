@@ -97,6 +97,7 @@ def with_access(command: Callable[..., None]) -> Callable[..., None]:
     """Add these options to a command, which gets all of them as its first argument."""
 
     def called(context: typer.Context, **given: Any) -> None:
+        refuse_mistyped_variables((*OPTIONS, "registry"))
         options = {name: given.pop(name) for name in OPTIONS}
         command(options, **given)
 

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from aioelasticjob.cli import FAILED, logs
 from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.logging import logger
+from aioelasticjob.settings.environment import name_of
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
 
 
+RegistryInPlace: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="AIOELASTICJOB_REGISTRY",
+        help="The registry to use in place of the one in the code or the file: zk://host:port,host:port/namespace.",
+    ),
+]
+
+log = logger(__name__)
+
+
 def run(
+    context: typer.Context,
     app: Annotated[
         str | None, typer.Argument(metavar="[MODULE:APP]", help="Where the ElasticJob is, such as jobs:app.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A YAML or TOML file with settings, and with script and HTTP jobs.")
     ] = None,
+    registry: RegistryInPlace = None,
     metrics: Annotated[
         str | None,
         typer.Option(metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address, under /metrics."),
@@ -35,9 +53,11 @@ def run(
     """Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.
 
     The module is also looked for in the current directory.  Without a module, the jobs are those of the file.
+    Variables such as AIOELASTICJOB_REGISTRY override the file and the code.
     """
     logs.set_up(log_level, log_format)
-    found = application(app, config)
+    typed = context.get_parameter_source("registry")
+    found = application(app, config, registry if typed is not None and typed.name == "COMMANDLINE" else None)
     if metrics is not None:
         found.serve_metrics(metrics)
     if not progress:
@@ -62,23 +82,43 @@ def _run(app: ElasticJob) -> None:
         raise typer.Exit(FAILED) from None  # the log has the error with its stack, and the job that raised it
 
 
-def application(app: str | None, config: Path | None) -> ElasticJob:
-    """Return the application, made from code, from a settings file, or from both.
+def application(app: str | None, config: Path | None, registry: str | None = None) -> ElasticJob:
+    """Return the application, made from code, from a settings file, or from both; the environment overrides them.
+
+    The address ``registry``, which the command line gives, overrides all of them.
 
     Raises:
-        InvalidSetting: there is none, or it has no job.
+        InvalidSetting: there is none, it has no job, or a setting in the file or in the environment is wrong.
     """
     from aioelasticjob.app import ElasticJob
-    from aioelasticjob.cli.target import load
 
-    if app is None:
-        if config is None:
-            raise InvalidSetting("app", None, "write module:app, as jobs:app, or --config FILE, or both")
-        found = ElasticJob.from_settings(config)
+    if app is not None:
+        found = _from_code(app, config, registry)
+    elif config is not None:
+        found = ElasticJob.from_settings(config, **({} if registry is None else {"registry": registry}))
     else:
-        found = load(app, jobs_may_come=config is not None)
-        if config is not None:
-            found.configure(config)
+        raise InvalidSetting("app", None, "write module:app, as jobs:app, or --config FILE, or both")
     if not found.jobs:
         raise InvalidSetting("jobs", str(config), "the file declares no job: below jobs, give each a kind")
     return found
+
+
+def _from_code(app: str, config: Path | None, registry: str | None) -> ElasticJob:
+    from aioelasticjob.cli.target import load
+
+    found = load(app, jobs_may_come=config is not None)
+    in_code = found.address
+    if config is not None or not found.is_configured:
+        found.configure(config, registry=registry)
+    elif registry is not None:  # the code has had the environment read, together with a file
+        found.use_registry(registry)
+    if found.address != in_code:
+        source = "--registry" if registry is not None else _source_of_registry(config)
+        text = "the registry is %s, by %s, and not %s, which is in the code of %s"
+        about = {"registry": found.address, "source": source, "in_code": in_code, "app": app}
+        log.info(text, found.address, source, in_code, app, extra=about)
+    return found
+
+
+def _source_of_registry(config: Path | None) -> str:
+    return name_of("registry", os.environ) or str(config)

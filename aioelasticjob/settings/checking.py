@@ -275,7 +275,8 @@ def _named(
 
 
 def _address(address: str | None = None, **options: Any) -> None:
-    Address.parse("zk://host" if address is None else address, **options)
+    elsewhere = "zks://host" if options.get("tls") else "zk://host"  # where the address is in the code
+    Address.parse(elsewhere if address is None else address, **options)
 
 
 def _spellings(of_kinds: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -121,6 +121,15 @@ def test_a_mistyped_variable_is_refused_before_another_registry_is_used(
     assert (result.exit_code, result.stderr.strip()) == (2, said)
 
 
+def test_a_mistyped_variable_is_refused_by_the_console_as_well(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_REGISTERY", "zk://127.0.0.1:1/shop")
+    result = command("console", "--host", "256.0.0.1")
+    said = "error: environment = 'AIOELASTICJOB_REGISTERY': sets nothing; did you mean AIOELASTICJOB_REGISTRY?"
+    assert (result.exit_code, result.stderr.strip()) == (2, said)
+
+
 def test_a_mistyped_variable_for_a_certificate_is_refused(
     command: Command, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

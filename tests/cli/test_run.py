@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aioelasticjob import ElasticJob
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Create
@@ -141,6 +142,101 @@ def test_an_error_that_the_log_does_not_have_keeps_its_traceback(
     assert (known.exit_code, type(known.exception)) == (1, SystemExit)
     error = ValueError("a defect")
     assert command("run", "user_jobs:app", *options).exception is error
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[ElasticJob]:
+    """The applications that the command has run; their jobs have not begun."""
+    applications: list[ElasticJob] = []
+    monkeypatch.setattr(ElasticJob, "run", lambda app: applications.append(app))
+    return applications
+
+
+IN_CODE = "zk://127.0.0.1:1/in-code"
+
+
+@pytest.mark.usefixtures("root_log")
+def test_the_variable_and_the_option_for_the_registry_override_the_code_and_the_log_says_so(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch, ran: list[ElasticJob]
+) -> None:
+    for name in ("plain_jobs", "user_jobs", "other_jobs"):  # each run imports a module of its own
+        write(name, jobs(IN_CODE))
+    assert " INFO " not in command("run", "plain_jobs:app").stderr
+    monkeypatch.setenv("AIOELASTICJOB_REGISTRY", "zk://127.0.0.1:1/variable")
+    by_variable = command("run", "user_jobs:app").stderr
+    by_option = command("run", "other_jobs:app", "--registry", "zk://127.0.0.1:1/option").stderr
+    assert [app.address.rpartition("/")[2] for app in ran] == ["in-code", "variable", "option"]
+    in_code = f"and not {IN_CODE}, which is in the code of user_jobs:app"
+    assert f"the registry is zk://127.0.0.1:1/variable, by AIOELASTICJOB_REGISTRY, {in_code}" in by_variable
+    assert "the registry is zk://127.0.0.1:1/option, by --registry, and not " in by_option
+
+
+@pytest.mark.usefixtures("root_log")
+def test_the_option_for_the_registry_overrides_variable_and_file(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch, ran: list[ElasticJob]
+) -> None:
+    write("user_jobs", jobs(IN_CODE))
+    file = write("settings", "").with_name("jobs.yaml")
+    file.write_text("registry: zk://127.0.0.1:1/file\njobs: {clean: {kind: script, command: 'true', cron: '@daily'}}\n")
+    by_file = command("run", "user_jobs:app", "--config", str(file)).stderr
+    assert f"the registry is zk://127.0.0.1:1/file, by {file}, and not {IN_CODE}" in by_file
+    monkeypatch.setenv("AIOELASTICJOB_REGISTRY", "zk://127.0.0.1:1/variable")
+    assert command("run", "--config", str(file)).exit_code == 0
+    assert command("run", "--config", str(file), "-r", "zk://127.0.0.1:1/option").exit_code == 0
+    assert [app.address.rpartition("/")[2] for app in ran] == ["file", "variable", "option"]
+
+
+@pytest.mark.usefixtures("root_log")
+def test_an_application_whose_code_reads_a_file_keeps_it_and_gets_the_registry_of_the_option(
+    command: Command, write: Write, ran: list[ElasticJob]
+) -> None:
+    source = """
+    from aioelasticjob import ElasticJob
+
+    app = ElasticJob.from_settings("jobs.yaml")
+
+    @app.job(cron="* * * * * ?")
+    async def report(context): ...
+    """
+    file = write("user_jobs", source).with_name("jobs.yaml")
+    file.write_text("registry: zk://127.0.0.1:1/file\njobs: {report: {cron: '@daily'}, missing: {cron: '@daily'}}\n")
+    assert command("run", "user_jobs:app", "-r", "zk://127.0.0.1:1/option").exit_code == 0
+    (app,) = ran
+    assert (app.address, app.jobs[0].cron) == ("zk://127.0.0.1:1/option", "@daily")
+    with pytest.raises(InvalidSetting, match="no job of this name is declared"):
+        asyncio.run(_enter(app))
+
+
+async def _enter(app: ElasticJob) -> None:
+    async with app.running():
+        raise AssertionError
+
+
+@pytest.mark.usefixtures("root_log")
+def test_a_mistyped_variable_is_refused_by_run_and_settings_of_jobs_are_obeyed(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch, ran: list[ElasticJob]
+) -> None:
+    write("other_jobs", jobs(IN_CODE))
+    write("user_jobs", jobs(IN_CODE))
+    monkeypatch.setenv("AIOELASTICJOB_JOBS__REPORT__CRON", "@daily")
+    assert command("run", "other_jobs:app").exit_code == 0
+    assert ran[0].jobs[0].cron == "@daily"
+    monkeypatch.setenv("AIOELASTICJOB_REGISTRYY", "zk://127.0.0.1:1/variable")
+    code, said = message(command)
+    assert (code, len(ran)) == (2, 1)
+    assert said == "error: AIOELASTICJOB_REGISTRYY: sets nothing; did you mean AIOELASTICJOB_REGISTRY?"
+
+
+@pytest.mark.usefixtures("root_log")
+def test_certificates_of_the_environment_are_those_of_the_encrypted_registry_in_the_code(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch, ran: list[ElasticJob]
+) -> None:
+    write("user_jobs", jobs("zks://127.0.0.1:1/in-code"))
+    monkeypatch.setenv("AIOELASTICJOB_TLS__SERVER_NAME", "registry.test")
+    result = command("run", "user_jobs:app")
+    assert result.exit_code == 0, result.stderr
+    assert ran[0].settings.tls is not None
+    assert ran[0].settings.tls.server_name == "registry.test"
 
 
 async def make(address: str, *, digest: str | None = None, config: bytes | None = None) -> None:
