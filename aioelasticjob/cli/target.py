@@ -10,12 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.code_origin import is_installed, is_ours_or_pythons
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 from aioelasticjob.logging import logger
-
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_FOREIGN_FILES = ("<", importlib.__file__)
-
 
 log = logger(__name__)
 
@@ -66,7 +63,7 @@ def _import(name: str, target: str) -> ModuleType:
             hint = f"; did you mean {_suggestion(name, target.partition(':')[2])}?" if name.endswith(".py") else ""
             places = f"neither in {os.getcwd()} nor installed"
             raise InvalidSetting("app", target, f"there is no module {error.name!r}, {places}{hint}") from None
-        raise ImportFailed(name, _place(error), _reason(error)) from error
+        raise ImportFailed(name, _place(error), f"{_reason(error)}{_more(name, error)}") from error
 
 
 def _reason(error: BaseException) -> str:
@@ -81,12 +78,24 @@ def _reason(error: BaseException) -> str:
             return error_text(error)
 
 
+def _more(name: str, error: BaseException) -> str:
+    """Return how to see the whole stack, unless the message of the error says all."""
+    if isinstance(error, ElasticJobError | ModuleNotFoundError | SystemExit):
+        return ""
+    return f' (the whole stack: python -c "import {name}")'
+
+
 def _place(error: BaseException) -> str:
-    """Return file and line of the user's code that raised the error: the last one that is neither ours nor Python's."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{_relative(error.filename)}:{error.lineno}"
+    """Return file and line of the user's code that led to the error.
+
+    That is the last line that is neither ours nor Python's nor an installed package's; or the last one of an installed
+    package, if the module itself is in one.
+    """
+    if isinstance(error, SyntaxError) and os.path.isfile(error.filename or ""):
+        return f"{_relative(str(error.filename))}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, *_FOREIGN_FILES))]
+    foreign = [frame for frame in frames if not is_ours_or_pythons(frame.filename)]
+    theirs = [frame for frame in foreign if not is_installed(frame.filename)] or foreign
     return f"{_relative(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else "while importing"
 
 

@@ -14,10 +14,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TypeAlias
 
+from aioelasticjob.code_origin import is_ours_or_pythons
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 
@@ -36,7 +38,12 @@ The thread needs less than a millisecond, unless it is logging at that time and 
 this is shorter than ``BLOCKED``.
 """
 
+_LOOPS = (asyncio.runners.__file__, asyncio.base_events.__file__)
+"""Files whose functions run a loop.  What calls them waits for as long as the loop runs, and blocks nothing."""
+_IDLE = "Its event loop ran none of your code: the process or its machine was stopped, or a thread waited with the lock"
+
 log = logger(__name__)
+Frames: TypeAlias = Sequence[tuple[FrameType, int]]
 
 
 @contextmanager
@@ -109,7 +116,9 @@ class _Watch:
             what, where = "a thread kept the interpreter's lock", f"It is one of these:\n{self._stacks()}"
         else:  # the process was stopped, or a thread waits and keeps the lock, so log the stack
             level = logging.WARNING
-            what, where = "the whole process stood still", f"Its event loop was at:\n{self._stack()}"
+            frames = self._frames()
+            at = f"Its event loop was at:\n{_shown(frames)}" if _are_of_users(frames) else _IDLE
+            what, where = "the whole process stood still", at
         self._log(level, f"{what} for {seconds:.1f} s", seconds, f".  {where}")
         return by_loop > worked
 
@@ -126,9 +135,13 @@ class _Watch:
                 by_loop = time.clock_gettime(self._clock)
         return by_loop, time.process_time()
 
-    def _stack(self) -> str:
+    def _frames(self) -> Frames:
+        """Return the frames of the loop's thread, the innermost first."""
         frame = sys._current_frames().get(self._thread)
-        return _shown(traceback.walk_stack(frame)) if frame else "(the thread has ended)"
+        return list(traceback.walk_stack(frame)) if frame else ()
+
+    def _stack(self) -> str:
+        return _shown(self._frames()) or "(the thread has ended)"
 
     def _stacks(self) -> str:
         """Return the stacks of all threads except this one and those that wait in ``threading``."""
@@ -147,7 +160,18 @@ def _own_clock() -> int | None:
     return None if of_thread is None else int(of_thread(threading.get_ident()))
 
 
-def _shown(frames: Iterable[tuple[FrameType, int]]) -> str:
+def _are_of_users(frames: Frames) -> bool:
+    """Return whether the loop runs code that is neither this package's nor Python's; frames outside it do not count."""
+    for frame, _ in frames:
+        file = frame.f_code.co_filename
+        if file in _LOOPS and frame.f_code.co_name.startswith("run"):
+            return False
+        if not is_ours_or_pythons(file):
+            return True
+    return False
+
+
+def _shown(frames: Frames) -> str:
     summary = traceback.StackSummary.extract(frames)
     summary.reverse()
     return "".join(summary.format()).rstrip()

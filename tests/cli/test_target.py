@@ -1,11 +1,15 @@
 """Every way to get ``module:app`` wrong has one line that helps, and an exit code."""
 
 import logging
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from aioelasticjob.cli.target import load
+from aioelasticjob.cli.target import ImportFailed, load
 from tests.cli.conftest import Command, Write
 
 GOOD = """
@@ -129,6 +133,10 @@ def test_a_wrong_setting_is_named_together_with_its_line(
         ("ElasticJob('zk://h').add(lambda: 1, name='x')", 2, "must take one context and nothing else"),
         ("import no_such_thing", 1, "wrong_jobs.py:2: No module named 'no_such_thing'"),
         ("def f(:", 1, "wrong_jobs.py:2: SyntaxError: "),
+        ("import ast; ast.literal_eval('(')", 1, "wrong_jobs.py:2: SyntaxError: "),
+        ("import json; json.loads('{')", 1, "wrong_jobs.py:2: JSONDecodeError: "),
+        ("import pathlib; pathlib.Path('none').read_text()", 1, "wrong_jobs.py:2: FileNotFoundError: "),
+        ("import yaml; yaml.safe_load('[')", 1, "wrong_jobs.py:2: ParserError: "),
         ("1 / 0", 1, "wrong_jobs.py:2: ZeroDivisionError: division by zero"),
         ("raise SystemExit(0)", 1, "wrong_jobs.py:2: the module ends the process (SystemExit 0)"),
         ("raise ValueError('a\\nb')", 1, "wrong_jobs.py:2: ValueError: a b"),
@@ -139,6 +147,18 @@ def test_a_module_that_cannot_be_imported(command: Command, write: Write, source
     exit_code, message = line(command, "wrong_jobs:app")
     assert exit_code == code
     assert said in message
+    says_all = any(one in said for one in ("No module named", "SystemExit"))
+    assert message.endswith('(the whole stack: python -c "import wrong_jobs")') == (code == 1 and not says_all)
+
+
+def test_what_a_message_names_for_the_whole_stack_shows_it(write: Write, tmp_path: Path) -> None:
+    write("wrong_jobs", "import json\njson.loads('{')\n")
+    with pytest.raises(ImportFailed) as failed:
+        load("wrong_jobs:app")
+    (words,) = re.findall(r"the whole stack: python (.*)\)$", str(failed.value))
+    shown = subprocess.run([sys.executable, *shlex.split(words)], capture_output=True, text=True, cwd=tmp_path)
+    assert "Traceback" in shown.stderr
+    assert "decoder.py" in shown.stderr
 
 
 def test_the_traceback_is_there_for_those_who_ask_for_it(
@@ -148,4 +168,4 @@ def test_the_traceback_is_there_for_those_who_ask_for_it(
     result = command("run", "wrong_jobs:app", "--log-level", "debug")
     assert result.exit_code == 1
     assert "Traceback" in result.stderr
-    assert result.stderr.rstrip().splitlines()[-1] == "error: wrong_jobs.py:1: ZeroDivisionError: division by zero"
+    assert "error: wrong_jobs.py:1: ZeroDivisionError: division by zero" in result.stderr.rstrip().splitlines()[-1]

@@ -149,6 +149,28 @@ def test_a_handler_that_keeps_the_interpreters_lock_is_named_afterwards(
 def test_a_process_that_was_stopped_blames_nobody(real_loop_kind: LoopKind, logged: Waiting) -> None:
     (message,) = logged_while(lambda: stand_still(1.5 * module.BLOCKED), real_loop_kind, logged)
     assert message.startswith("the whole process stood still")
+    assert "in stand_still" in message
+
+
+def test_a_process_that_was_stopped_while_its_loop_was_idle_shows_no_frames(
+    real_loop_kind: LoopKind, logged: Waiting
+) -> None:
+    async def main() -> None:
+        watch = module._Watch(asyncio.get_running_loop())
+
+        def look() -> None:
+            while module._are_of_users(watch._frames()):  # until the loop waits for this thread
+                pass
+            watch._held_up(3.0, 0.0, 0.0)
+
+        await asyncio.to_thread(look)
+        watch.stop()
+
+    run_async(real_loop_kind, main)
+    (message,) = logged.texts
+    assert message.startswith("the whole process stood still for 3.0 s")
+    assert message.endswith(module._IDLE)
+    assert "\n" not in message
 
 
 def test_a_thread_that_keeps_the_interpreters_lock_is_among_those_named(
