@@ -28,6 +28,7 @@ from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_l
 from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.process_group import KILL_MARGIN, gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
+from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.logging import logger
 from aioelasticjob.setting_types import DURATION
 
@@ -225,6 +226,7 @@ async def _start(
 
     The pipes are ours, not asyncio's: its ``wait`` would also wait for every process that holds their other end.
     """
+    environment = {**os.environ, **options.environment, **variables}
     try:
         # not cancelled here: a program that was started must be known, so that it can be ended
         with CancelScope(shield=True):
@@ -234,20 +236,12 @@ async def _start(
                 stdout=out,
                 stderr=err,
                 cwd=options.directory,
-                env={**os.environ, **options.environment, **variables},
+                env=environment,
                 start_new_session=True,
             )
     except OSError as error:
-        hint = "" if error.errno is None else f" ({_hints.get(type(error), 'see execve(2)')})"
-        raise ScriptFailed(f"cannot start {words[0]!r}: {os.strerror(error.errno or 0)}{hint}") from error
+        raise ScriptFailed(start_error(error, words, environment, variables[CONTEXT_VARIABLE])) from error
     return process
-
-
-_hints: Mapping[type[OSError], str] = {
-    FileNotFoundError: "the program, the directory, or the interpreter in the script's first line does not exist",
-    PermissionError: "chmod +x it",
-    OSError: 'a script begins with a line like #!/bin/sh; a context too long for an argument needs per="item"',
-}
 
 
 async def _log_both(

@@ -9,7 +9,8 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from errno import EAGAIN, EIO, ENOMEM, ENOTDIR
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from aioelasticjob.events import Ended
 from aioelasticjob.jobs import script
 from aioelasticjob.jobs.context import run_lease, run_limited_log
 from aioelasticjob.jobs.script import Script, ScriptFailed, _grace_of_an_orphan, check, run
+from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running import cancellation
 from tests.support.contexts import of_instance, of_item
@@ -221,8 +223,35 @@ def test_what_cannot_be_started_says_why(
 
 
 def test_a_context_that_no_argument_can_hold_says_so(ran: Callable[..., None]) -> None:
-    with pytest.raises(ScriptFailed, match=r'Argument list too long.*per="item"'):
+    with pytest.raises(ScriptFailed, match=r'Argument list too long .the context has .*per="item"') as caught:
         ran(of_instance(20_000), command="true")
+    assert "#!" not in str(caught.value)
+
+
+def test_a_job_parameter_or_an_argument_that_is_too_large_is_named(ran: Callable[..., None]) -> None:
+    with pytest.raises(ScriptFailed) as caught:
+        ran(replace(of_item(), job_parameter="x" * 200_000), command="true", pass_context=False)
+    said = str(caught.value)
+    assert re.search(
+        r"the context has 200,\d{3} bytes, and 200,002 of them are jobParameter: write a file's name", said
+    )
+    assert "#!" not in said
+    for options in ({"command": ["true", "x" * 150_000]}, {"command": "true", "environment": {"ROWS": "x" * 150_000}}):
+        with pytest.raises(ScriptFailed) as caught:
+            ran(**options)
+        where = "the environment variable ROWS" if "environment" in options else "argument 1"
+        assert f"Argument list too long ({where} has 150,000 bytes; Linux takes 131,072" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [(EAGAIN, "as many processes as it may have"), (ENOMEM, "too little memory"), (ENOTDIR, "is a file and no")],
+)
+def test_a_lack_of_the_host_is_not_blamed_on_the_first_line_of_the_script(number: int, says: str) -> None:
+    said = start_error(OSError(number, os.strerror(number)), ["backup"], {}, "{}")
+    assert said.startswith(f"cannot start 'backup': {os.strerror(number)} (")
+    assert says in said
+    assert start_error(OSError(EIO, ""), ["backup"], {}, "{}") == f"cannot start 'backup': {os.strerror(EIO)}"
 
 
 @pytest.mark.parametrize(
