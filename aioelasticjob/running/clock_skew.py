@@ -20,7 +20,7 @@ LATE = 60.0
 STEADY = 10.0
 """Seconds to wait after a jump before acting on it: a clock that was set back by mistake is soon corrected."""
 JUMPS = 8
-"""How many jumps ahead are remembered, to report the moments that they skipped."""
+"""How many jumps are remembered, to report the moments that they skipped, or that came while the job waited."""
 
 
 class ClockSkewMonitor:
@@ -47,6 +47,8 @@ class ClockSkewMonitor:
         """The newest transactions known when this object was made, and when it noticed last that the time was set."""
         self.skipped: tuple[tuple[int, int], ...] = ()
         """The start and end of each of the last jumps ahead, oldest first, in milliseconds."""
+        self.waits: tuple[tuple[int, int], ...] = ()
+        """When the job has waited after the last steps back until they were certain, oldest first, in milliseconds."""
 
     def take(self, reading: ClockReading) -> int:
         """Note what the clocks show, and return the time in milliseconds: the registry's, if this host's is wrong.
@@ -119,6 +121,10 @@ class ClockSkewMonitor:
         if not self.may_be_set_back or self.unsteady:
             return False
         self._set_back = 0.0
+        # moments that have yet to come again are not skipped, and nothing has waited then
+        self.skipped = tuple(span for span in self.skipped if span[1] <= self.since)
+        waits = [span for span in self.waits if span[1] <= self.since]
+        self.waits = (*waits, (self.since, self.now))[-JUMPS:]
         return True
 
     def in_time(self, date: int, zxid: float = inf) -> int:

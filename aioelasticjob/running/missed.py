@@ -14,6 +14,7 @@ from aioelasticjob.running.state import AWAY, REFUSED, UNKNOWN, Items, Newest, P
 
 NOT_RECORDED = "the run was cut off, and the job keeps no records"
 SKIPPED = "the clock was set ahead and skipped this time"
+WAITED = "the clock had been set back, and this process waited to see whether that was a mistake"
 GIVEN_BACK = "the instance that had claimed the item was too slow, and gave it back"
 
 NEWS = 60_000
@@ -56,7 +57,8 @@ class MissedMoments:
 
         Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
         again since.  The reason is a jump of the clock if it skipped the moments, or an outage of the registry during
-        which they came, or else a refusal of what a run needs; if there was none of these, it is ``why``.
+        which they came, or else a refusal of what a run needs, or the wait after the clock was set back; if there was
+        none of these, it is ``why``.
         ``newest`` says what happens to the newest moment that has come.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
@@ -64,7 +66,12 @@ class MissedMoments:
             return
         clock = self._clock
         # the ends of an outage are dated by the clock as it is now: if it jumped meanwhile, they are in what it skipped
-        reasons = (SKIPPED, clock.skipped), (AWAY, clock.outages()), (REFUSED, clock.spans(self.refusals))
+        reasons = (
+            (SKIPPED, clock.skipped),
+            (AWAY, clock.outages()),
+            (REFUSED, clock.spans(self.refusals)),
+            (WAITED, clock.waits),
+        )
         spans = [(began, ended, reason) for reason, found in reasons for began, ended in found]
         ends = {end for began, ended, _ in spans for end in (began - 1, ended) if end < until}
         for end in sorted({until, *ends}):

@@ -7,7 +7,8 @@ import pytest
 from aioelasticjob.model import Record
 from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.running.clock_skew import ClockSkewMonitor
-from aioelasticjob.running.state import BUSY, ENDED
+from aioelasticjob.running.missed import WAITED
+from aioelasticjob.running.state import BUSY, ENDED, Came
 from aioelasticjob.running.step import JobState
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
@@ -27,6 +28,36 @@ def running(case: Case) -> JobState:
     case.claim(state, frozenset({0}), slot(3))
     state.items.ran([0], slot(3))
     return state
+
+
+def test_moments_that_came_while_the_instance_waited_for_a_clock_set_back_are_not_blamed_on_a_slow_process() -> None:
+    case = Case.of(cron="1/3 * * * * ?")
+    state = running(case)
+    case.settle(state, frozenset({0}))
+    case.ahead = -HOUR
+    for second in range(5, 17):
+        case.now = second + 0.5
+        case.see(state)
+    hour = int(HOUR)
+    assert case.reported() == [(6 - hour, 12 - hour, WAITED)]
+    assert state.claimable() == {0}  # the newest is run late
+    case.claim(state, frozenset({0}), slot(15 - hour))
+    state.items.ran([0], slot(15 - hour))
+    case.settle(state, frozenset({0}))
+    case.now = 25.5
+    case.see(state)
+    assert case.reported()[1:] == [(18 - hour, 21 - hour, Came.HELD_UP.value.why)]  # now nobody has waited
+
+
+def test_moments_that_come_again_were_neither_skipped_nor_waited_for() -> None:
+    clock = ClockSkewMonitor(ClockReading(BEGIN, 0.0))
+    for now, ahead in ((1.0, HOUR), (2.0, 0.0), (13.0, 0.0), (14.0, -HOUR)):
+        clock.take(ClockReading(BEGIN + now + ahead, now))
+        clock.is_set_back()
+    assert (clock.skipped, len(clock.waits)) == ((), 1)
+    clock.take(ClockReading(BEGIN + 25.0 - HOUR, 25.0))
+    assert clock.is_set_back()
+    assert clock.waits == ((slot(14) - int(HOUR) * 1000, slot(25) - int(HOUR) * 1000),)
 
 
 def test_the_old_schedules_moments_are_reported_though_the_clock_was_set_back_when_its_end_is_seen() -> None:
