@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.settings import EventStoreSettings, database
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
@@ -15,14 +16,14 @@ RECYCLE_AFTER = 1800
 """Seconds after which a connection is replaced: MySQL and network devices end connections that were idle for long."""
 
 
-def engine_for(settings: EventStoreSettings) -> AsyncEngine:
-    """Return the engine; it connects when it is first used."""
+def engine_for(settings: EventStoreSettings, limited_log: LimitedLog) -> AsyncEngine:
+    """Return the engine; it connects when it is first used.  ``limited_log`` limits the lines that can repeat."""
     url, timeout = database(settings.url), settings.write_timeout
     match url.get_backend_name():
         case "sqlite":
             from aioelasticjob.observers.sql.sqlite import sqlite_engine
 
-            return sqlite_engine(url, timeout)
+            return sqlite_engine(url, timeout, limited_log)
         case "postgresql":
             options: dict[str, Any] = {"timeout": timeout}
             ways: dict[str, Any] = {}

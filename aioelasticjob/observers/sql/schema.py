@@ -29,6 +29,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from aioelasticjob.clock import Clock, moment
@@ -110,31 +111,48 @@ LOCK_TIMEOUT = 60
 """Seconds to wait for another process that upgrades already."""
 
 
-def upgrade(connection: Connection, clock: Clock) -> int:
-    """Bring the tables to the newest version, step by step, and return which that is; rows are never touched.
+def upgrade(connection: Connection, clock: Clock) -> None:
+    """Bring the tables to the newest version, step by step; rows are never touched.
 
     MySQL cannot roll back changes of tables, so a step that was interrupted is done again from its beginning; every
-    step therefore looks first what is already done.  A database that is newer than this program is left as it is:
-    columns are only ever added.
+    step therefore looks first what is already done.  If somebody has dropped a table, all steps are done again.  A
+    database that is newer than this program is left as it is: columns are only ever added.
     """
     if is_fit(connection):
-        return _version(connection)
+        return
     with _alone(connection):
+        is_whole = not _missing(connection)
         for number, step in enumerate(STEPS, 1):
-            if number > _version(connection):
+            is_noted = number <= version(connection)
+            if not (is_noted and is_whole):
                 step(connection)
+            if not is_noted:
                 connection.execute(insert(VERSIONS).values(version=number, since=naive(clock.now())))
-        return _version(connection)
 
 
 def is_fit(connection: Connection) -> bool:
-    """Whether the tables have the shape that this program needs, or a newer one."""
-    return _version(connection) >= len(STEPS)
+    """Whether the tables have the shape that this program needs, or a newer one.
+
+    The tables themselves are looked at, too: somebody may have dropped one after its version was noted.
+    """
+    return version(connection) >= len(STEPS) and not _missing(connection)
 
 
 def is_readable(connection: Connection) -> bool:
     """Whether the tables can be read although they have no namespaces yet."""
-    return _version(connection) >= READABLE
+    return version(connection) >= READABLE and _missing(connection) <= {"namespace"}
+
+
+def missing_tables(connection: Connection) -> tuple[str, ...]:
+    """Return the names of the tables of history that are not there."""
+    return tuple(table.name for table in (RUNS, STATES) if not inspect(connection).has_table(table.name))
+
+
+def version(connection: Connection) -> int:
+    """Return the version that is noted in the database; 0 stands for none."""
+    if not inspect(connection).has_table(VERSIONS.name):
+        return 0
+    return connection.scalar(select(func.max(VERSIONS.c.version))) or 0
 
 
 def naive(seconds: float) -> datetime:
@@ -142,24 +160,34 @@ def naive(seconds: float) -> datetime:
     return moment(seconds).replace(tzinfo=None)
 
 
-def _version(connection: Connection) -> int:
-    if not inspect(connection).has_table(VERSIONS.name):
-        return 0
-    return connection.scalar(select(func.max(VERSIONS.c.version))) or 0
+def _missing(connection: Connection) -> set[str]:
+    """Return the names of the columns that a table lacks; a table that is not there lacks all of them."""
+    found = set[str]()
+    for table in (RUNS, STATES):
+        found |= {*table.columns.keys()} - _columns(connection, table)
+    return found
+
+
+def _columns(connection: Connection, table: Table) -> set[str]:
+    try:
+        return {column["name"].lower() for column in inspect(connection).get_columns(table.name)}
+    except NoSuchTableError:
+        return set()
 
 
 def _create(connection: Connection) -> None:
     """Make the tables of Elastic-Job 3, unless they exist."""
-    connection.execute(CreateTable(VERSIONS, if_not_exists=True))
-    for table, columns in ((RUNS, _log_of_elastic_job()), (STATES, _trace_of_elastic_job())):
-        first = Table(table.name, MetaData(), *columns, mysql_charset="utf8mb4")
-        connection.execute(CreateTable(first, if_not_exists=True))
+    runs = Table(RUNS.name, MetaData(), *_log_of_elastic_job(), mysql_charset="utf8mb4")
+    states = Table(STATES.name, MetaData(), *_trace_of_elastic_job(), mysql_charset="utf8mb4")
+    for table in (VERSIONS, runs, states):
+        if not inspect(connection).has_table(table.name):  # PostgreSQL demands the right to make tables in any case
+            connection.execute(CreateTable(table, if_not_exists=True))
 
 
 def _add_ours(connection: Connection) -> None:
     """Add our own columns, and the indexes that pages of history need."""
     for table in (RUNS, STATES):
-        there = {column["name"].lower() for column in inspect(connection).get_columns(table.name)}
+        there = _columns(connection, table)
         for column in table.columns:
             if column.name not in there:
                 added = CreateColumn(column).compile(dialect=connection.dialect)

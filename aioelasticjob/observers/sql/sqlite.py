@@ -1,25 +1,32 @@
 """The engine of SQLite: one file, one writer at a time, and connections that end whatever is cancelled.
 
-A file that cannot be written is opened for reading only, since SQLite otherwise makes files beside it.
+A file that cannot be written is opened for reading only, since SQLite otherwise makes files beside it.  A file that is
+removed or replaced while it is open is noticed before each transaction: SQLite would go on with the old one, which
+nobody finds any more.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from asyncio import Future, wait
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from os import W_OK, access
+from functools import partial
+from os import W_OK, access, stat
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
 from aiosqlite import Connection as SqliteConnection
 from sqlalchemy import URL, Connection, NullPool, event
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import await_only
+
+from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 
 ATTEMPTS = 20
 """How often a connection tries to switch a file to WAL."""
@@ -27,15 +34,23 @@ WAL_SIZE = 16 * 1024 * 1024
 """Bytes to which the WAL is shortened when SQLite begins it anew: a slow reader makes it long."""
 
 
-def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
+T = TypeVar("T")
+Place: TypeAlias = tuple[int, int]
+"""Which file is at a path: the device, and the number that the file has there."""
+
+log = logger(__name__)
+
+
+def sqlite_engine(url: URL, timeout: float, limited_log: LimitedLog) -> AsyncEngine:
     """Return the engine of a file; ``timeout`` is how many seconds a transaction waits for another one."""
-    connections = _Connections()
+    connections = _Connections(limited_log)
     options = {"timeout": timeout, "async_creator_fn": connections.open}
     # a file that cannot be written is opened anew each time: whether somebody else writes it decides how
     pool: dict[str, Any] = {} if _for_reading(url.database or "") is None else {"poolclass": NullPool}
     engine = create_async_engine(url, hide_parameters=True, connect_args=options, **pool)
     event.listen(engine.sync_engine, "connect", _set_up)
     event.listen(engine.sync_engine, "begin", _begin)
+    event.listen(engine.sync_engine, "checkout", partial(_see_the_file, connections))
     event.listen(engine.sync_engine, "engine_disposed", lambda _: await_only(connections.end()))
     return engine
 
@@ -43,23 +58,54 @@ def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
 class _Connections:
     """The connections of an engine, also those that it does not know any more because their use was cancelled."""
 
-    def __init__(self) -> None:
+    def __init__(self, limited_log: LimitedLog) -> None:
         self._opened: WeakSet[_Connection] = WeakSet()
+        self._limited_log = limited_log
 
-    def open(self, database: str, **options: Any) -> SqliteConnection:
-        """Return a connection that is opened when it is awaited."""
+    async def open(self, database: str, **options: Any) -> SqliteConnection:
+        """Open the file, after all connections to a lost file have ended.
+
+        SQLite may truncate a file beside the database as it opens it, and the others would still use that file.
+        """
         reading = _for_reading(database)
         given = options if reading is None else {**options, "uri": True}
-        connection = _Connection(lambda: sqlite3.connect(reading or database, **given))
-        connection.only_reads = reading is not None
-        self._opened.add(connection)
-        return connection
+        while True:
+            connection = _Connection(lambda: sqlite3.connect(reading or database, **given), list(self._opened))
+            connection.only_reads = reading is not None
+            self._opened.add(connection)
+            try:
+                return await connection
+            except _FileLost as error:
+                await self._leave(error.connections)
 
     async def end(self) -> None:
         """Wait until all threads end."""
-        stopped = [stopped for connection in self._opened if (stopped := connection.stop()) is not None]
-        if stopped:
-            await wait(stopped)
+        await _end(self._opened)
+
+    async def see_the_file(self, connection: _Connection) -> bool:
+        """Whether a connection's file is still at its path; if not, all connections to it end."""
+        if connection.is_stopped:
+            return False
+        lost = await connection.run(partial(_lost, list(self._opened)))
+        await self._leave(lost)
+        return connection not in lost
+
+    async def _leave(self, lost: Sequence[_Connection]) -> None:
+        """Wait until the connections to a lost file have ended; who notices the loss first logs it."""
+        text = "of the event store was removed or replaced while it was in use"
+        is_news = any(not connection.is_stopped for connection in lost)
+        if is_news and self._limited_log.admits(log, None, f"the file {text}", each=MOST):
+            path, cost = lost[0].path, "what was written to it until now is not in the file that is there from now on"
+            log.warning("the file %s %s: %s", path, text, cost, extra={"file": path})
+        await _end(lost)
+
+
+class _FileLost(Exception):
+    """Other connections have opened a file that is not there any more."""
+
+    def __init__(self, connections: Sequence[_Connection]) -> None:
+        super().__init__()
+        self.connections = connections
 
 
 class _Connection(SqliteConnection):
@@ -71,10 +117,14 @@ class _Connection(SqliteConnection):
 
     only_reads = False
     """Whether the file was opened for reading only."""
+    path = ""
+    """The path of the file; empty until it was opened, and for a database in memory."""
+    place: Place | None = None
+    """Which file was opened."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], others: Sequence[_Connection]) -> None:
         super().__init__(self._open, iter_chunk_size=64)
-        self._connect_to_file = connect
+        self._connect_to_file, self._others = connect, others
         self._file: sqlite3.Connection | None = None
         self._stopped: Future[Any] | None = None
         self._answer_calls = self._thread.run
@@ -85,8 +135,28 @@ class _Connection(SqliteConnection):
         self._stopped = self._stopped or super().stop()
         return self._stopped
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stopped is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has closed the file."""
+        return self._stopped is not None and self._stopped.done()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns in the thread: a disk may be slow."""
+        found: T = await self._execute(work)  # type: ignore[no-untyped-call]
+        return found
+
     def _open(self) -> sqlite3.Connection:
+        others, self._others = self._others, ()
+        if lost := _lost(others):
+            raise _FileLost(lost)
         self._file = self._connect_to_file()
+        (_, _, self.path) = self._file.execute("PRAGMA database_list").fetchone()
+        self.place = _place(self.path)
         return self._file
 
     def _run(self) -> None:
@@ -94,6 +164,32 @@ class _Connection(SqliteConnection):
             self._answer_calls()
         if self._file is not None:  # if opening it was cancelled, nobody else knows it
             self._file.close()
+
+
+async def _end(connections: Iterable[_Connection]) -> None:
+    stopped = [stopped for connection in connections if (stopped := connection.stop()) is not None]
+    if stopped:
+        await wait(stopped)
+
+
+def _lost(connections: Iterable[_Connection]) -> list[_Connection]:
+    """Return the connections whose file was removed or replaced."""
+    opened = [one for one in connections if one.path and not one.is_closed]
+    return [one for one in opened if _place(one.path) != one.place]
+
+
+def _place(path: str) -> Place | None:
+    try:
+        found = stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _see_the_file(connections: _Connections, connection: Any, record: object, proxy: object) -> None:
+    """Refuse a connection whose file was removed or replaced, so that a new one is opened."""
+    if not await_only(connections.see_the_file(connection.driver_connection)):
+        raise DisconnectionError("the file was removed or replaced")
 
 
 def _for_reading(database: str) -> str | None:

@@ -16,6 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.logging import logger
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.database_errors import explained, is_about_values, without_password
@@ -34,7 +36,16 @@ from aioelasticjob.observers.sql.history import (
     TimelineCount,
 )
 from aioelasticjob.observers.sql.rows import Batch
-from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, is_readable, naive, upgrade
+from aioelasticjob.observers.sql.schema import (
+    RUNS,
+    STATES,
+    is_fit,
+    is_readable,
+    missing_tables,
+    naive,
+    upgrade,
+    version,
+)
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_PER_QUERY = 50
@@ -45,6 +56,8 @@ BEFORE_ALL = datetime(1, 1, 1, tzinfo=UTC)
 """No run began before this moment."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing the connections may take."""
+
+log = logger(__name__)
 
 
 class EventStoreUnreachable(ElasticJobError):
@@ -64,12 +77,14 @@ async def open_store(given: str | EventStoreSettings, *, clock: Clock | None = N
         InvalidSetting: the URL makes no sense, or what serves it is not installed.
     """
     settings = EventStoreSettings.of(given)
-    engine = engine_for(settings)
+    limited_log = LimitedLog()
+    engine = engine_for(settings, limited_log)
     try:
-        yield EventStore(engine, settings, clock or SystemClock())
+        yield EventStore(engine, settings, clock or SystemClock(), limited_log)
     finally:
         with CancelScope(shield=True), move_on_after(CLOSE_TIMEOUT):
             await engine.dispose()
+        limited_log.close()
 
 
 class EventStore:
@@ -81,15 +96,17 @@ class EventStore:
     It has more than twelve methods: it is the one interface to the database, for those who write and those who read.
     """
 
-    def __init__(self, engine: AsyncEngine, settings: EventStoreSettings, clock: Clock) -> None:
+    def __init__(
+        self, engine: AsyncEngine, settings: EventStoreSettings, clock: Clock, limited_log: LimitedLog
+    ) -> None:
         self.settings = settings
         self.scope = Filter()
         """If it has a namespace, every query finds only that namespace's rows."""
         self.widths: Mapping[str, int] = {}
         """Characters that the columns hold; known after the first use of the tables."""
-        self._engine, self._clock = engine, clock
+        self._engine, self._clock, self._limited_log = engine, clock, limited_log
         self._preparing = Lock()
-        self._prepared = False
+        self._prepared, self._has_been_prepared = False, False
         self._named, self._may_upgrade = True, True
         """Whether the tables have namespaces, and whether the database has never refused to upgrade them."""
         self._writes = Writes(engine.dialect.name)
@@ -111,6 +128,7 @@ class EventStore:
                 async with self._connected() as connection:
                     self.widths = await connection.run_sync(widths)
             self._prepared = self._named = fit
+            self._has_been_prepared = True
 
     async def _upgrade(self, readable: bool) -> bool:
         """Upgrade the tables, and return whether that was done; it may be left to others if they are readable."""
@@ -118,13 +136,22 @@ class EventStore:
             return False
         try:
             async with self._writing() as connection:
+                lost = await connection.run_sync(missing_tables)
+                is_new = not self._has_been_prepared and not await connection.run_sync(version)
                 await connection.run_sync(lambda sync: upgrade(sync, self._clock))
         except DBAPIError:
             if not readable:
                 raise
             self._may_upgrade = False
             return False
+        if lost and not is_new:
+            self._report_loss(lost)
         return True
+
+    def _report_loss(self, tables: Sequence[str]) -> None:
+        text, names = "had lost tables, which were made again and are empty", ", ".join(tables)
+        if self._limited_log.admits(log, None, f"the event store {text}", each=MOST):
+            log.warning("the event store %s %s: %s", masked(self.settings.url), text, names, extra={"tables": names})
 
     async def history(
         self,
