@@ -17,6 +17,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import MAX_CONFLICTS, connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, to_transactions
+from aioelasticjob.coordination.foreign import leave_alone
 from aioelasticjob.coordination.member import Member, instance
 from aioelasticjob.coordination.operator_log import log_overwritten, who_acted
 from aioelasticjob.coordination.schedules import scheduling
@@ -65,11 +66,13 @@ async def join(
 
     Raises:
         JobConflict: the name belongs to another kind of job.
-        ForeignData: the node ``config`` is not a configuration of such a job; it is not changed.
+        ForeignData: the job is another program's, or the node ``config`` is not a configuration of such a job; nothing
+            is changed.
         SessionEnded: the session was lost meanwhile.
     """
     for _ in range(MAX_CONFLICTS):
         tree = trees.value
+        leave_alone(tree, member.layout)
         stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
         view = read(tree, member.layout, holds, switches=switches)

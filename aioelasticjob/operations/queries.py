@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.foreign import evidence, foreign, leave_alone
 from aioelasticjob.coordination.requests import is_id
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.dump import render
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, child
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
@@ -78,6 +79,7 @@ async def view_of(session: Session, name: str, *, busy: bool = False, request: s
 
     Raises:
         InvalidSetting: there is no such job.
+        ForeignData: it is another program's.
         RegistryError: the registry could not be read.
     """
     await session.sync()
@@ -88,6 +90,7 @@ async def view_of(session: Session, name: str, *, busy: bool = False, request: s
             roots.remove(layout.requests)
             roots += [layout.request(request)] if is_id(request) else []
         tree = await session.subtree(roots)
+        leave_alone(tree, layout)
         if layout.config in tree:
             return read(tree, layout, JobConfig(job_name=name))
     raise await no_such(session, name)
@@ -100,16 +103,30 @@ async def requests_view(session: Session, name: str, id: str = "") -> JobView:
 
     Raises:
         InvalidSetting: there is no such job.
+        ForeignData: it is another program's.
         RegistryError: the registry could not be read.
     """
     await session.sync()
     layout = Layout(name)
     chosen = layout.request(id) if is_id(id) else layout.requests
-    tree = await session.subtree((layout.config, chosen), (layout.leader,)) if can_be_a_job(name) else Tree()
+    names_of = (layout.leader, layout.election)
+    tree = await session.subtree((layout.config, chosen), names_of) if can_be_a_job(name) else Tree()
+    leave_alone(tree, layout)
     if layout.config not in tree:
         raise await no_such(session, name)
     view = read(tree, layout, JobConfig(job_name=name))
     return await requests_view(session, name) if id and not view.requests else view
+
+
+async def foreign_jobs(session: Session, layouts: Sequence[Layout]) -> dict[str, ForeignData]:
+    """Return those of some jobs that are another program's, by name, each with the error that says so.
+
+    Raises:
+        RegistryError: the registry could not be read.
+    """
+    tree = await session.subtree([root for layout in layouts for root in evidence(layout)])
+    found = {layout.job: foreign(tree, layout) for layout in layouts}
+    return {job: error for job, error in found.items() if error is not None}
 
 
 async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.foreign import leave_alone
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
@@ -34,6 +35,7 @@ async def remove(session: Session, job: str, *, force: bool = False, by: str = "
 
     Raises:
         InvalidSetting: no such job.
+        ForeignData: the job is another program's.
         NotPossible: instances are there.
         ChangedMeanwhile: something was written meanwhile, or an instance has come.
         RegistryError: the registry could not be read or written.
@@ -49,8 +51,11 @@ async def remove(session: Session, job: str, *, force: bool = False, by: str = "
 async def remove_server(session: Session, ip: str) -> OperationResult:
     """Remove a server from all jobs, together with its flags; if it comes back, it is a new server.
 
+    Jobs of other programs are left alone.
+
     Raises:
         InvalidSetting: no job knows such a server.
+        ForeignData: only jobs of other programs know such a server.
         NotPossible: instances are there.
         ChangedMeanwhile: something was written meanwhile, or an instance has come.
         RegistryError: the registry could not be read or written.
@@ -71,6 +76,7 @@ async def _remove(session: Session, job: str, force: bool, by: str) -> Operation
     await session.sync()
     layout = Layout(job)
     tree = await session.subtree([layout.root, SWITCHES]) if can_be_a_job(job) else Tree()
+    leave_alone(tree, layout)
     if layout.config not in tree:
         raise await no_such(session, job)
     there = JobView(layout, tree, JobConfig(job_name=job)).instances

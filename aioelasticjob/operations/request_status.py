@@ -14,7 +14,7 @@ from aioelasticjob.coordination.request_runs import begun_items, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.cron.zone import local_time
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import CUT_OFF
 from aioelasticjob.operations.actions import see_who_runs
@@ -79,12 +79,16 @@ async def requests(session: Session, job: str, *, now: float | None = None) -> t
     """Return the requests of a job, in the order in which they are answered; those that have ended last for a while.
 
     With ``now``, in seconds since the epoch, also those are shown as expired of which no leader has noted it.
+    A job of another program has none.
 
     Raises:
         InvalidSetting: there is no such job.
         RegistryError: the registry could not be read.
     """
-    view = await requests_view(session, job)
+    try:
+        view = await requests_view(session, job)
+    except ForeignData:
+        return ()
     return tuple([await _without_cut_off(session, view, status_of_request(view, one, now)) for one in view.requests])
 
 

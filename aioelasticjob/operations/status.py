@@ -10,6 +10,7 @@ from typing import Any
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.foreign import foreign
 from aioelasticjob.coordination.own_node import noted_clock_difference
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
@@ -145,7 +146,8 @@ class JobStatus:
 
     config: JobConfig
     fault: str | None
-    """What is wrong with the configuration in the registry; ``config`` is then a default.  None if it is right."""
+    """What is wrong with the configuration in the registry, or that the job is another program's; ``config`` is then a
+    default.  None if it is right."""
     leader: str | None
     settled: bool
     """Whether the assignment stands, so that items may be claimed."""
@@ -161,6 +163,8 @@ class JobStatus:
     """Since when the whole job is paused; None if it is not."""
     config_version: int = -1
     """Rises with every change of the configuration."""
+    foreign: bool = False
+    """Whether the job is another program's: nothing is written to it, and ``fault`` says what shows that."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -244,6 +248,8 @@ class JobStatus:
     @property
     def _hindrance(self) -> str | None:
         """Why no scheduled moment of the job would be run, in one or two words; None if one would be."""
+        if self.foreign:
+            return "foreign"
         if self.fault is not None:
             return "faulty"
         if not self.instances:
@@ -272,6 +278,8 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
     if node is None:
         return None
     view = read(tree, layout, JobConfig(job_name=layout.job), switches=switches)
+    if (error := foreign(tree, layout)) is not None:
+        view = replace(view, config=JobConfig(job_name=layout.job), fault=str(error))
     items = tuple(_item(view, tree, item) for item in sorted(view.items))
     pause = tree.get(layout.paused)
     return JobStatus(
@@ -285,6 +293,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         items=items,
         config_version=node.stat.version,
         paused_since=None if pause is None else moment(pause.stat.ctime),
+        foreign=error is not None,
     ).at(now)
 
 

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.member import address_of, instance
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
-from aioelasticjob.operations.queries import has_item, listed, names, no_such_item, view_of
+from aioelasticjob.operations.queries import foreign_jobs, has_item, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, put
@@ -42,6 +42,7 @@ async def pause(session: Session, job: str, *, server: str | None = None, by: st
 
     Raises:
         InvalidSetting: no such job or server.
+        ForeignData: the job is another program's.
         ChangedMeanwhile: somebody else was faster.
         RegistryError: the registry could not be read or written.
     """
@@ -98,6 +99,7 @@ async def pause_server(session: Session, ip: str, *, by: str = "") -> OperationR
 
     Raises:
         InvalidSetting: no job knows such a server.
+        ForeignData: only jobs of other programs know such a server.
         ChangedMeanwhile: somebody else was faster.
         RegistryError: the registry could not be read or written.
     """
@@ -120,10 +122,11 @@ async def enable_server(session: Session, ip: str, *, by: str = "") -> Operation
 
 
 async def knowing(session: Session, ip: str) -> list[Layout]:
-    """Return the jobs that know a server.
+    """Return the jobs that know a server, without those of other programs.
 
     Raises:
         InvalidSetting: none does.
+        ForeignData: only jobs of other programs do.
     """
     await session.sync()
     layouts = [Layout(name) for name in await names(session)]
@@ -132,7 +135,11 @@ async def knowing(session: Session, ip: str) -> list[Layout]:
     if not found:
         there = sorted({server for known in servers for server in known})
         raise InvalidSetting("server", ip, f"no job knows such a server; there are: {listed(there)}")
-    return found
+    others = await foreign_jobs(session, found)
+    ours = [layout for layout in found if layout.job not in others]
+    if not ours:
+        raise next(iter(others.values()))
+    return ours
 
 
 async def _pause_job(session: Session, job: str, by: str, same: str = "") -> OperationResult:

@@ -14,7 +14,7 @@ from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations.queries import listed, names, no_such
+from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Op, Set
@@ -37,6 +37,7 @@ async def export_jobs(
 
     Raises:
         InvalidSetting: there is no such job, or no such form.
+        ForeignData: what the registry holds of a job is another program's.
         NotPossible: what the registry holds of a job is no configuration.
         RegistryError: the registry could not be read.
     """
@@ -50,7 +51,8 @@ async def export_jobs(
             raise await no_such(session, name)
     layouts = [Layout(name) for name in chosen]
     nodes = await session.get_many([layout.config for layout in layouts])
-    found = [_stored(node, layout) for node, layout in zip(nodes, layouts, strict=True) if node is not None]
+    there_now = [(node, layout) for node, layout in zip(nodes, layouts, strict=True) if node is not None]
+    found = [await _stored(session, node, layout) for node, layout in there_now]
     document = {"jobs": [config.as_json() for config in found]}
     if form == "yaml":
         return str(yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
@@ -68,6 +70,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False, b
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
         JobConflict: the name belongs to another kind of job.
+        ForeignData: one of these jobs is another program's in the registry.
         NotPossible: jobs are there already with other settings.
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
@@ -101,6 +104,7 @@ async def preview_import(session: Session, text: str, *, overwrite: bool = False
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
         JobConflict: the name belongs to another kind of job.
+        ForeignData: one of these jobs is another program's in the registry.
         RegistryError: the registry could not be read.
     """
     return tuple((await _plan(session, text, overwrite)).jobs)
@@ -113,6 +117,8 @@ async def _plan(session: Session, text: str, overwrite: bool, by: str = "") -> _
     paths = [path for one in layouts for path in (one.root, one.config, one.leader, one.operator)]
     nodes = zip(paths, await session.get_many(paths), strict=True)
     tree, plan = Tree({path: node for path, node in nodes if node is not None}), _Import(overwrite, by)
+    for error in (await foreign_jobs(session, [layout for layout in layouts if layout.root in tree])).values():
+        raise error
     for config, layout in zip(configs, layouts, strict=True):
         plan.add(config, layout, tree)
     return plan
@@ -180,10 +186,12 @@ class _Import:
             self.groups.append([*noted(layout, tree, self.by, change), *change])
 
 
-def _stored(node: Node, layout: Layout) -> JobConfig:
+async def _stored(session: Session, node: Node, layout: Layout) -> JobConfig:
     try:
         return parse(node.data, layout)
     except InvalidSetting as mistake:
+        if (error := (await foreign_jobs(session, [layout])).get(layout.job)) is not None:
+            raise error from None
         raise NotPossible(f"{mistake}: mend it first, or export the others by name") from None
 
 

@@ -20,6 +20,7 @@ from aioelasticjob.coordination.coordinator import Coordinator
 from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.effects import EndRun, UpdateRequest
+from aioelasticjob.coordination.foreign import foreign
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import LEAVE, announce_leaving, dismissed, join, leave
 from aioelasticjob.coordination.missed_marks import note_accounted
@@ -161,8 +162,8 @@ class Life:
             except InvalidSetting as mistake:
                 past.wait(mistake)
         if problem:
-            with self._wait:
-                await trees.until(lambda newer: newer is not seen)
+            with self._wait:  # nodes of another program may change all the time
+                await trees.until(lambda newer: newer is not seen and foreign(newer, member.layout) is None)
 
     async def _wait_until_known(self) -> str:
         """Register the instance, but run nothing until this release knows all features that the job requires.
