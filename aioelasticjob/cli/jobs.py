@@ -36,6 +36,7 @@ Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and 
 STATE_STYLES = {
     "running": "green",
     "faulty": "red",
+    "foreign": "yellow",
     "nobody there": "yellow",
     "nobody able": "red",
     "clock differs": "red",
@@ -112,9 +113,9 @@ def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
         config = status.config
         table.add(
             Text(config.job_name, style="bold"),
-            config.job_type.lower(),
+            "" if status.foreign else config.job_type.lower(),
             Text(_schedule(status)),
-            f"{config.sharding_total_count:,}",
+            "" if status.foreign else f"{config.sharding_total_count:,}",
             str(len(status.instances)),
             Text(_state(status), style=STATE_STYLES.get(status.state, "")),
             _newest(status, now),
@@ -136,7 +137,8 @@ def _state(status: JobStatus) -> str:
 
 def _picture(status: JobStatus, now: float) -> RenderableType:
     config = status.config
-    title = Text(config.job_name, style="bold").append(f"  {config.job_type.lower()} job, ", style="not bold")
+    kind = "another program's" if status.foreign else config.job_type.lower()
+    title = Text(config.job_name, style="bold").append(f"  {kind} job, ", style="not bold")
     lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {STATE_STYLES.get(status.state, '')}")]
     if status.paused_since is not None:
         ago = duration_text(max(0.0, now - status.paused_since.timestamp()))
@@ -148,7 +150,9 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
         lines.append(Text(config.description))
     if config.labels:
         lines.append(Text(f"labels {_labels(status)}"))
-    lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
+    if not status.foreign:
+        schedule = "on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"
+        lines.append(Text(schedule))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
     elif status.state == "never fires":
@@ -302,6 +306,8 @@ def _short(text: str) -> str:
 
 def _schedule(status: JobStatus) -> str:
     config = status.config
+    if status.foreign:
+        return ""
     if config.cron is None:
         return "on demand"
     return config.cron if config.time_zone == "UTC" else f"{config.cron}  {config.time_zone}"

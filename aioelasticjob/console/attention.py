@@ -85,6 +85,9 @@ def reasons(
     ``runs`` are its newest runs, the oldest first; ``now`` is in seconds since the epoch; ``errors`` are those of the
     last day, ``misfires`` those of the last hour that the event store has counted.
     """
+    if status.foreign:
+        sentence = "another program's job, to which nothing is written: {fault}"
+        return (Reason("foreign", sentence, {"fault": status.fault}, details={str(status.fault): None}),)
     if (fault := status.fault) is not None:
         return (Reason("refused", "configuration refused: {fault}", {"fault": fault}, details={fault: None}),)
     if status.state == "switched off":

@@ -24,7 +24,7 @@ _GROUP: Final = {
     "switched off": "off",
 }
 _COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "partly off": "busy"}
-_WARNINGS: Final = ("nobody there", "running long", "misfiring", "unreliable")
+_WARNINGS: Final = ("nobody there", "running long", "misfiring", "unreliable", "foreign")
 """Reasons that are shown in amber; the others are shown in red."""
 _REASONS_IN_PLACE: Final = (
     "failing",
@@ -38,7 +38,7 @@ _REASONS_IN_PLACE: Final = (
     "clock differs",
 )
 """Reasons whose word stands in place of the job's state."""
-_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty")
+_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty", "foreign")
 """States of a job whose next fire nobody runs."""
 
 

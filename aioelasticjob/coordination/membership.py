@@ -66,8 +66,7 @@ async def join(
 
     Raises:
         JobConflict: the name belongs to another kind of job.
-        ForeignData: the job is another program's, or the node ``config`` is not a configuration of such a job; nothing
-            is changed.
+        ForeignData: the job is another program's, or its ``config`` is no configuration; nothing is changed.
         SessionEnded: the session was lost meanwhile.
     """
     for _ in range(MAX_CONFLICTS):

@@ -35,6 +35,7 @@ STATES = (
     "never fires",
     "partly off",
     "faulty",
+    "foreign",
 )
 REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")
 ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")

@@ -20,7 +20,15 @@ from tests.console.conftest import Play, Scene
 
 PACKAGE = Path(aioelasticjob.__file__).parent
 MODULES = (
-    *("operations/*.py", "console/**/*.py", "cron/*.py", "jobs/http.py", "jobs/script.py", "jobs/shell_signs.py"),
+    *(
+        "coordination/foreign.py",
+        "operations/*.py",
+        "console/**/*.py",
+        "cron/*.py",
+        "jobs/http.py",
+        "jobs/script.py",
+        "jobs/shell_signs.py",
+    ),
     *("registry/access.py", "registry/certificates.py", "registry/client.py", "registry/codec.py"),
     *(
         "registry/session.py",

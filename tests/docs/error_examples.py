@@ -17,6 +17,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import InvitationSpent, LastAdmin
 from aioelasticjob.console.database import DatabaseUnwritable, DataUnusable
 from aioelasticjob.console.live_pages import LivePageLimits, LivePages, Reader, Turn
+from aioelasticjob.coordination.foreign import leave_alone
 from aioelasticjob.demo.cluster import Stalled
 from aioelasticjob.demo.database import Superseded
 from aioelasticjob.demo.processes import ProcessEnded
@@ -43,6 +44,7 @@ from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
 from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed, ScriptStillRuns
+from aioelasticjob.layout import Layout
 from aioelasticjob.observers.sql.store import EventStoreUnreachable
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible
 from aioelasticjob.registry import tls
@@ -51,14 +53,17 @@ from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.connection import CLOSED
 from aioelasticjob.registry.group_commit import HOW_TO_FIND_OUT
 from aioelasticjob.registry.tls import TlsSettings
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
 from aioelasticjob.running.executors import ProcessDied
 from aioelasticjob.running.process_worker import Unsendable
 from aioelasticjob.running.state import BUSY
 from aioelasticjob.settings import Mistake, WrongSettings
+from tests.support.java_trees import CONFIG_2
 
 SERVER = "zk1:2281"
 OURS = TlsSettings(certificate="/etc/billing/client.pem")
 CONFIG = "/billing/report/config"
+REPORT = Layout("report")
 NO_SERVER = "[Errno 111] Connect call failed ('10.0.0.7', 2181)"
 LOGS = Path("/tmp/aioelasticjob-demo-1f3b")
 
@@ -102,7 +107,7 @@ ERRORS = (
     raised(JobConfig.build, job_name="report", cron="* * * * * ?", sharding_total_count=0),
     WrongSettings([Mistake("jobs.yaml", 6, "defaults.time_zone", "Europe/Berln", "did you mean 'Europe/Berlin'?")]),
     JobConflict("job_name", "report", "is already a SCRIPT job in this namespace: choose another name"),
-    raised(JobConfig.from_json, b"<xml/>", CONFIG),
+    raised(leave_alone, Tree({REPORT.config: Node.of(CONFIG_2, UNREAD_NODE.stat)}), REPORT),
     ImportFailed("shop.jobs", "shop/jobs.py:3", "No module named 'httpx'"),
     failure(-125, "/billing/report/execution/2/running"),
     RegistryUnreachable("zk1:2181", 15, NO_SERVER),

@@ -182,3 +182,17 @@ def test_a_configuration_of_ours_that_was_edited_is_replaced_by_an_import_as_bef
         assert status.state == "nobody there"
 
     simulate(scene)
+
+
+def test_the_settings_of_a_job_of_2_x_are_exported_and_a_job_that_is_made_of_them_is_ours() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(*java_job("2.x", is_up=False))
+        text = (await operations.export_jobs(here.observer)).replace('"jobName": "job"', '"jobName": "moved"')
+        done = await operations.import_jobs(here.observer, text)
+        assert done.summary.startswith("imported: 1 new (moved); moved: the key 'jobClass' is not known")
+        (java, moved) = await operations.jobs(here.observer, now=0)
+        assert (java.state, moved.state) == ("foreign", "nobody there")
+        assert moved.config.sharding_item_parameters == {0: "A", 1: "B", 2: "C"}
+        assert (await operations.pause(here.observer, "moved")).changed
+
+    simulate(scene)

@@ -115,7 +115,7 @@ RELEASES: Sequence[str] = tuple(LASTING)
 
 
 def java_job(release: str, *, is_up: bool, name: str = "job") -> list[Op]:
-    """Return the operations that make a job as Java does; if its instance ``is_up``, it lives as long as our session."""
+    """Return the operations that make a job as Java does; if its instance ``is_up``, it lives as long as a session."""
     root = Layout(name).root
     kept, ephemeral = LASTING[release], EPHEMERAL[release] if is_up else {}
     made: dict[str, Op] = {root: Create(root, b"com.example.Report" if release == "3.x" else b"")}
