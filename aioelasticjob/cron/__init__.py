@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -22,6 +23,8 @@ __all__ = ["Cron", "DaylightSaving", "Fields", "fire_times"]
 DaylightSaving: TypeAlias = Literal["cron", "quartz"]
 
 _SECOND = timedelta(seconds=1)
+_ZONE = re.compile(r"(?i:CRON_TZ|TZ)=(?P<name>\S*)")
+"""A time zone in front of an expression, as some programs read it."""
 # Outside these no zone's clock shows a year that can be named; inside them no conversion between zones overflows.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
 _LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
@@ -128,6 +131,10 @@ def _read(expression: str, dst: DaylightSaving) -> Fields:
     # spaces and tabs part the fields; a line's end may close one, as in text read from a file
     text = expression.replace("\t", " ").strip(" \r\n\f\v")
     tokens = [token.strip("\r\n\f\v") for token in text.split(" ") if token]
+    if tokens and (zone := _ZONE.fullmatch(tokens[0])) is not None:
+        raise FieldError(
+            f"an expression has no zone of its own: leave out {tokens[0]}, and set time_zone to {zone['name']!r}"
+        )
     if len(tokens) in (6, 7):
         return read_quartz(tokens)
     unix = _alias(text) if text.startswith("@") else tokens
