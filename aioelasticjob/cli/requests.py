@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
@@ -27,6 +29,7 @@ from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunO
 from aioelasticjob.operations.backfill import COUNTED
 from aioelasticjob.registry.session import Session
 
+_LIKE_JSON = re.compile(r"""\s*(\{|\[\s*[\[{"])""")
 UNSUCCESSFUL = 1
 """The exit code of ``--wait`` if a run did not complete."""
 
@@ -64,6 +67,7 @@ def trigger(
     as_json: AsJson = False,
 ) -> None:
     """Run a job once, now or later: all its items, or some; or what one instance holds."""
+    _warn_of_broken_json(parameter)
     chosen = _items(items)
     if instance is not None:
         if (items, at, in_, expires, id, wait) != (None, None, None, None, None, False):
@@ -280,6 +284,16 @@ def _ask(
             cancelling = f"aioelasticjob requests cancel {followed} --job {job}"
             print_warning(f"{job}: the request {followed} goes on, unless you cancel it: {cancelling}")
         raise
+
+
+def _warn_of_broken_json(parameter: str | None) -> None:
+    """Warn if a parameter looks like JSON and is none: text is allowed, so nothing else would say so."""
+    if parameter is None or not _LIKE_JSON.match(parameter):
+        return
+    try:
+        json.loads(parameter)
+    except ValueError as error:
+        print_warning(f"the parameter looks like JSON and is none, so the job gets it as text: {error}")
 
 
 async def _zone(session: Session, job: str) -> tzinfo:
