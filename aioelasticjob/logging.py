@@ -13,9 +13,10 @@ import logging
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeAlias
+
+from aioelasticjob.clock import moment, time_text
 
 Form: TypeAlias = Literal["text", "json"]
 LOGGER = "aioelasticjob"
@@ -25,12 +26,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class TextFormatter(logging.Formatter):
-    """``12:00:01.250 WARNING report: item 2 missed the run of …: the last run was still going on  job=report``."""
-
-    default_msec_format = "%s.%03d"
+    """``2026-11-20T12:00:01.250+01:00 WARNING report: item 2 missed the run of …: …  job=report``."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and the traceback below it; an error's text must not control the reader's terminal."""
@@ -44,8 +43,8 @@ class TextFormatter(logging.Formatter):
         return f"{line}  {said}" if said else line
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
-        """Return the local time with milliseconds."""
-        return f"{super().formatTime(record, datefmt)}.{record.msecs:03.0f}"
+        """Return the local time with its date, milliseconds and offset."""
+        return time_text(moment(record.created).astimezone(), milliseconds=True)
 
 
 class JsonFormatter(logging.Formatter):
@@ -54,7 +53,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         entry: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": time_text(moment(record.created), milliseconds=True),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

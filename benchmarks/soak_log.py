@@ -14,7 +14,7 @@ from benchmarks.chaos_stage import RECOVERED
 from tests.simulation.history import Entry, Fault, of_kind
 
 LINE: Final = re.compile(
-    r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<time>\d\d:\d\d:\d\d)[.,](?P<ms>\d{3}) "
+    r"(?:(?P<day>\d{4}-\d\d-\d\d)[ T])?(?P<time>\d\d:\d\d:\d\d)[.,](?P<ms>\d{3})(?P<offset>[+-]\d\d:\d\d)? "
     r"(?:(?P<logger>[\w.]+) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<text>.*)"
 )
 UNFORMATTED: Final = re.compile(r"Traceback|Warning\b|Error\b|Exception\b|^(WARNING|ERROR|CRITICAL):")
@@ -112,7 +112,7 @@ def problem_lines(text: str, process: str, start: float) -> Iterator[LogLine]:
 def _time(found: re.Match[str], start: float) -> float:
     first = datetime.fromtimestamp(start)
     day = found["day"] or f"{first:%Y-%m-%d}"
-    at = datetime.fromisoformat(f"{day} {found['time']}.{found['ms']}")
+    at = datetime.fromisoformat(f"{day} {found['time']}.{found['ms']}{found['offset'] or ''}")
     if not found["day"] and at < first - timedelta(hours=1):  # it has become another day since
         at += timedelta(days=1)
     return at.timestamp()

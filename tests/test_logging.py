@@ -22,9 +22,10 @@ def formatted(message: str, *arguments: object, error: BaseException | None = No
     return our_logging.TextFormatter().format(record)
 
 
-def test_a_line_ends_with_the_fields_of_the_event() -> None:
-    line = formatted("items assigned to %s", "a", job="billing", items=3)
-    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} WARNING items assigned to a  job=billing items=3", line)
+def test_a_line_begins_with_its_time_and_ends_with_the_fields_of_the_event() -> None:
+    time, _, line = formatted("items assigned to %s", "a", job="billing", items=3).partition(" ")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", time)
+    assert line == "WARNING items assigned to a  job=billing items=3"
 
 
 @pytest.mark.parametrize(

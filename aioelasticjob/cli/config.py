@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from aioelasticjob.cli.terminal import out, print_error, write_json
-from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.clock import SystemClock, moment, time_text
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
@@ -77,7 +77,7 @@ def _tell(file: Path, settings: Settings, code: ElasticJob | None) -> None:
     if not rows:
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("job", "kind", "schedule", "next") if code is None else ("job", "kind", "from", "schedule", "next"):
+    for title in ("Job", "Kind", *([] if code is None else ["From"]), "Schedule", "Next fire"):
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*row)
@@ -105,7 +105,7 @@ def _schedule(config: JobConfig) -> tuple[str, str]:
     if config.schedule is None:
         return "when triggered", ""
     upcoming = config.schedule.next_after(moment(SystemClock().now()))
-    return config.schedule.expression, upcoming.isoformat() if upcoming else "no further moment"
+    return config.schedule.expression, time_text(upcoming) if upcoming else "no further moment"
 
 
 def _unchecked(names: list[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aioelasticjob.cli import stdout
-from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.clock import SystemClock, moment, time_text
 from aioelasticjob.cron import Cron
 
 
@@ -47,7 +47,7 @@ def cron(
         return
     print(schedule.describe(), file=stdout())
     for fire in fires:
-        print(f"{fire:%a}   {fire.isoformat(sep=' ')}   in {duration_text((fire - now).total_seconds())}")
+        print(f"{fire:%a}   {time_text(fire)}   in {duration_text((fire - now).total_seconds())}")
     if len(fires) < count:
         over = "It never fires." if schedule.never_fires else "All its moments are over."
         print("That is the last one." if fires else over)

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from rich.text import Text
 
 from aioelasticjob.cli.terminal import confirm, out, write_json
-from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.clock import SystemClock, moment, time_text
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import run_id_of
@@ -203,7 +203,7 @@ def _when(setting: str, given: str | None) -> datetime | None:
 def _list(runs: Sequence[RunEntry]) -> None:
     """Write a line for each run, and one more for its failure; long lines are not cut, so that they can be copied."""
     width = max(len("Job, item"), *(len(f"{run.job} {run.item}") for run in runs))
-    head = f"{'Began (UTC)':19}  {'Job, item':{width}}  {'Source':8}  {'Outcome':11}  {'Took':>10}"
+    head = f"{'Began':25}  {'Job, item':{width}}  {'Source':8}  {'Outcome':11}  {'Took':>10}"
     head = f"{head}  {'Address':15}  {'Id':32}"
     out().print(Text(head, style="dim"), soft_wrap=True)
     out().print("─" * len(head), soft_wrap=True)
@@ -222,11 +222,11 @@ def _list(runs: Sequence[RunEntry]) -> None:
 def _list_missed(moments: Sequence[StateEntry]) -> None:
     """Write a line for each report of missed moments of an item: the newest of them, and why they were missed."""
     width = max(len("Job, item"), *(len(f"{one.job} {one.item}") for one in moments))
-    head = f"{'Moment (UTC)':19}  {'Job, item':{width}}  {'Reported (UTC)':19}  {'Address':15}  Why"
+    head = f"{'Moment':25}  {'Job, item':{width}}  {'Reported':25}  {'Address':15}  Why"
     out().print(Text(head, style="dim"), soft_wrap=True)
     out().print("─" * len(head), soft_wrap=True)
     for one in moments:
-        where = f"{_time(one.fire_time):19}  {f'{one.job} {one.item}':{width}}  {_time(one.at):19}  {one.ip:15}"
+        where = f"{_time(one.fire_time):25}  {f'{one.job} {one.item}':{width}}  {_time(one.at):25}  {one.ip:15}"
         out().print(Text(f"{where}  {one.message or ''}".rstrip()), soft_wrap=True)
 
 
@@ -244,7 +244,7 @@ def _missed_as_json(one: StateEntry) -> dict[str, object]:
 
 
 def _time(when: datetime | None) -> str:
-    return "" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"
+    return "" if when is None else time_text(when)
 
 
 def _as_json(value: RunEntry | RunDetails) -> dict[str, object]:

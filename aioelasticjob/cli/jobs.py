@@ -17,7 +17,7 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
-from aioelasticjob.clock import SystemClock
+from aioelasticjob.clock import SystemClock, time_text
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.plural import counted
@@ -317,7 +317,7 @@ def _next(status: JobStatus, now: float) -> Text:
     if status.next_fire is None:
         return Text("")
     wait = duration_text(max(0.0, status.next_fire.timestamp() - now))
-    return Text(f"{status.next_fire:%Y-%m-%d %H:%M:%S}").append(f"  in {wait}", style="dim")
+    return Text(time_text(status.next_fire)).append(f"  in {wait}", style="dim")
 
 
 def _numbers(items: tuple[int, ...]) -> str:

@@ -327,21 +327,21 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
 
 
 def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextTable:
-    titles = *(["job"] if of_all else []), "id", "kind", "state", "for"
-    dates = {"up to": [one.last_text for _, one in found], "expires": [_expires(one) for _, one in found]}
+    titles = *(["Job"] if of_all else []), "Id", "Kind", "State", "For"
+    dates = {"Up to": [one.last_text for _, one in found], "Expires": [_expires(one) for _, one in found]}
     dates = {title: texts for title, texts in dates.items() if any(texts)}
     table = TextTable(
-        *(*titles, *dates, "items", "ended", "left", "by"),
-        whole=("job", "id", "state", "for", *dates),
-        spare=("by", "kind", *dates, "left", "items"),
+        *(*titles, *dates, "Items", "Ended", "Left", "By"),
+        whole=("Job", "Id", "State", "For", *dates),
+        spare=("By", "Kind", *dates, "Left", "Items"),
     )
     for (job, one), *texts in zip(found, *dates.values(), strict=True):
         request = one.request
         chosen = "all" if request.items is None else operations.listed(request.items, 6)
-        due = one.local((request.span.following(0) or request.span.start) if request.span else request.moment)
+        due = one.text((request.span.following(0) or request.span.start) if request.span else request.moment)
         table.add(
             *([job] if of_all else []),
-            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, str(due or ""))),
+            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, due)),
             *map(Text, texts),
             *(Text(text) for text in (chosen, one.outcomes_text, str(one.left or ""), request.by)),
         )
@@ -349,7 +349,7 @@ def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextT
 
 
 def _expires(one: RequestStatus) -> str:
-    return "" if one.is_over else str(one.local(one.request.expires) or "")
+    return "" if one.is_over else one.text(one.request.expires)
 
 
 def _items(given: str | None) -> list[int] | None:

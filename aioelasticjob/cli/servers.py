@@ -17,7 +17,7 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
-from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.clock import SystemClock, moment, time_text
 from aioelasticjob.operations import HostStatus, JobOnServer, JobStatus, RunOnServer, ServerDetails
 from aioelasticjob.plural import counted
 
@@ -114,7 +114,7 @@ def _off(job: JobOnServer, now: float) -> Text:
 
 
 def _since(at: float, now: float) -> str:
-    return f"{moment(at):%Y-%m-%d %H:%M:%S} UTC ({duration_text(max(0.0, now - at))} ago)"
+    return f"{time_text(moment(at))} ({duration_text(max(0.0, now - at))} ago)"
 
 
 def _count(number: int | None) -> str:

@@ -25,6 +25,7 @@ from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
+from aioelasticjob.clock import time_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import OperationResult, Preview
 from aioelasticjob.operations.settings import settings_from
@@ -174,7 +175,7 @@ def _picture(preview: Preview) -> RenderableType:
         table.add_row(Text(name, style="bold"), Text(_shown(before), style="dim"), Text(f"→ {_shown(after)}"))
     if preview.changed.keys() & {"cron", "time_zone", "dst"}:
         for number, fire in enumerate(preview.next_fires):
-            table.add_row(Text("" if number else "next fires", style="bold"), Text(fire.isoformat(sep=" ")))
+            table.add_row(Text("" if number else "next fires", style="bold"), Text(time_text(fire)))
     for number, (item, (source, target)) in enumerate(preview.moves.items()):
         if number == MAX_MOVES_SHOWN:
             table.add_row("", Text(f"and {counted(len(preview.moves) - MAX_MOVES_SHOWN, 'item')} more"))

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from aioelasticjob.clock import moment
+from aioelasticjob.clock import moment, time_text
 from aioelasticjob.cron.fields import shortened
 from aioelasticjob.errors import InvalidSetting
 
@@ -60,7 +60,7 @@ def local_time(milliseconds: int, time_zone: str) -> datetime:
 def local_text(milliseconds: int, time_zone: str) -> str:
     """Return a time in a job's time zone as ISO 8601, such as ``2026-11-01T02:00:00+08:00``."""
     found = local_time(milliseconds, time_zone) + timedelta(milliseconds=milliseconds % 1000)
-    return found.isoformat(timespec="milliseconds" if milliseconds % 1000 else "seconds")
+    return time_text(found, milliseconds=bool(milliseconds % 1000))
 
 
 @dataclass(frozen=True, slots=True)

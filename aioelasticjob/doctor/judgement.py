@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
+from aioelasticjob.clock import time_text
 from aioelasticjob.doctor.facts import Facts, Member
 from aioelasticjob.doctor.permission_judgement import not_asked, permissions, quotas
 from aioelasticjob.doctor.report import Finding, Verdict
@@ -217,7 +218,7 @@ def _is_loopback(server: str) -> bool:
 
 
 def _day(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
+    return time_text(moment)
 
 
 def _ms(seconds: float) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TypedDict, Unpack
 from uuid import uuid4
 
+from aioelasticjob.clock import time_text
 from aioelasticjob.coordination.records import MAX_MILLISECONDS
 from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.coordination.view import JobView
@@ -376,4 +377,4 @@ def named(request: Request, view: JobView) -> str:
 
 
 def _iso(milliseconds: int, time_zone: str) -> str:
-    return local_time(milliseconds, time_zone).isoformat(timespec="seconds")
+    return time_text(local_time(milliseconds, time_zone))

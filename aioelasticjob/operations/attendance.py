@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from aioelasticjob.clock import moment
+from aioelasticjob.clock import moment, time_text
 from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import NobodyThere
 from aioelasticjob.operations.status import JobStatus
@@ -61,7 +61,7 @@ def _failure(job: JobStatus, since: float, now: float) -> Failure:
     following = job.config.schedule.next_after(moment(now))
     assert following is not None
     text = (
-        f"{_WHAT[job.state]}, at least since {moment(since).isoformat(timespec='seconds')}: its runs are missed,"
-        f" the next one at {following.isoformat(timespec='seconds')}"
+        f"{_WHAT[job.state]}, at least since {time_text(moment(since))}: its runs are missed,"
+        f" the next one at {time_text(following)}"
     )
     return Failure(job.name, "", (), "", "", NobodyThere(text), what="nobody-there")

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from anyio import sleep
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, time_text
 from aioelasticjob.coordination.request_runs import begun_items, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, is_id
 from aioelasticjob.coordination.view import JobView
@@ -68,11 +68,16 @@ class RequestStatus:
         """The last moment of a backfill, and how many there are; empty if there is only one."""
         _, last, count = (0, 0, 1) if self.request.span is None else self.request.span.moments(COUNTED_IN_A_LIST)
         more = "at least " if count == COUNTED_IN_A_LIST else ""
-        return f"{self.local(last)} ({more}{count:,} moments)" if count > 1 else ""
+        return f"{self.text(last)} ({more}{count:,} moments)" if count > 1 else ""
 
     def local(self, milliseconds: int) -> datetime | None:
         """Return one of the request's times in the job's time zone; None for 0, which stands for no time."""
         return local_time(milliseconds, self.time_zone) if milliseconds else None
+
+    def text(self, milliseconds: int) -> str:
+        """Return one of the request's times in the job's time zone, for people; empty for 0."""
+        found = self.local(milliseconds)
+        return "" if found is None else time_text(found)
 
 
 async def requests(session: Session, job: str, *, now: float | None = None) -> tuple[RequestStatus, ...]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from aioelasticjob.clock import time_text
 from aioelasticjob.errors import CertificateExpired, CertificateMissing, CertificateRefused
 
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -39,9 +40,9 @@ def check_validity(file: str, setting: str, now: float) -> datetime:
     except (ValueError, IndexError) as error:
         raise CertificateRefused(f"{setting}: {file} holds no certificate in PEM form", file) from error
     if now > end.timestamp():
-        raise CertificateExpired(f"{setting}: the certificate in {file} expired on {end:%Y-%m-%d %H:%M:%S} UTC", file)
+        raise CertificateExpired(f"{setting}: the certificate in {file} expired on {time_text(end)}", file)
     if now < begin.timestamp():
-        reason = f"is not valid before {begin:%Y-%m-%d %H:%M:%S} UTC: check this host's clock"
+        reason = f"is not valid before {time_text(begin)}: check this host's clock"
         raise CertificateRefused(f"{setting}: the certificate in {file} {reason}", file)
     return end
 

@@ -5,7 +5,7 @@ It also logs which records were lowered, since their moments may run twice.
 
 from __future__ import annotations
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock, moment, time_text
 from aioelasticjob.config import JobConfig, parsed_cron
 from aioelasticjob.coordination.requests import Span
 from aioelasticjob.cron.zone import local_text
@@ -61,7 +61,7 @@ class MissedReports:
 
     def lowered(self, job: str, lowered: SayLowered) -> None:
         """Log that a record counts as claimed up to an earlier moment now, so that moments may run twice."""
-        claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))
+        claimed, since = (time_text(moment(one / 1000)) for one in (lowered.slot, lowered.since))
         text = (
             f"item {lowered.item} was claimed up to {claimed}, because the registry's clock was ahead.  "
             f"Now it counts as claimed up to {since}; the moment claimed is not run again, others up to it may run "

@@ -31,7 +31,13 @@ def test_lines_at_warning_or_above_are_found_with_their_times() -> None:
     ]
 
 
-def test_the_consoles_lines_have_no_day_and_midnight_comes() -> None:
+def test_the_consoles_lines_say_their_offset() -> None:
+    (line,) = problem_lines("2026-11-23T12:00:30.250+00:00 WARNING the registry is gone", "console", 0.0)
+    at = datetime.fromisoformat("2026-11-23T12:00:30.250+00:00").timestamp()
+    assert line == LogLine(at, "console", "WARNING", "the registry is gone")
+
+
+def test_lines_may_have_no_day_and_midnight_comes() -> None:
     evening = datetime.fromisoformat("2026-11-23 23:59:00").timestamp()
     (line,) = problem_lines("00:00:30.250 WARNING the registry is gone  registry=jobs", "console", evening)
     assert line == LogLine(evening + 90.25, "console", "WARNING", "the registry is gone  registry=jobs")

@@ -68,7 +68,7 @@ def test_with_code_all_jobs_are_shown_as_they_will_run(command: Command, jobs: P
     lines = command("config", "check", "jobs.yaml", "--app", "report_jobs:app").stdout.splitlines()
     assert lines[0] == "jobs.yaml is right; registry: embedded:///mine"
     shown = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
-    assert shown["job"] == "kind from schedule next"
+    assert shown["Job"] == "Kind From Schedule Next fire"
     assert shown["report"] == "simple code 0 0 2 * * ? 2099 2099-01-01T02:00:00+00:00"
     assert shown["over"] == "simple code 0 0 2 * * ? 2001 no further moment"
     assert shown["by-hand"] == "simple code when triggered"

@@ -80,6 +80,15 @@ def test_a_run_is_asked_for_and_followed_to_its_end(ask: Ask) -> None:
     assert again == "report: asked already: items 0, 2, as the request one (done: 2 completed)"
 
 
+def test_a_parameter_that_looks_like_json_and_is_none_is_passed_on_with_a_warning(ask: Ask) -> None:
+    for given, is_broken in (('{"a": 1', True), ('[{"a": 1}', True), ('{"a": 1}', False), ("[draft] a", False)):
+        done = ask("trigger", "report", "--parameter", given, "--at", "2090-01-01")
+        assert done.exit_code == 0
+        assert done.stderr.startswith("warning: the parameter looks like JSON and is none") == is_broken, given
+    parameters = [one["parameter"] for one in json.loads(said(ask("requests", "report", "--json")))]
+    assert '{"a": 1' in parameters
+
+
 def test_times_without_a_zone_are_in_the_jobs_time_zone(ask: Ask) -> None:
     given = ("--at", "2090-11-20T02:00", "--expires", "2090-11-20T03:00", "--json")
     asked = json.loads(said(ask("trigger", "report", *given)))
@@ -195,17 +204,17 @@ def test_without_a_name_the_requests_of_all_jobs_are_listed(ask: Ask) -> None:
     assert "nothing was asked of any job" in said(ask("requests"))
     said(ask("trigger", "report", "--in", "2h", "--id", "later"))
     head, _, row = [line for line in said(ask("requests")).splitlines() if line.strip()]
-    assert (head.split()[:2], row.split()[:2]) == (["job", "id"], ["report", "later"])
+    assert (head.split()[:2], row.split()[:2]) == (["Job", "Id"], ["report", "later"])
     (request,) = json.loads(said(ask("requests", "--json")))
     assert (request["job"], request["id"]) == ("report", "later")
 
 
 def test_it_is_listed_when_a_request_expires_that_can_still_begin(ask: Ask) -> None:
     said(ask("trigger", "report", "--in", "2h", "--id", "later"))
-    assert "expires" not in said(ask("requests", "report"))
+    assert "Expires" not in said(ask("requests", "report"))
     said(ask("trigger", "report", "--at", "2090-01-01T06:00", "--expires", "30m", "--id", "early"))
     listed = re.sub(" {3,}", "  ", said(ask("requests", "report")))
-    assert "2090-01-01 06:00:00+08:00  2090-01-01 06:30:00+08:00  all" in listed
+    assert "2090-01-01T06:00:00+08:00  2090-01-01T06:30:00+08:00  all" in listed
     said(ask("requests", "cancel", "early"))
     assert "06:30" not in said(ask("requests", "report"))
 
@@ -213,14 +222,14 @@ def test_it_is_listed_when_a_request_expires_that_can_still_begin(ask: Ask) -> N
 def test_of_a_backfill_the_first_and_the_last_moment_are_listed_and_how_many_there_are(ask: Ask) -> None:
     said(ask("pause", "report"))
     said(ask("trigger", "report", "--in", "2h", "--id", "later"))
-    assert "up to" not in said(ask("requests", "report"))
+    assert "Up to" not in said(ask("requests", "report"))
     said(ask("backfill", "report", "--from", "2026-01-01", "--to", "2026-01-04", "--id", "days"))
     said(ask("rerun", "report", "--fire-time", "2026-01-02T02:00", "--id", "day"))
     said(ask("backfill", "report", "--from", "2020-01-01", "--to", "2026-01-01", "--id", "years", "--yes"))
     listed = re.sub(" {3,}", "  ", said(ask("requests", "report")))
-    assert "2020-01-01 02:00:00+08:00  2025-12-31 02:00:00+08:00 (at least 1,000 moments)" in listed
-    assert "2026-01-01 02:00:00+08:00  2026-01-03 02:00:00+08:00 (3 moments)  all" in listed
-    assert re.search("day +backfill +waiting +2026-01-02 02:00:00.08:00 +all", listed)
+    assert "2020-01-01T02:00:00+08:00  2025-12-31T02:00:00+08:00 (at least 1,000 moments)" in listed
+    assert "2026-01-01T02:00:00+08:00  2026-01-03T02:00:00+08:00 (3 moments)  all" in listed
+    assert re.search("day +backfill +waiting +2026-01-02T02:00:00.08:00 +all", listed)
 
 
 def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:

@@ -84,9 +84,9 @@ def test_requests_fit_into_eighty_characters_without_broken_words() -> None:
     asked = Request("1a206251d82-e9473082", FireSource.TRIGGER, 4, 1_767_258_000_000, by="operator@scheduler-host")
     found = RequestStatus(asked, "done", {"completed": 4}, (), ())
     lines = shown(_table([("report", found)], of_all=False), terminal=True, width=80)
-    assert any("1a206251d82-e9473082" in line and "2026-01-01 09:00:00+00:00" in line for line in lines)
+    assert any("1a206251d82-e9473082" in line and "2026-01-01T09:00:00+00:00" in line for line in lines)
     assert all(len(line) <= 80 for line in lines)
-    assert "by" in lines[-1]
+    assert "By" in lines[-1]
 
 
 def test_jobs_and_servers_fit_into_eighty_characters_without_broken_words() -> None:

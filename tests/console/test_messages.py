@@ -242,9 +242,9 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "tls.key：a.pem 中没有 PEM 格式的私钥",
         ),
         (
-            "tls.certificate: the certificate in a.pem is not valid before 2026-12-01 00:00:00 UTC: "
+            "tls.certificate: the certificate in a.pem is not valid before 2026-12-01T00:00:00+00:00: "
             "check this host's clock",
-            "tls.certificate：a.pem 中的证书在 2026-12-01 00:00:00（UTC）之前无效：请检查本机时钟",
+            "tls.certificate：a.pem 中的证书在 2026-12-01T00:00:00+00:00 之前无效：请检查本机时钟",
         ),
         ("", ""),
     ],

@@ -107,7 +107,7 @@ def test_a_certificate_that_ends_soon_is_to_be_renewed(days: int, verdict: Verdi
     finding = found("TLS", settings=settings, members=members, own_certificate=NOW + timedelta(days=300))
     assert finding.verdict is verdict
     assert "TLSv1.3 with TLS_AES_256_GCM_SHA384; the certificate of 127.0.0.1:2181 is valid until 2026-" in finding.seen
-    assert "our certificate in /etc/own.pem is valid until 2026-10-28 00:00 UTC" in finding.seen
+    assert "our certificate in /etc/own.pem is valid until 2026-10-28T00:00:00+00:00" in finding.seen
     assert ("Renew the certificate of 127.0.0.1:2181" in finding.advice) is (verdict is not GOOD)
     late = Encryption("TLSv1.3", "x", NOW + timedelta(days=300))
     own = found(

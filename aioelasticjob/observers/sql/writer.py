@@ -15,7 +15,7 @@ from typing import Protocol
 from anyio import CancelScope, Event, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, time_text
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import EventReader, Events
 from aioelasticjob.limited_log import MOST, LimitedLog
@@ -177,7 +177,7 @@ class Writer:
             dropped = self.counts.dropped - self._dropped_before
             text = f"the event store can be written again; dropped meanwhile: {counted(dropped, 'event')}"
             if self._dropped_times:
-                first, last = (time.isoformat(timespec="milliseconds") for time in self._dropped_times)
+                first, last = (time_text(time, milliseconds=True) for time in self._dropped_times)
                 text += f", from {first} to {last}"
             if self._admits(newest=text):
                 log.warning("%s", text, extra={"dropped": dropped})
