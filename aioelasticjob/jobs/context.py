@@ -6,6 +6,7 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
@@ -13,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.host.guard import Start
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Fire, FireSource
@@ -43,6 +45,14 @@ class RunLease(Protocol):
     @property
     def margin(self) -> float:
         """Seconds before the possible end of the session at which a run is cancelled."""
+        ...
+
+    def starting(self) -> AbstractAsyncContextManager[Start]:
+        """Let a program that is started in the block be ended when the session may end."""
+        ...
+
+    def watching(self, group: int) -> AbstractAsyncContextManager[None]:
+        """Let a process group be ended when the session may end."""
         ...
 
 

@@ -14,7 +14,7 @@ import shutil
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Annotated
@@ -24,9 +24,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.host.guard import Start, until_this_process_ends
 from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_lease, run_limited_log
 from aioelasticjob.jobs.kinds import Kind, Options
-from aioelasticjob.jobs.process_group import KILL_MARGIN, gone
+from aioelasticjob.jobs.process_group import gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
 from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.logging import logger
@@ -46,10 +47,6 @@ SELF_EXIT_TIME = 0.1
 """Seconds that processes started by the script have, after its end, to end by themselves."""
 KILL_TIMEOUT = 5.0
 """Seconds that a process may take to end after SIGKILL."""
-GUARD_SCRIPT = (
-    'read group && [ "$group" ] && { read _ || { kill -s TERM -- "-$group"; sleep "$1"; kill -s KILL -- "-$group"; }; }'
-)
-"""Ends the script's group (the first line of its input) if no second line follows: then our process has ended."""
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
 
@@ -176,9 +173,9 @@ async def run(context: AnyContext, options: Script) -> None:
     has_ended = True
     try:
         with _pipe() as (out, out_end), _pipe() as (err, err_end):
-            async with _guarding(_grace_of_an_orphan(options.grace)) as guard:
-                process = await _start(words, options, variables, out_end, err_end)
-                guard.write(b"%d\n" % process.pid)
+            async with _guarded() as start:
+                process = await _start(words, options, {**variables, **start.variables}, out_end, err_end)
+                start.leads(process.pid)
                 out_end.close()
                 err_end.close()
                 logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
@@ -189,7 +186,6 @@ async def run(context: AnyContext, options: Script) -> None:
                     finally:
                         with CancelScope(shield=True):
                             has_ended = await _end(process, options.grace, context.job_name)
-                        guard.write(b"\n")
                         logged.deadline = current_time() + OUTPUT_TIMEOUT
     finally:
         if not has_ended:  # also if the run was cancelled: then this error is its outcome
@@ -213,10 +209,10 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
     return {f"AIOELASTICJOB_{name}": value.replace("\0", "") for name, value in variables.items()}
 
 
-def _grace_of_an_orphan(grace: float) -> float:
-    """Return the grace that the script has if our own process is killed; it is shorter if the session may end."""
+def _guarded() -> AbstractAsyncContextManager[Start]:
+    """Have the script ended when the session of the run may end, and when this process ends."""
     claimed = run_lease.get()
-    return grace if claimed is None else max(0.0, min(grace, claimed.margin - KILL_MARGIN))
+    return until_this_process_ends() if claimed is None else claimed.starting()
 
 
 async def _start(
@@ -292,30 +288,6 @@ async def _read(source: IO[bytes]) -> bytes:
 def _pieces(line: str) -> Iterator[str]:
     for start in range(0, max(1, len(line)), MAX_LINE_CHARACTERS):
         yield line[start : start + MAX_LINE_CHARACTERS]
-
-
-@asynccontextmanager
-async def _guarding(grace: float) -> AsyncIterator[IO[bytes]]:
-    """Start a process that ends the script's group if ours is killed: another instance then runs the item again.
-
-    The guard starts before the script, and is told the group as the first line, so that no script runs unguarded for
-    long.  A second line lets the guard end.
-    """
-    guard = None
-    with _pipe() as (life, line):  # only our process holds the writing end
-        with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
-            guard = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", GUARD_SCRIPT, "guard", f"{grace:.3g}",
-                stdin=life, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )  # fmt: skip
-        try:
-            yield line
-        finally:
-            line.write(b"\n")  # as the first line, if there was no script
-            if guard is not None:
-                with CancelScope(shield=True):
-                    await guard.wait()
 
 
 async def _end(process: asyncio.subprocess.Process, grace: float, job: str) -> bool:

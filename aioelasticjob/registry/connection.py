@@ -184,8 +184,8 @@ class Connection(asyncio.Protocol):
             lease = self.lease
             if zxid > lease.zxid:
                 lease.zxid = zxid
-            if through_leader and not error and sent > lease.proven:  # a refused request may not have got to the leader
-                lease.proven = sent
+            if through_leader and not error:  # a refused request may not have got to the leader
+                lease.prove(sent)
         if not future.done():
             future.set_result((error, zxid, frame))
 

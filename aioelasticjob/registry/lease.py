@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Protocol
 
 from aioelasticjob import clock
+from aioelasticjob.host.guard import Guard, Page, Start
 from aioelasticjob.values import value
 
 HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
 # at most so many seconds between two checks, by the loop's clock, which may stop while the machine is suspended
 CHECK_INTERVAL = 1.0
+# what the guard ends is ended so many seconds before the session may end
+GUARD_MARGIN = 0.1
 UNPROVEN = "the session may end soon, or has ended"
 """Why work is cancelled when the session is not certain to live."""
 
@@ -37,7 +41,7 @@ class Lease:
     answering reads.
     """
 
-    def __init__(self, *, expired: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, expired: Callable[[], None] = lambda: None, ends_worker: bool = False) -> None:
         self.now: Callable[[], float] = clock.boot_time
         self._expired = expired
         self.incarnation = 0
@@ -49,6 +53,10 @@ class Lease:
         self._scopes: dict[Cancellable, None] = {}  # a set that keeps its order, so simulations repeat
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self.guard = Guard(self._write_page, ends_worker=ends_worker)
+        """Ends child processes when the session may end, and this process if ``ends_worker`` is set."""
+        self._at_work = dict[Cancellable, int]()
+        """The session of each scope that is bound; only if the guard has to know of them."""
 
     @property
     def left(self) -> float:
@@ -70,11 +78,21 @@ class Lease:
         self.incarnation, self.timeout = incarnation, timeout
         self._good_for = timeout - margin(timeout)  # read for every run
         self.proven = max(self.proven, sent)
+        self._tell_guard()
         self._arm()  # the timeout may have become a shorter one
+
+    def prove(self, sent: float) -> None:
+        """Note that a request that was sent at ``sent`` was answered through the leader."""
+        if sent > self.proven:
+            self.proven = sent
+            self._tell_guard()
 
     def end(self) -> None:
         """Note that the session is over, and cancel all work that is bound to it."""
-        self.incarnation, self.proven = 0, -inf
+        self.incarnation = 0
+        self.proven = -inf
+        self._tell_guard()
+        self.guard.look()
         self._cancel()
 
     def bind(self, scope: Cancellable, incarnation: int) -> None:
@@ -83,19 +101,34 @@ class Lease:
             scope.cancel(UNPROVEN)
             return
         self._scopes[scope] = None
+        if self.guard.ends_worker:
+            self._at_work[scope] = incarnation
+            self._tell_guard()
         if self._timer is None:
             self._arm()
 
     def unbind(self, scope: Cancellable) -> None:
         """Bind a scope no longer: the end of the session does not cancel it any more."""
         self._scopes.pop(scope, None)
+        if self._at_work.pop(scope, None) is not None:
+            self._tell_guard()
 
     def close(self) -> None:
-        """Cancel what is left and the timer."""
+        """Cancel what is left and the timer, and end the guard."""
         self.end()
+        self.guard.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _tell_guard(self) -> None:
+        if self.guard.page is not None:
+            self._write_page(self.guard.page)
+
+    def _write_page(self, page: Page) -> None:
+        bound = sum(1 for session in self._at_work.values() if session == self.incarnation)
+        left = self.proven + self.timeout - half_tick(self.timeout) - GUARD_MARGIN - self.now()
+        page.write(self.incarnation, left, bound, len(self._at_work) - bound)
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -125,20 +158,42 @@ class SessionRunLease:
     def left(self) -> float:
         """Seconds until the session may end if the registry answers no more; at 0 or less it may have ended."""
         lease = self.lease
-        return lease.proven + lease.timeout - lease.now() if lease.incarnation == self.incarnation else -inf
+        if lease.incarnation != self.incarnation:
+            return -inf
+        return lease.proven + lease.timeout - half_tick(lease.timeout) - lease.now()
 
     @property
     def margin(self) -> float:
         """Seconds before the possible end of the session at which its work is cancelled."""
-        return margin(self.lease.timeout)
+        return slack(self.lease.timeout)
+
+    def starting(self) -> AbstractAsyncContextManager[Start]:
+        """Let a program that is started in the block be ended when the session may end."""
+        return self.lease.guard.starting(self.incarnation)
+
+    def watching(self, group: int) -> AbstractAsyncContextManager[None]:
+        """Let a process group be ended when the session may end."""
+        return self.lease.guard.watching(group, self.incarnation)
+
+
+def half_tick(timeout: float) -> float:
+    """Return at most how many seconds the leader's knowledge of a session may be older than ours.
+
+    A follower tells the leader only every half tick which sessions it heard from, and nobody tells us how long a tick
+    is.  But no server grants a timeout below two ticks (``minSessionTimeout``), so a quarter of the timeout is half a
+    tick or more.  (Measured: 0.87 s at a tick of 2 s.)
+    """
+    return timeout / 4
+
+
+def slack(timeout: float) -> float:
+    """Return how many seconds a late event loop has to cancel work before the session may end."""
+    return min(0.5, timeout / 20)
 
 
 def margin(timeout: float) -> float:
     """Return how many seconds before the proven end of a session of ``timeout`` seconds its work is cancelled.
 
-    A follower tells the leader only every half tick which sessions it heard from.  So the leader's knowledge is older
-    than ours by half a tick, or by one heartbeat if heartbeats come less often (measured: 0.87 s at a tick of 2 s).
-    Half a tick is 1 s by default, and at most a quarter of the timeout, since servers grant no timeout below two ticks.
-    Some slack for a late event loop is added.  The result is 1.2 s of 4 s, 2.2 s of 10 s, 5.5 s of 30 s.
+    The result is 1.2 s of 4 s, 3 s of 10 s, 8 s of 30 s.
     """
-    return max(min(1.0, timeout / 4), timeout / HEARTBEATS_PER_TIMEOUT) + min(0.5, timeout / 20)
+    return half_tick(timeout) + slack(timeout)

@@ -92,7 +92,8 @@ class SessionKeeper:
         ensure_server: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.settings, self.codec, self.clock = settings, codec, clock
-        self.lease, self.watches, self.backoff = Lease(expired=self._unproven), Watches(), Backoff(settings, random)
+        self.lease = Lease(expired=self._unproven, ends_worker=settings.exit_at_lease_end)
+        self.watches, self.backoff = Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
@@ -120,6 +121,8 @@ class SessionKeeper:
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""
         try:
+            if self.lease.guard.ends_worker:
+                await self.lease.guard.start()
             while True:
                 lived = 0.0
                 if (connection := await self._anywhere()) is not None:

@@ -40,6 +40,7 @@ class ConnectionOptions(TypedDict, total=False):
     tls: TlsSettings | Mapping[str, Any] | None
     ip: str | None
     max_request: int
+    exit_at_lease_end: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class ConnectionSettings:
     tls: TlsSettings | None = None  # exactly for addresses zks://…
     ip: str | None = None
     max_request: int = MAX_REQUEST
+    exit_at_lease_end: bool = False
     private: bool = False
     """Whether the server is one in memory, inside this process, that no other process knows."""
 
@@ -113,6 +115,8 @@ class ConnectionSettings:
             raise InvalidSetting("max_retries", self.max_retries, "a whole number, 0 or more")
         if not _whole(self.max_request) or self.max_request < 1:
             raise InvalidSetting("max_request", self.max_request, "a number of bytes, 1 or more")
+        if not isinstance(self.exit_at_lease_end, bool):
+            raise InvalidSetting("exit_at_lease_end", self.exit_at_lease_end, "True or False")
         for name in ("digest", "sasl"):
             if getattr(self, name) is not None and not is_login(getattr(self, name)):
                 raise InvalidSetting(name, "…", "write user:password")  # the value is a secret

@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -29,7 +29,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, NotAnException, add_note
 from aioelasticjob.forks import ending_forks
-from aioelasticjob.jobs.context import Checkpoints, Context, run_limited_log
+from aioelasticjob.jobs.context import Checkpoints, Context, run_lease, run_limited_log
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
 from aioelasticjob.logging import handled, logger
@@ -171,8 +171,10 @@ class Processes:
 
     async def _ask(self, function: Function, request: bytes) -> Any:
         child = await self._child()
+        claimed = run_lease.get()
         try:
-            answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
+            async with nullcontext() if claimed is None else claimed.watching(child.group):
+                answer = await to_thread.run_sync(child.ask, request, abandon_on_cancel=True, limiter=self._threads)
         except BaseException as error:
             with CancelScope(shield=True):
                 code = await to_thread.run_sync(child.kill, limiter=self._threads)
@@ -216,6 +218,12 @@ class _Child:
         self._process = spawn.Process(target=serve, args=(theirs, _levels()), name="aioelasticjob")
         self._process.start()
         theirs.close()
+
+    @property
+    def group(self) -> int:
+        """The process group that it leads."""
+        assert self._process.pid is not None
+        return self._process.pid
 
     @property
     def is_alive(self) -> bool:

@@ -49,6 +49,7 @@ class Application(BaseSettings):
     max_sleep_time: Annotated[float, DURATION] | None = None
     max_retries: int | None = None
     max_request: int | None = None
+    exit_at_lease_end: bool | None = None
     digest: Annotated[str | None, Field(repr=False)] = None
     digest_file: str | None = None
     sasl: Annotated[str | None, Field(repr=False)] = None

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from errno import EAGAIN, EIO, ENOMEM, ENOTDIR
 from pathlib import Path
@@ -19,9 +20,10 @@ import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Ended
+from aioelasticjob.host.guard import Start, until_this_process_ends
 from aioelasticjob.jobs import script
 from aioelasticjob.jobs.context import run_lease, run_limited_log
-from aioelasticjob.jobs.script import Script, ScriptFailed, _grace_of_an_orphan, check, run
+from aioelasticjob.jobs.script import Script, ScriptFailed, check, run
 from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.running import cancellation
@@ -361,6 +363,9 @@ class Lasting:
         self.looks -= 1
         return 60.0 if self.looks >= 0 else 0.1
 
+    def starting(self) -> AbstractAsyncContextManager[Start]:
+        return until_this_process_ends()
+
 
 @pytest.mark.parametrize("looks", [0, 3])
 def test_a_script_is_killed_before_its_session_may_have_ended_whatever_its_grace(
@@ -394,32 +399,6 @@ def test_a_script_whose_session_lives_has_the_grace_that_is_configured(
     caplog.set_level(logging.INFO)
     run_async(real_loop_kind, main)
     assert printed(caplog) == ["ended by itself"]
-
-
-@pytest.mark.parametrize(("grace", "margin", "wanted"), [(60, 2.2, 2.0), (1, 2.2, 1), (2, 0.1, 0)])
-def test_the_guard_of_a_script_does_not_wait_for_longer_than_the_session_lives_on(
-    grace: float, margin: float, wanted: float
-) -> None:
-    async def main() -> float:
-        run_lease.set(Lasting(0, margin))
-        return _grace_of_an_orphan(grace)
-
-    assert anyio.run(main) == pytest.approx(wanted)
-    assert _grace_of_an_orphan(grace) == grace, "outside of a run nobody else can have the item"
-
-
-def test_the_guard_of_a_script_is_there_before_the_script(
-    ran: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start, started = asyncio.create_subprocess_exec, list[str]()
-
-    async def note(*words: str, **options: Any) -> asyncio.subprocess.Process:
-        started.append("guard" if "guard" in words else "script")
-        return await start(*words, **options)
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", note)
-    ran(**shell("exit 0"))
-    assert started == ["guard", "script"]
 
 
 def test_what_a_script_leaves_running_is_ended_with_it(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -18,6 +18,7 @@ from random import Random
 from typing import Generic, TypeVar, cast
 
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.host.guard import Start
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.codec import CHILDREN
@@ -42,6 +43,14 @@ class BareTenure:
     incarnation: int
     left: float = inf
     margin: float = 0.0
+
+    def starting(self) -> AbstractAsyncContextManager[Start]:
+        """Fail: the handlers of this simulation start no processes."""
+        raise AssertionError("no process is started here")
+
+    def watching(self, group: int) -> AbstractAsyncContextManager[None]:
+        """Fail: the handlers of this simulation start no processes."""
+        raise AssertionError(f"no process is started here, so there is no group {group}")
 
 
 class _Lost(Exception):
