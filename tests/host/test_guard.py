@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from math import inf
 from pathlib import Path
 
@@ -48,20 +48,10 @@ def killed(child: subprocess.Popen[bytes]) -> bool:
     return child.wait(TIMEOUT) == -signal.SIGKILL
 
 
-def guards() -> list[int]:
-    """Return the process ids of the guards that this process has."""
-    found = list[int]()
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ends meanwhile
-            parent = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
-            if parent == os.getpid() and b"class Guarded" in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
-    return found
-
-
-def guard_of_this_process() -> int:
-    (guard,) = guards()
-    return guard
+def process_of(guard: Guard) -> int:
+    """Return the process id of the guard."""
+    assert guard._process is not None
+    return guard._process.pid
 
 
 def test_a_program_is_killed_when_its_session_may_end_although_the_loop_is_blocked() -> None:
@@ -171,11 +161,12 @@ def test_what_has_ended_is_forgotten() -> None:
 def test_there_is_a_guard_only_from_the_first_start_to_the_end() -> None:
     async def main() -> None:
         async with guarding() as guard:
-            assert not any(b"guard" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children(os.getpid()))
+            assert guard._process is None
             async with guard.starting(SESSION):
-                process = guard_of_this_process()
-            assert guard_of_this_process() == process, "it is kept for the next program"
-        assert not guards()
+                process = process_of(guard)
+            async with guard.starting(SESSION):
+                assert process_of(guard) == process, "it is kept for the next program"
+        assert has_ended(process)
 
     anyio.run(main)
 
@@ -185,12 +176,12 @@ def test_a_guard_that_dies_is_replaced_and_its_successor_knows_everything(caplog
         async with guarding() as guard, guard.starting(SESSION) as known, guard.starting(SESSION) as unknown:
             first, second = sleeper(known.variables), sleeper(unknown.variables)
             known.leads(first.pid)
-            before = guard_of_this_process()
+            before = process_of(guard)
             os.kill(before, signal.SIGKILL)
             with anyio.fail_after(TIMEOUT):
                 while "another one takes its place" not in caplog.text:
                     await asyncio.sleep(0)
-            assert guard_of_this_process() != before
+            assert process_of(guard) != before
             assert guard.page is not None
             guard.page.write(SESSION, -1, 0, 0)
             assert killed(first)
@@ -204,7 +195,7 @@ def test_a_guard_that_reads_no_orders_any_more_is_replaced() -> None:
         async with guarding() as guard, guard.starting(SESSION) as start:
             child = sleeper(start.variables)
             start.leads(child.pid)
-            before = guard_of_this_process()
+            before = process_of(guard)
             os.kill(before, signal.SIGSTOP)
             while guard._process is not None and guard._process.pid == before:
                 guard.look()  # until the pipe is full
@@ -234,7 +225,7 @@ def test_if_a_guard_cannot_be_replaced_the_programs_are_killed(
             child = sleeper(start.variables)
             start.leads(child.pid)
             monkeypatch.setattr(sys, "executable", "/nowhere/python")
-            os.kill(guard_of_this_process(), signal.SIGKILL)
+            os.kill(process_of(guard), signal.SIGKILL)
             with anyio.fail_after(TIMEOUT):
                 while "the children are ended now" not in caplog.text:
                     await asyncio.sleep(0)
@@ -248,10 +239,11 @@ def test_outside_of_runs_a_program_has_a_guard_of_its_own() -> None:
         async with until_this_process_ends() as start:
             child = sleeper(start.variables)
             start.leads(child.pid)
+            process = process_of(start._guard)
+            assert not has_ended(process)
             child.kill()
             child.wait()
-            assert guard_of_this_process()
-        assert not guards()
+        assert has_ended(process)
 
     anyio.run(main)
 
