@@ -133,6 +133,16 @@ class ElasticJob(Declarations, Asking):
             raise InvalidSetting("registry", address, "an application is given its registry before it runs")
         self._registry = self._registry.changed(address)
 
+    def exit_at_lease_end(self) -> None:
+        """Let this process be killed if a run goes on although its session may be over.
+
+        Raises:
+            InvalidSetting: the application runs.
+        """
+        if self._here.running:
+            raise InvalidSetting("exit_at_lease_end", True, "is set before the application runs")
+        self._registry = self._registry.changed(exit_at_lease_end=True)
+
     def configure(self, file: str | Path | None = None, *, registry: str | None = None) -> None:
         """Let a settings file and the environment override the settings in the code, also for jobs declared later.
 

@@ -44,6 +44,12 @@ def run(
         str | None,
         typer.Option(metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address, under /metrics."),
     ] = None,
+    exit_at_lease_end: Annotated[
+        bool,
+        typer.Option(
+            "--exit-at-lease-end", help="Let this process be killed if a run goes on although its session may be over."
+        ),
+    ] = False,
     progress: Annotated[bool, typer.Option("--progress", help="Show how fast dataflow jobs' records flow.")] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.INFO,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Text for people, or JSON for programs.")] = (
@@ -58,6 +64,8 @@ def run(
     logs.set_up(log_level, log_format)
     typed = context.get_parameter_source("registry")
     found = application(app, config, registry if typed is not None and typed.name == "COMMANDLINE" else None)
+    if exit_at_lease_end:
+        found.exit_at_lease_end()
     if metrics is not None:
         found.serve_metrics(metrics)
     if not progress:

@@ -59,7 +59,7 @@ class Unguarded(ElasticJobError):
     """The guard cannot be started, so no process may be started that it would have to end."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the process that ends children when their session is over cannot be started: {why}")
+        super().__init__(f"the guard, which ends children when their session is over, cannot be started: {why}")
 
 
 class Page:
@@ -201,11 +201,12 @@ class Guard:
             if self._process is None:
                 return
             self._end_guard()
-        log.warning("the process that ends children when their session is over has died; another one takes its place")
+        text = "the guard, which ends children when their session is over, has died; another one takes its place"
+        log.warning(text, extra={"reason": "the guard has died"})
         try:
             self._start()
         except Unguarded as error:
-            log.error("%s; the children are ended now", error, exc_info=error)
+            log.error("%s; the children are ended now", error, exc_info=error, extra={"reason": str(error)})
             for group in self._groups:
                 with suppress(OSError):
                     os.killpg(group, signal.SIGKILL)

@@ -40,6 +40,7 @@ from aioelasticjob.errors import (
     RegistryUnreachable,
     Suspended,
 )
+from aioelasticjob.host.guard import Unguarded
 from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
 from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.jobs.http import RequestFailed
@@ -134,6 +135,7 @@ ERRORS = (
         " the next one at 2026-11-20T02:00:00+00:00"
     ),
     ProcessDied("shop.report", -9),
+    Unguarded("[Errno 12] Cannot allocate memory"),
     Unsendable("the result cannot be pickled: TypeError: cannot pickle '_thread.lock' object"),
     ProviderFailed("database", ConnectionRefusedError(111, "Connection refused")),
     ScriptFailed("cannot start './backup.sh': Permission denied (see execve(2))"),
