@@ -27,6 +27,7 @@ from aioelasticjob.coordination.effects import (
     UpdateRequest,
     to_transactions,
 )
+from aioelasticjob.coordination.foreign import foreign
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import dismissed
 from aioelasticjob.coordination.missed_marks import note_accounted
@@ -77,6 +78,9 @@ class CoordinatedJob(Protocol):
 
     def end_soon(self) -> None:
         """End what the job does in this session, because the session has ended."""
+
+    def fail(self, error: Exception) -> None:
+        """End what the job does in this session, because of an error, and try to join again."""
 
 
 class Coordinator:
@@ -137,6 +141,10 @@ class Coordinator:
         if pacing.is_held:
             return self._pause(view, quiet=False)
         if view is not self._logged:
+            if (error := foreign(view.tree, member.layout)) is not None:
+                self._leaves = True
+                self._job.fail(error)
+                return inf
             known, self._findings = self._findings, diagnose(view, member.id)
             log_findings(member, known, self._findings)
             self._log_operator_actions(view)

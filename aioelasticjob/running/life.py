@@ -305,7 +305,8 @@ class Life:
             if job_scheduler is not None:
                 view = job_scheduler.views.value
                 await job_scheduler.end_runs()
-                if not self.errors and job_scheduler.stopping.settle_timeout:
+                goes_away = not self.errors or isinstance(self.errors[0], ForeignData)
+                if goes_away and job_scheduler.stopping.settle_timeout:
                     await _unregister(job_scheduler, self.member, view, self._shared)
                 past = self._past
                 past.config = view.config

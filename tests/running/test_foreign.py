@@ -67,6 +67,38 @@ def test_a_job_waits_while_its_nodes_are_of_java_and_joins_when_they_are_removed
     simulate(scene)
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_running_job_gives_way_when_java_takes_its_nodes_over_and_comes_back_when_they_are_its_own_again(
+    release: str, mixed: MakeMixed, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = mixed(here)
+        await them.start("a")
+        await anyio.sleep(7)
+        ours = await nodes(here)
+        made = [one for one in java_job(release, is_up=True) if isinstance(one, Create)]
+        await here.write(*(one for one in made if one.path not in ours))
+        config = next(one for one in made if one.path == LAYOUT.config)
+        await here.write(Set(LAYOUT.config, config.data, -1))
+        await anyio.sleep(5)
+        assert f"is of Elastic-Job {release} for Java" in (them.problem("a") or "")
+        before = await nodes(here)
+        assert not [name for name in before.children(LAYOUT.instances) if name.startswith("10.")]
+        assert await them.ran(60) == {}
+        assert await nodes(here) == before
+        assert "a" in {name for at, name in them.others if at > 20}  # the other job of the process runs
+        assert sum("this process joins the job again: /job/config" in text for text in caplog.messages) == 1
+        for one in sorted(made, key=lambda one: one.path.count("/"), reverse=True):
+            if one.path not in ours:
+                await here.write(Delete(one.path))
+        await here.write(Set(LAYOUT.config, ours.get(LAYOUT.config).data, -1))  # type: ignore[union-attr]
+        await anyio.sleep(3)
+        assert them.problem("a") is None
+        assert await them.ran(12) == {"a": ALL}
+
+    simulate(scene)
+
+
 def test_a_job_that_waits_looks_again_when_only_the_configuration_of_java_was_replaced(mixed: MakeMixed) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = mixed(here)
