@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING
 from aioelasticjob.credentials import HIDDEN
 from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.observers.url_options import connect_options
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -27,9 +25,6 @@ DRIVERS = {
     "mariadb": ("asyncmy", "mysql"),
 }
 """The driver of each kind of database, and the extra that installs it."""
-_SQLITE = ("check_same_thread", "cached_statements", "detect_types", "isolation_level", "timeout", "uri")
-_OF_SQLALCHEMY = ("prepared_statement_cache_size", "prepared_statement_name_func")
-_OTHER_NAMES = {"sslmode": "ssl"}
 EXAMPLES = "write sqlite:///events.db, postgresql://user:password@host/database or mysql://user:password@host/database"
 
 _PASSWORD = re.compile(r"://([^:/?#]*):.*@", re.DOTALL)
@@ -160,37 +155,17 @@ def masked(url: str) -> str:
 
 
 def _see_options(url: URL, shown: str) -> None:
-    """Refuse a port that no server can have, and options behind the ``?`` that the driver does not know, or whose
-    values are of the wrong kind.
-    """
-    if url.get_backend_name() == "sqlite" and "uri" not in url.query:  # with it, the others are SQLite's
-        _know(url, url.query, _SQLITE, shown)
+    """Refuse a port that no server can have, and options behind the ``?`` that the driver does not take."""
+    connect_options(url, shown)
     try:
         _, options = url.get_dialect()().create_connect_args(url)
     except Exception as error:  # SQLAlchemy's own, or a ValueError about one of the options
         text = f"the value of an option behind the ? is not right ({type(error).__name__})"
         raise InvalidSetting("event_store", shown, text) from None
-    if url.get_backend_name() != "sqlite":
-        _know(url, options, (*_taken(url.get_driver_name()), *_OF_SQLALCHEMY), shown)
     ports = options.get("port")
     for port in [url.port, *(ports if isinstance(ports, list) else [ports])]:
         if isinstance(port, int) and not 0 < port < 65536:
             raise InvalidSetting("event_store", shown, f"has the port {port}: write one from 1 to 65535")
-
-
-def _taken(driver: str) -> Iterable[str]:
-    """Return the names of all that a driver takes when it connects."""
-    return signature(import_module(driver).connect).parameters
-
-
-def _know(url: URL, given: Iterable[str], known: Iterable[str], shown: str) -> None:
-    """Refuse an option of a URL that is given to the driver, and that it does not know."""
-    known = sorted(known)
-    for name in url.query.keys() & {*given} - {*known}:
-        near = _OTHER_NAMES.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
-        hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}"
-        driver = url.get_driver_name()
-        raise InvalidSetting("event_store", shown, f"{driver} has no option {name[:80]!r} behind the ?: {hint}")
 
 
 def _extra(module: str, extra: str, url: str) -> ModuleType:

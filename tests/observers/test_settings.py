@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import sys
 from dataclasses import fields
@@ -10,10 +11,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.durations import Duration
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.observers.settings import EventStoreSettings, database, masked
+from aioelasticjob.observers.sql.engine import engine_for
+from aioelasticjob.observers.url_options import connect_options
 
 SECRET = "s3cret"
 
@@ -51,6 +56,7 @@ def test_urls_get_the_driver_that_serves_them(url: str, driver: str) -> None:
         "sqlite:////no/such/directory/events.db",
         f"postgresql://me:{SECRET}@host/events?prepared_statement_cache_size={SECRET}",
         f"mysql://me:{SECRET}@host/events?connect_timeout={SECRET}",
+        f"postgresql://me@host/events?password={SECRET}&password={SECRET}",
         "sqlite://?timeout=soon",
     ],
 )
@@ -92,7 +98,7 @@ def test_a_port_that_no_server_can_have_is_named(kind: str, where: str) -> None:
         ("sqlite+aiosqlite:///x.db?timeot=1", "aiosqlite has no option 'timeot' behind the ?: did you mean timeout?"),
         ("postgresql://me@host/events?sslmode=require", "asyncpg has no option 'sslmode' .* did you mean ssl?"),
         ("postgresql://me@host/events?comand_timeout=1", "asyncpg has no option .* did you mean command_timeout?"),
-        ("mysql://me@host/events?foo=bar", "asyncmy has no option 'foo' behind the ?: it has auth_plugin_map, "),
+        ("mysql://me@host/events?foo=bar", "asyncmy has no option 'foo' behind the ?: it has autocommit, "),
     ],
 )
 def test_an_option_that_the_driver_does_not_know_is_named(url: str, says: str) -> None:
@@ -113,6 +119,78 @@ def test_an_option_that_the_driver_does_not_know_is_named(url: str, says: str) -
 )
 def test_options_of_the_driver_are_accepted(url: str) -> None:
     assert database(url).query
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("sqlite:///x.db?timeout=2.5&cached_statements=0&detect_types=1", (2.5, 0, 1)),
+        ("sqlite:///x.db?isolation_level=IMMEDIATE&check_same_thread=no", ("IMMEDIATE", False)),
+        ("sqlite:///file:x.db?uri=true&mode=ro&vfs=unix", (True,)),
+        ("postgresql://me@host/events?statement_cache_size=0&max_cached_statement_lifetime=7", (0, 7)),
+        ("postgresql://me@host/events?command_timeout=2.5&timeout=5&direct_tls=true", (2.5, 5.0, True)),
+        ("postgresql://me@host/events?prepared_statement_cache_size=0&passfile=/a", (0, "/a")),
+        ("postgresql://me@host/events?ssl=require", ("require",)),
+        ("postgresql://me@host/events?ssl=true", (True,)),
+        ("postgresql://me@/events?host=a:1&host=b:2&target_session_attrs=read-write", ("read-write",)),
+        ("mysql://me@host/events?ssl=true", ({"check_hostname": False},)),
+        ("mysql://me@host/events?ssl=false", (None,)),
+        ("mysql://me@host/events?ssl_ca=/ca.pem&ssl_check_hostname=false&ssl=true", ()),  # SQLAlchemy makes it
+        ("mysql://me@host/events?connect_timeout=5&read_timeout=6&local_infile=on", (5, 6, True)),
+        ("mysql://me@host/events?max_allowed_packet=1000&autocommit=0&sql_mode=ANSI", (1000, False, "ANSI")),
+    ],
+)
+def test_options_are_converted_to_what_the_driver_takes(url: str, options: tuple[object, ...]) -> None:
+    found = tuple(connect_options(database(url), "").values())
+    assert (found, [type(value) for value in found]) == (options, [type(value) for value in options])
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite:///x.db?timeout=soon", "aiosqlite's option timeout = 'soon' .* a number of seconds above 0"),
+        ("sqlite:///x.db?isolation_level=NONE", "isolation_level = 'NONE' .* one of DEFERRED, IMMEDIATE, EXCLUSIVE"),
+        ("postgresql://me@host/events?statement_cache_size=many", "asyncpg's option statement_cache_size = 'many'"),
+        ("postgresql://me@host/events?statement_cache_size=-1", "= '-1' .* must be a whole number, 0 or more"),
+        ("postgresql://me@host/events?command_timeout=0", "command_timeout = '0' .* a number of seconds above 0"),
+        ("postgresql://me@host/events?timeout=nan", "timeout = 'nan' behind"),
+        ("postgresql://me@host/events?ssl=sure", "ssl = 'sure' .* must be one of disable, allow, prefer, require"),
+        ("postgresql://me@host/events?direct_tls=2", "direct_tls = '2' .* must be true or false"),
+        ("postgresql://me@host/events?timeout=1&timeout=2", r"timeout = \('1', '2'\) .* a number of seconds"),
+        ("postgresql://me@host/events?server_settings=x", "server_settings cannot be written behind the"),
+        ("postgresql://me@host/events?prepared_statement_name_func=x", "no option 'prepared_statement_name_func'"),
+        ("mysql://me@host/events?ssl=require", "asyncmy's option ssl = 'require' .* must be one of true, false"),
+        ("mysql://me@host/events?read_timeout=0", "read_timeout = '0' .* a whole number of seconds above 0"),
+        ("mysql://me@host/events?ssl_check_hostname=7", "ssl_check_hostname = '7' .* must be true or false"),
+        ("mysql://me@host/events?init_command=SELECT+1", "init_command cannot be written behind the"),
+        ("mysql://me@host/events?cursor_cls=x", "cursor_cls cannot be written behind the"),
+    ],
+)
+def test_a_value_that_the_driver_does_not_take_is_named_with_its_option(url: str, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=says) as failure:
+        ElasticJob("embedded://", event_store=url)
+    assert failure.value.setting == "event_store"
+
+
+@pytest.mark.parametrize("url", ["postgresql://me@host/events", "mysql://me@host/events"])
+def test_the_timeout_in_a_url_takes_the_place_of_ours(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    option = "timeout" if url.startswith("postgresql") else "connect_timeout"
+    for given, expected in ((url, 20), (f"{url}?{option}=7", 7)):
+        engine = engine_for(EventStoreSettings(given, write_timeout=20), LimitedLog())
+        connect = {"postgresql": "asyncpg", "mysql": "asyncmy"}[engine.dialect.name]
+        asked = dict[str, object]()
+
+        async def refuse(asked: dict[str, object] = asked, **options: object) -> None:
+            asked.update(options)
+            raise OSError("on purpose")
+
+        async def main(engine: AsyncEngine = engine) -> None:
+            with pytest.raises(OSError, match="on purpose"):
+                await engine.connect()
+
+        monkeypatch.setattr(f"{connect}.connect", refuse)
+        asyncio.run(main())
+        assert asked[option] == expected
 
 
 @pytest.mark.parametrize("value", [5, True, b"sqlite://", ["sqlite://"]])

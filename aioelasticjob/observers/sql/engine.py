@@ -9,8 +9,9 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aioelasticjob.limited_log import LimitedLog
-from aioelasticjob.observers.settings import EventStoreSettings, database
+from aioelasticjob.observers.settings import EventStoreSettings, database, masked
 from aioelasticjob.observers.sql.schema import RUNS, STATES
+from aioelasticjob.observers.url_options import connect_options
 
 RECYCLE_AFTER = 1800
 """Seconds after which a connection is replaced: MySQL and network devices end connections that were idle for long."""
@@ -19,17 +20,18 @@ RECYCLE_AFTER = 1800
 def engine_for(settings: EventStoreSettings, limited_log: LimitedLog) -> AsyncEngine:
     """Return the engine; it connects when it is first used.  ``limited_log`` limits the lines that can repeat."""
     url, timeout = database(settings.url), settings.write_timeout
+    given = connect_options(url, masked(settings.url))
     match url.get_backend_name():
         case "sqlite":
             from aioelasticjob.observers.sql.sqlite import sqlite_engine
 
-            return sqlite_engine(url, timeout, limited_log)
+            return sqlite_engine(url, {"timeout": timeout, **given}, limited_log)
         case "postgresql":
-            options: dict[str, Any] = {"timeout": timeout}
+            options: dict[str, Any] = {"timeout": timeout, **given}
             ways: dict[str, Any] = {}
         case _:
             zone = "SET time_zone = '+00:00'"
-            options = {"connect_timeout": max(1, int(timeout)), "init_command": zone, "charset": "utf8mb4"}
+            options = {"connect_timeout": max(1, int(timeout)), **given, "init_command": zone, "charset": "utf8mb4"}
             # a process that has waited for another one's upgrade has to see its result
             ways = {"isolation_level": "READ COMMITTED"}
     return create_async_engine(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from asyncio import Future, wait
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import W_OK, access, stat
@@ -41,13 +41,16 @@ Place: TypeAlias = tuple[int, int]
 log = logger(__name__)
 
 
-def sqlite_engine(url: URL, timeout: float, limited_log: LimitedLog) -> AsyncEngine:
-    """Return the engine of a file; ``timeout`` is how many seconds a transaction waits for another one."""
+def sqlite_engine(url: URL, options: Mapping[str, Any], limited_log: LimitedLog) -> AsyncEngine:
+    """Return the engine of a file.
+
+    Of the options, ``timeout`` is how many seconds a transaction waits for another one.
+    """
     connections = _Connections(limited_log)
-    options = {"timeout": timeout, "async_creator_fn": connections.open}
     # a file that cannot be written is opened anew each time: whether somebody else writes it decides how
     pool: dict[str, Any] = {} if _for_reading(url.database or "") is None else {"poolclass": NullPool}
-    engine = create_async_engine(url, hide_parameters=True, connect_args=options, **pool)
+    arguments = {**options, "async_creator_fn": connections.open}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=arguments, **pool)
     event.listen(engine.sync_engine, "connect", _set_up)
     event.listen(engine.sync_engine, "begin", _begin)
     event.listen(engine.sync_engine, "checkout", partial(_see_the_file, connections))
