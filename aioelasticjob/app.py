@@ -22,6 +22,7 @@ from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
 from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
+from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
@@ -60,7 +61,8 @@ class ElasticJob(Declarations, Asking):
     ``connection`` takes the settings of a connection: ``session_timeout``, ``connection_timeout``, ``base_sleep_time``
     and ``max_sleep_time``, each in seconds, as text such as ``30s``, or a timedelta; ``max_retries`` and
     ``max_request``; ``digest`` and ``sasl``, each ``user:password``, or the files ``digest_file`` and ``sasl_file``;
-    ``tls``; and ``ip``, the address of this server.
+    ``tls``; and ``ip``, the address of this server.  ``overwrite`` is for all jobs that do not say otherwise: at the
+    start, their settings replace those in the registry.
 
     Raises:
         InvalidSetting: the address or an option makes no sense.
@@ -75,12 +77,16 @@ class ElasticJob(Declarations, Asking):
         event_store: str | EventStoreSettings | None = None,
         metrics: int | str | None = None,
         clock: Clock | None = None,
+        overwrite: bool = False,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__()
         if clock is not None and not callable(getattr(clock, "now", None)):
             raise InvalidSetting("clock", clock, "an object with a method now()")
         self._registry = Address.parse(address, **connection)
+        if not isinstance(overwrite, bool):
+            raise InvalidSetting("overwrite", overwrite, "must be True or False")
+        self._overwrite = overwrite
         self._threads = _positive("threads", threads)
         self._processes = processors() if processes is None else _positive("processes", processes)
         self.dependency_overrides: dict[Provider, Provider] = {}
@@ -159,6 +165,7 @@ class ElasticJob(Declarations, Asking):
         given = settings.application
         self._registry = self._registry.changed(registry or given.registry, **given.connection)
         self._threads, self._processes = given.threads or self._threads, given.processes or self._processes
+        self._overwrite = self._overwrite if given.overwrite is None else given.overwrite
         if given.event_store is not None:
             self._here.recorder = Recorder(given.event_store)
         if given.metrics is not None:
@@ -253,7 +260,8 @@ class ElasticJob(Declarations, Asking):
         threads, processes, limited_log = CapacityLimiter(self._threads), Processes(self._processes), LimitedLog()
         executors = Executors(threads, processes, self.dependency_overrides, find_tracer(limited_log))
         task = asyncio.current_task()
-        async with self._here.open(self._registry, self._jobs.values(), executors, limited_log) as session:
+        jobs = [_overwriting(job, self._overwrite) for job in self._jobs.values()]
+        async with self._here.open(self._registry, jobs, executors, limited_log) as session:
             yield session
             if asyncio.current_task() is not task:
                 text = "use aioelasticjob.integrations.guest(app), for instance in a fixture of pytest-asyncio"
@@ -308,6 +316,13 @@ class ElasticJob(Declarations, Asking):
                     log.info("running %s: %s", counted(len(names), "job"), ", ".join(names[:20]), extra={"jobs": names})
                     await asked.wait()
                 tasks.cancel_scope.cancel()
+
+
+def _overwriting(job: Job, default: bool) -> Job:
+    """Return a job that replaces the registry's configuration at the start, or not, as it says itself or by default."""
+    if job.config.overwrite is not None:
+        return job
+    return replace(job, config=job.config.model_copy(update={"overwrite": default}))
 
 
 def _positive(setting: str, value: object) -> int:

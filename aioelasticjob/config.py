@@ -14,7 +14,7 @@ from pydantic import AliasChoices, TypeAdapter, ValidationError, ValidationInfo,
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
 from aioelasticjob.cron.zone import zone_named
-from aioelasticjob.encoding import unencodable_text
+from aioelasticjob.encoding import json_object, unencodable_text
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.job_settings import DeclaredSettings, section_of
 from aioelasticjob.setting_errors import mistakes, never_fires, unknown_setting
@@ -47,7 +47,7 @@ class JobConfig(DeclaredSettings):
     @classmethod
     def _is_the_name_of_a_kind(cls, kind: str) -> str:
         # only a process that runs the job has to know its kind; one that only shows it need not
-        if not _KIND.fullmatch(kind):
+        if not is_kind(kind):
             raise ValueError("must be a kind of job in capitals, such as SIMPLE, DATAFLOW, SCRIPT or HTTP")
         return kind
 
@@ -124,6 +124,15 @@ class JobConfig(DeclaredSettings):
         except (ValueError, TypeError, RecursionError) as error:
             raise ForeignData(path, text[:80], f"no job configuration: {error}") from None
 
+    @classmethod
+    def from_settings(cls, **settings: Any) -> JobConfig:
+        """Return a configuration from settings that the registry holds, by their names, as `from_json` reads them.
+
+        Raises:
+            ValidationError: settings are wrong; it has all of them that are wrong by themselves.
+        """
+        return cls.model_validate(settings, context=_KEPT)
+
     def to_json(self) -> bytes:
         """Return the text stored in the registry."""
         if self.unknown:  # pydantic would change some values, such as NaN
@@ -184,6 +193,21 @@ class JobConfig(DeclaredSettings):
 
     def _as_settings(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+def is_kind(kind: str) -> bool:
+    """Whether a kind of job can have this name."""
+    return _KIND.fullmatch(kind) is not None
+
+
+def settings_of(stored: bytes) -> dict[str, object]:
+    """Return the settings of a stored configuration, which may be wrong, by their Python names.
+
+    Keys that this release does not know are there as well, as they are.
+    """
+    names = {key: name for name in JobConfig.model_fields for key in _keys_of(name)}
+    known = {names[key]: value for key, value in json_object(stored).items() if key in names}
+    return {**_unknown(stored), **known}
 
 
 def tolerates(config: JobConfig, skew: float) -> bool:

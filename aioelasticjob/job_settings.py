@@ -120,12 +120,12 @@ class DeclaredSettings(BaseModel):
     """Refuse to run while this host's clock and the registry's differ by more than so many seconds; -1 is no limit. If
     they differ by more than a second, the registry's clock is used."""
     sharding_strategy: Annotated[str, ITEMS] = Field(
-        default="average",
+        default="average-by-name",
         validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
         serialization_alias="jobShardingStrategyType",
     )
-    """How items are assigned: `average`, `odevity`, `round-robin`, `single-balance`, `sticky`, or
-    [your own](../how-to/strategy.md)."""
+    """[How items are assigned](../how-to/strategy.md): `average-by-name`, `average`, `odevity`, `round-robin`,
+    `single-balance`, `sticky`, or your own."""
     error_handler: Annotated[str, FAILURES] = Field(
         default="log",
         validation_alias=AliasChoices("error_handler", "jobErrorHandlerType", "errorHandler"),
@@ -191,8 +191,10 @@ class DeclaredSettings(BaseModel):
     """Features of the registry's format that a worker has to know to run the job, a list of text. A worker that lacks
     one registers, is given no items, does not lead, and [says what it lacks](../why/format.md). Left out of `config`
     while it is empty."""
-    overwrite: bool = Field(default=False, exclude=True)
-    """At the start, replace the registry's configuration by the code's; never stored."""
+    overwrite: bool | None = Field(default=None, exclude=True)
+    """At the start, replace the registry's configuration by the code's,
+    [also one that makes no sense](../how-to/change-settings.md#replace-the-settings-at-the-start); never stored. With
+    `None` it is done if the [application](application.md) has `overwrite=True`."""
 
 
 @cache

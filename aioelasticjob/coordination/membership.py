@@ -21,8 +21,9 @@ from aioelasticjob.coordination.foreign import leave_alone
 from aioelasticjob.coordination.member import Member, instance
 from aioelasticjob.coordination.operator_log import log_overwritten, who_acted
 from aioelasticjob.coordination.schedules import scheduling
+from aioelasticjob.coordination.stored_config import replaced_by, see_same_kind
 from aioelasticjob.coordination.view import JobView, parse, read
-from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, RegistryError, Suspended
+from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, RegistryError, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import SWITCHES, Layout
@@ -66,7 +67,8 @@ async def join(
 
     Raises:
         JobConflict: the name belongs to another kind of job.
-        ForeignData: the job is another program's, or its ``config`` is no configuration; nothing is changed.
+        ForeignData: the job is another program's, or its ``config`` is no configuration; nothing is changed.  With
+            ``overwrite``, it is another program's or another job's.
         SessionEnded: the session was lost meanwhile.
     """
     for _ in range(MAX_CONFLICTS):
@@ -85,7 +87,7 @@ async def join(
     else:
         why = f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
         raise ForeignData(member.layout.root, "", why)
-    if stored is not None and last is None and config.overwrite:
+    if last is None and config.overwrite and _is_configured(tree, member.layout):
         log_overwritten(member, stored, holds)
     with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
         await trees.until(lambda newer: newer.zxid >= written.zxid)
@@ -215,20 +217,23 @@ def _agreed(tree: Tree, layout: Layout, given: JobConfig, last: JobConfig | None
         kept = read(tree, layout, last, last.job_type).config
         return kept, kept
     node = tree.get(layout.config)
-    if node is None or not node.data:
+    if node is None or not _is_configured(tree, layout):
         return None, given
-    stored = parse(node.data, layout)
-    if stored.job_type != given.job_type:
-        raise JobConflict(
-            "job_name", given.job_name, f"is already a {stored.job_type} job in this namespace: choose another name"
-        )
     if given.overwrite:
-        return stored, given.in_place_of(node.data)
+        return replaced_by(given, node.data, layout), given.in_place_of(node.data)
+    stored = parse(node.data, layout)
+    see_same_kind(given, stored.job_type)
     try:
         fits(stored)
     except InvalidSetting as mistake:
         raise ForeignData(f"{layout.config}: {mistake.setting}", mistake.value, mistake.expected) from None
     return stored, with_known_names(stored, given)[0]  # a wrong one is logged once there is a view
+
+
+def _is_configured(tree: Tree, layout: Layout) -> bool:
+    """Whether anything has been written that is meant to be the job's configuration."""
+    node = tree.get(layout.config)
+    return node is not None and node.data != b""
 
 
 def _joining(

@@ -65,10 +65,17 @@ def log_operator_actions(member: Member, before: JobView, after: JobView) -> Non
         member.log_limited(log, "operators change jobs", text, logging.INFO)
 
 
-def log_overwritten(member: Member, before: JobConfig, after: JobConfig) -> None:
-    """Log which settings in the registry this instance has replaced by its own, as ``overwrite`` asks."""
-    for one in differences(before, after):
-        what = _changed(f"this instance has changed the setting {one.setting}", one)
+def log_overwritten(member: Member, before: JobConfig | None, after: JobConfig) -> None:
+    """Log which settings in the registry this instance has replaced by its own, as ``overwrite`` asks.
+
+    ``before`` is None if what the registry had could not be used.
+    """
+    if before is None:
+        done = ["this instance has replaced the configuration in the registry, which could not be used"]
+    else:
+        changes = differences(before, after)
+        done = [_changed(f"this instance has changed the setting {one.setting}", one) for one in changes]
+    for what in done:
         text = f"{what}, because its code says so and has overwrite=True"
         member.log_limited(log, "instances overwrite settings", text, logging.INFO)
 

@@ -59,7 +59,8 @@ class CommonSettings(TypedDict, total=False):
     """Refuse to run while this host's clock and the registry's differ by more than so many seconds; -1 is no limit. If
     they differ by more than a second, the registry's clock is used."""
     sharding_strategy: str
-    """How items are assigned: `average`, `odevity`, `round-robin`, `single-balance`, `sticky`, or your own."""
+    """How items are assigned: `average-by-name`, `average`, `odevity`, `round-robin`, `single-balance`, `sticky`, or
+    your own."""
     error_handler: str
     """What happens to a failure: `log`, `ignore`, `raise`, `email`, `webhook`, `dingtalk`, `wecom`, or your own."""
     error_handler_options: Mapping[str, str]
@@ -104,8 +105,9 @@ class CommonSettings(TypedDict, total=False):
     requires: Sequence[str] | str
     """Features of the registry's format that a worker has to know to run the job, a list of text. A worker that lacks
     one registers, is given no items, does not lead, and says what it lacks. Left out of `config` while it is empty."""
-    overwrite: bool
-    """At the start, replace the registry's configuration by the code's; never stored."""
+    overwrite: bool | None
+    """At the start, replace the registry's configuration by the code's, also one that makes no sense; never stored.
+    With `None` it is done if the application has `overwrite=True`."""
 
 
 class JobSettings(CommonSettings, total=False):

@@ -26,7 +26,8 @@ from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
 from aioelasticjob.operations.queries import listed, requests_view, view_of
-from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
+from aioelasticjob.operations.repair import readable_settings, repaired
+from aioelasticjob.operations.results import ChangedMeanwhile, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Set
 
@@ -64,7 +65,7 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
 
     Raises:
         InvalidSetting: no such job, or a setting is wrong.
-        NotPossible: what the registry holds now is no configuration.
+        NotPossible: what the registry holds now is no configuration, or other settings in it are wrong.
         RegistryError: the registry could not be read.
     """
     view = await view_of(session, job, busy=True)
@@ -77,7 +78,7 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
         for item in sorted(view.assignment.keys() | assignment.keys())
         if view.assignment.get(item) != assignment.get(item)
     }
-    differences = _differences(view.config, config)
+    differences = _differences(readable_settings(view), config)
     asked = open_requests(await requests_view(session, job))
     warnings = (*_warnings(view, after, differences, moves, fires=bool(fires)), *_about_requests(asked, after.config))
     return Preview(config, _version(view), differences, tuple(fires), moves, warnings)
@@ -93,7 +94,7 @@ async def configure(
 
     Raises:
         InvalidSetting: no such job, or a setting is wrong.
-        NotPossible: what the registry holds now is no configuration.
+        NotPossible: what the registry holds now is no configuration, or other settings in it are wrong.
         ChangedMeanwhile: the configuration is no longer at that version.
         RegistryError: the registry could not be read or written.
     """
@@ -103,7 +104,7 @@ async def configure(
         path = view.layout.config
         raise ChangedMeanwhile(path, f"was changed (it is at version {present}, {version} was seen)")
     config = _changed(view, settings)
-    differences = _differences(view.config, config)
+    differences = _differences(readable_settings(view), config)
     if not differences:
         return await commit(session, (), f"{job}: is configured so already")
     if "sharding_total_count" in differences:
@@ -133,10 +134,11 @@ def settings_from(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
-    if view.fault is not None:
-        raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
     given = settings_from(settings)
-    config = view.config
+    if view.fault is None:
+        config = view.config
+    else:
+        config = repaired(view, {name: value for name, value in given.items() if name in JobConfig.model_fields})
     if "options" in given:  # the options as a whole; those that are given by name override single ones
         config = config.changed(options=given.pop("options"))
     config = configured(config, given) if _is_known(config.job_type) else config.changed(**given)
@@ -174,8 +176,8 @@ def _understood(name: str, value: object) -> object:
     return value
 
 
-def _differences(before: JobConfig, after: JobConfig) -> dict[str, tuple[object, object]]:
-    both = {name: (getattr(before, name), getattr(after, name)) for name in JobConfig.model_fields}
+def _differences(before: Mapping[str, object], after: JobConfig) -> dict[str, tuple[object, object]]:
+    both = {name: (before[name], getattr(after, name)) for name in JobConfig.model_fields}
     return {name: values for name, values in both.items() if values[0] != values[1]}
 
 

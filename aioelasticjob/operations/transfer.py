@@ -10,8 +10,9 @@ from typing import Literal
 import yaml
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.stored_config import replaced_by
 from aioelasticjob.coordination.view import parse
-from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
+from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
@@ -70,7 +71,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False, b
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
         JobConflict: the name belongs to another kind of job.
-        ForeignData: one of these jobs is another program's in the registry.
+        ForeignData: what the registry holds of one of these jobs is another program's, or another job's.
         NotPossible: jobs are there already with other settings.
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
@@ -104,7 +105,7 @@ async def preview_import(session: Session, text: str, *, overwrite: bool = False
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
         JobConflict: the name belongs to another kind of job.
-        ForeignData: one of these jobs is another program's in the registry.
+        ForeignData: what the registry holds of one of these jobs is another program's, or another job's.
         RegistryError: the registry could not be read.
     """
     return tuple((await _plan(session, text, overwrite)).jobs)
@@ -177,9 +178,8 @@ class _Import:
         elif not self.overwrite:
             self.refused.append(name)
             self.jobs.append(ImportedJob(name, "refused", _changes(present, config)))
-        elif present is not None and present.job_type != config.job_type:
-            raise JobConflict("job", name, f"is a {present.job_type} job there, and {config.job_type} in the text")
         else:
+            replaced_by(config, node.data, layout)
             self.replaced.append(name)
             self.jobs.append(ImportedJob(name, "replaced", _changes(present, config)))
             change = [Set(layout.config, config.to_json(), node.stat.version)]

@@ -60,6 +60,7 @@ class Application(BaseSettings):
     processes: PositiveInt | None = None
     event_store: Annotated[str | None, Field(repr=False)] = None
     metrics: int | str | None = None
+    overwrite: bool | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -266,7 +267,10 @@ _NAMED = ("time_zone", "sharding_strategy", "error_handler", "executor")
 
 
 def _named(
-    time_zone: Any = "UTC", sharding_strategy: Any = "average", error_handler: Any = "log", executor: Any = "thread"
+    time_zone: Any = "UTC",
+    sharding_strategy: Any = "average-by-name",
+    error_handler: Any = "log",
+    executor: Any = "thread",
 ) -> None:
     """Check that a time zone, strategy, error handler or executor that is chosen by name exists."""
     Cron.parse("@daily", time_zone)  # a time zone is used only with a cron expression, which may be set elsewhere

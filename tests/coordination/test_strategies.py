@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import strategies
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of, find, in_order, java_hash
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Instance
 
-NAMES = ("average", "odevity", "round-robin", "single-balance", "sticky")
+NAMES = ("average", "average-by-name", "odevity", "round-robin", "single-balance", "sticky")
 
 
 @st.composite
@@ -56,6 +58,29 @@ def test_a_strategy_is_content_with_its_own_answer(name: str, given: AssignmentI
 def test_average_gives_runs_and_the_remainder_from_the_first(count: int, expected: list[list[int]]) -> None:
     instances = ("a", "b", "c")
     assert held(strategies.average(AssignmentInput("job", instances, count)), instances) == expected
+
+
+@given(given=allotments())
+def test_average_by_name_divides_as_average_does(given: AssignmentInput) -> None:
+    by_name = held(strategies.average_by_name(given), given.instances)
+    first = by_name.index(next(filter(lambda items: 0 in items, by_name)))
+    assert by_name[first:] + by_name[:first] == held(strategies.average(given), given.instances)
+
+
+def test_average_by_name_begins_at_the_same_place_in_every_process_and_release() -> None:
+    instances = ("a", "b", "c")
+    first = [strategies.average_by_name(AssignmentInput(job, instances, 1))[0] for job in ("report", "mail", "分片")]
+    assert first == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 31, 32])
+@pytest.mark.parametrize("name", ["job-{}", "{}-daily", "shop.orders.{:03}"])
+def test_a_thousand_jobs_of_one_item_spread_over_all_instances(name: str, count: int) -> None:
+    instances = tuple(f"10.0.0.{n}@-@1" for n in range(count))
+    jobs = [AssignmentInput(name.format(n), instances, 1) for n in range(1000)]
+    held_by = Counter(strategies.find(JobConfig(job_name=job.job).sharding_strategy)(job)[0] for job in jobs)
+    fair = 1000 / count
+    assert all(fair / 2 < held_by[one] < fair * 2 for one in instances)
 
 
 def test_odevity_goes_by_the_job_names_hash() -> None:

@@ -96,7 +96,7 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
         done = await operations.import_jobs(here.observer, text, overwrite=True)
         assert done.summary == "imported: 1 new (fresh), 1 replaced (report)"
         assert (await configs(here))["report"].cron == "@daily"
-        with pytest.raises(JobConflict, match="is a SIMPLE job there, and SCRIPT"):
+        with pytest.raises(JobConflict, match="is already a SIMPLE job in this namespace"):
             await operations.import_jobs(
                 here.observer, "jobName: fresh\njobType: SCRIPT\noptions: {command: ls}\n", overwrite=True
             )

@@ -37,7 +37,7 @@ from tests.simulation.users import registered
 
 JOINING = 8.0
 """Seconds until everybody is there and has work."""
-STRATEGIES = ("average", "odevity", "round-robin", "single-balance", "sticky")
+STRATEGIES = ("average", "average-by-name", "odevity", "round-robin", "single-balance", "sticky")
 
 
 @dataclass(frozen=True, slots=True)

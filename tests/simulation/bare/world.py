@@ -30,7 +30,7 @@ AT_PEACE = 5
 MOST = 7
 """Processes at a time."""
 LAYOUT = Layout("job")
-STRATEGIES = ("average", "odevity", "round-robin", "single-balance", "sticky")
+STRATEGIES = ("average", "average-by-name", "odevity", "round-robin", "single-balance", "sticky")
 
 
 @cache
