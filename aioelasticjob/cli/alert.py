@@ -100,8 +100,8 @@ async def report_absences(registry: Address, after: float, clock: Clock, stop: E
     """
     limited_log = LimitedLog()
     admits = partial(limited_log.admits, log, None, "whether the registry answers", each=2)
-    dispatcher = ErrorDispatcher(clock, Uncounted(), limited_log, registry.settings.namespace)
     attendance = Attendance(after)
+    dispatcher = ErrorDispatcher(clock, Uncounted(), limited_log, registry.settings.namespace, attendance.lasts)
     async with AsyncExitStack() as stack:
         stack.callback(limited_log.close)
         tasks = await stack.enter_async_context(create_task_group())

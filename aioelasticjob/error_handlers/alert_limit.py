@@ -1,10 +1,15 @@
-"""Limits alerts: one outage can make thousands of moments be missed, and leave many jobs without an instance."""
+"""Limits alerts: one outage can make thousands of moments be missed, and leave many jobs without an instance.
+
+An alert that is held back is sent later, and one that could not be delivered is sent again.  Otherwise an outage that
+begins soon after the last alert would be reported by nobody.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TypeAlias
 
 from aioelasticjob.error_handlers.failure import Failure
 from aioelasticjob.errors import MissedRuns
@@ -14,6 +19,11 @@ INTERVAL = 600.0
 """Seconds between two alerts with the same reason about the same job."""
 MOST = 20
 """Alerts of one kind that a target is sent in ``INTERVAL`` seconds, over all jobs of the process."""
+RETRY_PAUSE = 60.0
+"""Seconds before an alert that could not be delivered is sent again; twice as long each time, up to ``INTERVAL``."""
+
+_Subject: TypeAlias = tuple[Hashable, ...]
+"""What an alert is about: its target, kind, job and reason."""
 
 
 @dataclass(slots=True)
@@ -22,34 +32,96 @@ class _Sent:
 
     since: float
     """When this count began, by the loop's clock."""
-    times: dict[Hashable, float] = field(default_factory=dict)
-    """When an alert was last sent, by its job and reason."""
+    not_before: dict[_Subject, float] = field(default_factory=dict)
+    """When the next alert may be sent, by what it is about."""
     alerts: int = 0
     left_out: int = 0
 
 
 class AlertLimit:
-    """Decides which failures a target is sent.  Failed runs are not limited: each has its own reason."""
+    """Decides when a target is sent which failures.  Failed runs are not limited: each has its own reason.
+
+    Of several failures that are about the same and have to wait, only the newest is kept.
+    """
 
     def __init__(self) -> None:
         self._sent: dict[Hashable, _Sent] = {}
+        self._held: dict[_Subject, tuple[Hashable, Failure]] = {}
+
+    @property
+    def held(self) -> list[Failure]:
+        """The failures that have to wait."""
+        return [failure for _, failure in self._held.values()]
+
+    def holds(self, target: Hashable, failure: Failure) -> bool:
+        """Whether a failure that is about the same waits already."""
+        return _subject(target, failure) in self._held
 
     def admitted(self, target: Hashable, failure: Failure, now: float) -> Failure | None:
-        """Return the failure with a note about those that are left out; None if it is itself left out."""
+        """Return the failure with a note about those that are left out; None if it has to wait itself."""
         if failure.what == "failed":
             return failure
-        sent = self._sent.setdefault((target, failure.what), _Sent(now))
-        if now >= sent.since + INTERVAL:
-            recent = {key: at for key, at in sent.times.items() if now < at + INTERVAL}
-            sent = self._sent[target, failure.what] = _Sent(now, recent, left_out=sent.left_out)
-        key = failure.job, failure.error.reason if isinstance(failure.error, MissedRuns) else failure.items
-        if now < sent.times.get(key, -inf) + INTERVAL or sent.alerts >= MOST:
+        subject, sent = _subject(target, failure), self._current(target, failure, now)
+        if self._held.pop(subject, None) is not None:
             sent.left_out += 1
+        if now < self._due(target, failure):
+            self._held[subject] = target, failure
             return None
-        sent.times[key] = now
+        sent.not_before[subject] = now + INTERVAL
+        if failure.undelivered:
+            return failure  # it was counted when it was sent first, and has its note
         sent.alerts += 1
         before = f"{counted(sent.left_out, 'such alert')} left out before this one." if sent.left_out else ""
-        more = f"More such alerts in the next {INTERVAL / 60:g} minutes are only in the log."
+        more = f"Further such alerts wait for up to {INTERVAL / 60:g} minutes."
         after = more if sent.alerts == MOST else ""
         sent.left_out = 0
         return replace(failure, note=" ".join(filter(None, (before, after))))
+
+    def failed(self, target: Hashable, failure: Failure, now: float) -> float | None:
+        """Have a failure that could not be delivered wait, unless a newer one does; return for how many seconds.
+
+        The result is None for a failed run, which is not sent again.
+        """
+        if failure.what == "failed":
+            return None
+        pause = min(RETRY_PAUSE * 2.0**failure.undelivered, INTERVAL)
+        subject, sent = _subject(target, failure), self._current(target, failure, now)
+        sent.not_before[subject] = now + pause
+        self._held.setdefault(subject, (target, replace(failure, undelivered=failure.undelivered + 1)))
+        return pause
+
+    def next_due(self) -> float:
+        """Return when the next of the failures that wait may be sent, by the loop's clock."""
+        return min((self._due(target, failure) for target, failure in self._held.values()), default=inf)
+
+    def released(self, now: float) -> list[tuple[Hashable, Failure]]:
+        """Return the failures that need not wait any more, each with its target; they do not wait any more."""
+        found = list[tuple[Hashable, Failure]]()
+        for subject, (target, failure) in list(self._held.items()):
+            self._current(target, failure, now)
+            if now >= self._due(target, failure):
+                del self._held[subject]
+                found.append((target, failure))
+        return found
+
+    def _current(self, target: Hashable, failure: Failure, now: float) -> _Sent:
+        """Return the count of the current interval, which begins anew when the last one is over."""
+        key = target, failure.what
+        sent = self._sent.setdefault(key, _Sent(now))
+        if now >= sent.since + INTERVAL:
+            still = {subject: then for subject, then in sent.not_before.items() if now < then}
+            sent = self._sent[key] = _Sent(now, still, left_out=sent.left_out)
+        return sent
+
+    def _due(self, target: Hashable, failure: Failure) -> float:
+        """Return when a failure may be sent."""
+        sent = self._sent[target, failure.what]
+        then = sent.not_before.get(_subject(target, failure), -inf)
+        if sent.alerts >= MOST and not failure.undelivered:
+            return max(then, sent.since + INTERVAL)
+        return then
+
+
+def _subject(target: Hashable, failure: Failure) -> _Subject:
+    reason = failure.error.reason if isinstance(failure.error, MissedRuns) else failure.items
+    return target, failure.what, failure.job, reason

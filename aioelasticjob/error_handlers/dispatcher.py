@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from anyio import create_task_group, move_on_after
 
@@ -27,6 +27,7 @@ from aioelasticjob.error_handlers.lookup import find
 from aioelasticjob.errors import ElasticJobError, error_line
 from aioelasticjob.events import Counts
 from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.plural import counted
 from aioelasticjob.user_code import UserCode
 
 MAX_WAITING_FAILURES = 1000
@@ -73,18 +74,24 @@ class ErrorDispatcher:
 
     Each failure is logged at once, in one line; with its stack if the handler is ``log``.  Missed moments are not: the
     log has them already.  A failure that could not be delivered is logged once more, with its stack and the reason.
-    ``limited_log`` limits these lines for each job and type of error.
+    ``limited_log`` limits these lines for each job and type of error.  ``still_holds`` says whether a failure that had
+    to wait is still to be sent: a job that nobody ran may have an instance again.
     """
 
     def __init__(
-        self, clock: Clock, counts: Mapping[str, Counts], limited_log: LimitedLog, namespace: str = ""
+        self,
+        clock: Clock,
+        counts: Mapping[str, Counts],
+        limited_log: LimitedLog,
+        namespace: str = "",
+        still_holds: Callable[[Failure], bool] = lambda _: True,
     ) -> None:
         self._clock, self._counts, self._namespace = clock, counts, namespace
         self._admits = partial(limited_log.admits, log, each=MOST, most=10 * MOST)
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
         self._waiting = self._dropped = 0
-        self._limit = AlertLimit()
+        self._limit, self._still_holds = AlertLimit(), still_holds
         self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -113,10 +120,15 @@ class ErrorDispatcher:
             case "raise":
                 self._end(failure)
                 return
-        target = (handler, tuple(sorted(options.items())))
-        admitted = self._limit.admitted(target, failure, asyncio.get_running_loop().time())
+        self._send((handler, tuple(sorted(options.items()))), failure)
+
+    def _send(self, target: Target, failure: Failure) -> None:
+        """Take a failure for a target, unless it has to wait."""
+        handler, _ = target
+        replaces = self._limit.holds(target, failure)
+        admitted = self._limit.admitted(target, failure, _time())
         if admitted is None:
-            self._leave_out(failure, handler)
+            self._hold_back(failure, handler, replaces)
             return
         failure = admitted
         if failure.what != "missed" and self._admits(failure.job, f"{_kind(failure)}: {handler} is called"):
@@ -147,8 +159,10 @@ class ErrorDispatcher:
         try:
             async with create_task_group() as tasks:
                 while self.escalated is None:
-                    await self._news.wait()
+                    with move_on_after(self._limit.next_due() - _time()):
+                        await self._news.wait()
                     self._news.clear()
+                    self._send_released()
                     while self._unserved:
                         tasks.start_soon(self._serve, self._unserved.pop())
                 tasks.cancel_scope.cancel()
@@ -156,6 +170,14 @@ class ErrorDispatcher:
             self._close()
         assert self.escalated is not None
         raise self.escalated
+
+    def _send_released(self) -> None:
+        """Send the failures that have waited long enough, as far as they still hold."""
+        for target, failure in self._limit.released(_time()):
+            if self._still_holds(failure):
+                self._send(cast(Target, target), failure)
+            else:
+                self._counts[failure.job].alerts["dropped"] += 1
 
     async def _serve(self, target: Target) -> None:
         """Deliver the failures that wait for one target."""
@@ -191,10 +213,14 @@ class ErrorDispatcher:
         except Exception as error:
             trouble = error_line(error)
         self._counts[failure.job].alerts["failed"] += 1
+        pause = self._limit.failed(target, failure, _time())
+        then = "the failure is only in the log" if pause is None else f"it is called again in {_minutes(pause)}"
+        self._news.set()
         if self._admits(failure.job, f"the error handler {name} fails"):
-            text = "%s: the error handler %s failed, so the failure is only in the log: %s"
-            log.error(text, failure.job, name, trouble, extra={"job": failure.job})
-        self._log_failure(failure)
+            text = "%s: the error handler %s failed, so %s: %s"
+            log.error(text, failure.job, name, then, trouble, extra={"job": failure.job})
+        if not failure.undelivered:
+            self._log_failure(failure)
 
     def _end(self, failure: Failure) -> None:
         """Let a failure end the application."""
@@ -217,12 +243,16 @@ class ErrorDispatcher:
         )
         self._give_up(pending.take(job), why, dropped=self._dropped)
 
-    def _leave_out(self, failure: Failure, handler: str) -> None:
-        """Count an alert that is one too many; missed moments are in the log already, and limited there as well."""
-        if failure.what == "missed":
+    def _hold_back(self, failure: Failure, handler: str, replaces: bool) -> None:
+        """Log an alert that has to wait; missed moments are in the log already, and limited there as well.
+
+        If it takes the place of another one that waited, that one is not sent any more.
+        """
+        self._news.set()
+        if replaces:
             self._counts[failure.job].alerts["dropped"] += 1
-        else:
-            self._give_up(failure, f"{handler} has been sent many alerts of this kind just now")
+        if failure.what != "missed":
+            self._log_failure(failure, f"{handler} has been sent such alerts just now, so this one waits")
 
     def _give_up(self, failure: Failure, why: str, **fields: object) -> None:
         self._counts[failure.job].alerts["dropped"] += 1
@@ -243,9 +273,19 @@ class ErrorDispatcher:
                 len(left),
                 extra={"dropped": len(left)},
             )
+        for failure in self._limit.held:  # the log has them already, and those that failed are counted
+            self._counts[failure.job].alerts["dropped"] += not failure.undelivered
         self._queues.clear()
         self._over = True
         self._idle.set()  # nothing will be delivered any more, so wake those that wait for it
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _minutes(seconds: float) -> str:
+    return counted(round(seconds / 60), "minute")
 
 
 def _kind(failure: Failure) -> str:

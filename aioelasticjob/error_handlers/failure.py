@@ -45,6 +45,9 @@ class Failure:
     namespace: str = ""
     """The namespace of the job's registry, known when the failure is given to its error handler; empty at its root."""
 
+    undelivered: int = 0
+    """How many times it could not be delivered: an alert that is no failed run is sent again."""
+
     @property
     def run_id(self) -> str:
         """The ``run_id`` of the run's context, which log records and events have as well; empty if there was no run."""

@@ -43,7 +43,7 @@ HELP = {
     "misfires": "Scheduled moments that passed without a run, added up over the items concerned.",
     "catch_ups": "Fires for a moment at which no instance was up.",
     "rescues": "Items taken over that were cut off elsewhere.",
-    "alerts": "Failures for error handlers that send messages, by result; failed and dropped ones are only in the log.",
+    "alerts": "Failures for error handlers that send messages, by result; dropped ones are only in the log.",
     "fire_lateness_seconds": "From the scheduled moment of a fire by cron to the call of its handlers.",
     "run_duration_seconds": "How long the runs of items took.",
     "items_held": "Items assigned to this instance.",

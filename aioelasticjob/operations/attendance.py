@@ -40,6 +40,10 @@ class Attendance:
         self._reported.update(due)
         return [(alone[name], _failure(alone[name], self._since[name], now)) for name in due]
 
+    def lasts(self, failure: Failure) -> bool:
+        """Whether the absence that a failure reports still lasts, as far as is known."""
+        return failure.job in self._since
+
     def forget(self) -> None:
         """Begin to count again: it is not known whether an instance was up while the registry was not connected."""
         self._since = {name: since for name, since in self._since.items() if name in self._reported}

@@ -66,6 +66,71 @@ def test_jobs_that_say_so_are_alerts_and_others_are_not(sent: list[Failure]) -> 
     simulate(scene)
 
 
+def test_an_absence_soon_after_the_last_alert_is_reported_when_the_limit_allows_unless_it_is_over_by_then(
+    sent: list[Failure],
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/10 * * * * ?", error_handler="pager", alert_on="nobody-there")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock(), anyio.Event())
+            async with app.running():
+                await anyio.sleep(10)
+            await anyio.sleep(40)
+            assert len(sent) == 1
+            async with app.running():  # the second absence is held back, and over before it may be reported
+                await anyio.sleep(60)
+            await anyio.sleep(60)
+            async with app.running():
+                await anyio.sleep(600)
+            assert len(sent) == 1
+            await anyio.sleep(40)
+            assert len(sent) == 2
+            async with app.running():
+                await anyio.sleep(60)
+            await anyio.sleep(500)
+            assert len(sent) == 2
+            await anyio.sleep(100)
+            assert len(sent) == 3  # the fourth absence still lasts
+            await anyio.sleep(3600)
+            assert len(sent) == 3
+            tasks.cancel_scope.cancel()
+
+    simulate(scene)
+
+
+def test_an_alert_that_could_not_be_delivered_is_sent_again_until_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried, sent, works = list[str](), list[str](), anyio.Event()
+
+    async def page(failure: Failure, options: Options) -> None:
+        tried.append(failure.job)
+        if not works.is_set():
+            raise OSError("the line is dead")
+        sent.append(failure.job)
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/10 * * * * ?", error_handler="pager", alert_on="nobody-there")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock(), anyio.Event())
+            for _ in range(2):
+                async with app.running():
+                    await anyio.sleep(60)
+                await anyio.sleep(200)
+            assert (len(tried), sent) == (4, [])  # each of the two absences twice
+            works.set()
+            await anyio.sleep(3600)
+            assert sent == ["job"]
+            tasks.cancel_scope.cancel()
+
+    delivered_by(monkeypatch, pager=page)
+    try:
+        simulate(scene)
+    finally:
+        find.cache_clear()
+    assert "the error handler pager failed, so it is called again in 1 minute: OSError: the line is dead" in caplog.text
+
+
 def test_no_names_of_jobs_are_kept_with_counts_that_nobody_reads() -> None:
     counts = Uncounted()
     counts["gone"].alerts["delivered"] += 1

@@ -45,7 +45,7 @@ def test_of_thousands_of_jobs_a_few_are_sent_and_the_last_one_says_so() -> None:
     notes = [one.note for one in sent if one is not None]
     assert len(notes) == MOST
     assert notes[:-1] == [""] * (MOST - 1)
-    assert notes[-1] == "More such alerts in the next 10 minutes are only in the log."
+    assert notes[-1] == "Further such alerts wait for up to 10 minutes."
     assert limit.admitted(MAIL, failure(), 0.0) is not None  # failed runs are another kind
 
 

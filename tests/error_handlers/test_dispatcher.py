@@ -15,12 +15,14 @@ import pytest
 
 from aioelasticjob import ItemContext, JobConfig
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, dispatcher, escalate
+from aioelasticjob.error_handlers.alert_limit import INTERVAL
 from aioelasticjob.error_handlers.failure import announce_failure, log_failure
 from aioelasticjob.events import Counts
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.registry.transaction import Set
+from aioelasticjob.setting_types import Alert
 from aioelasticjob.testing import VirtualClock, run
 from tests.error_handlers.failures import delivered_by, failure
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -432,6 +434,68 @@ def test_alerts_that_are_too_many_are_counted_and_the_log_is_not_filled(
     run(main)
     assert recorded.alerts() == {"delivered": 1, "dropped": 999}
     assert caplog.records == [], "the instance that reports missed moments has logged them already"
+
+
+@pytest.mark.parametrize("what", ["missed", "given-up", "nobody-there"])
+def test_the_newest_alert_that_was_held_back_is_sent_when_the_limit_allows(
+    what: Alert, recorded: RecordedDispatcher
+) -> None:
+    config = JobConfig.build(job_name="billing", error_handler="quick", alert_on=what)
+
+    async def main() -> None:
+        async with recorded.open() as mine:
+            for n in range(4):
+                mine.report(config, replace(failure(f"no. {n}"), what=what))
+                await anyio.sleep(10)
+            await anyio.sleep(2 * INTERVAL)
+
+    run(main)
+    assert recorded.handled == [(1, "no. 0"), (INTERVAL + 1, "no. 3")]
+    assert recorded.alerts() == {"delivered": 2, "dropped": 2}
+
+
+@pytest.mark.parametrize("what", ["missed", "given-up", "nobody-there"])
+def test_an_alert_that_failed_is_sent_again_less_and_less_often_and_does_not_count_as_sent(
+    what: Alert, recorded: RecordedDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tuple[float, str]] = []
+
+    async def seldom(failed: Failure, options: Options) -> None:
+        tried.append((round(anyio.current_time() - recorded.start), str(failed.error)))
+        if len(tried) < 6:
+            raise OSError("line is dead")
+
+    delivered_by(monkeypatch, seldom=seldom)
+    config = JobConfig.build(job_name="billing", error_handler="seldom", alert_on=what)
+
+    async def main() -> None:
+        async with recorded.open() as mine:
+            mine.report(config, replace(failure("first"), what=what))
+            await anyio.sleep(2000)
+            mine.report(config, replace(failure("newer"), what=what))
+            await anyio.sleep(10_000)
+
+    run(main)
+    assert tried == [
+        *[(0, "first"), (60, "first"), (180, "first"), (420, "first"), (900, "first"), (1500, "first")],
+        (2100, "newer"),
+    ]
+    assert recorded.alerts() == {"failed": 5, "delivered": 2}
+
+
+def test_a_newer_alert_takes_the_place_of_one_that_failed(recorded: RecordedDispatcher) -> None:
+    config = JobConfig.build(job_name="billing", error_handler="broken", alert_on="missed")
+
+    async def main() -> None:
+        async with recorded.open() as mine:
+            for _ in range(3):
+                mine.report(config, replace(failure("missed"), what="missed"))
+                await anyio.sleep(1)
+            assert recorded.alerts() == {"failed": 1, "dropped": 2}
+            await anyio.sleep(60)
+            assert recorded.alerts() == {"failed": 2, "dropped": 2}
+
+    run(main)
 
 
 def test_a_handler_of_logging_that_raises_does_not_end_what_logs_a_failure() -> None:
