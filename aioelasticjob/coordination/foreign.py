@@ -112,16 +112,33 @@ def _format(data: bytes) -> tuple[str | None, bool]:
 
 def _java_nodes(tree: Tree, layout: Layout) -> Iterator[str]:
     """Yield an example of each kind of nodes that only Java makes, by its path below the job."""
-    latches = (layout.election, layout.failover, layout.orphans)
-    single = [child(layout.election, "instance"), child(layout.leader, "execution")]
-    single += [child(parent, "latch") for parent in latches]
-    found = [path for path in single if path in tree]
-    for parent, names in ((layout.servers, SERVER_NODES), (layout.sharding, ITEM_NODES)):
-        above = [child(parent, name) for name in tree.children(parent)]
-        below = (child(path, name) for path in above for name in tree.children(path) if name in names)
-        found += [path for path in [next(below, None)] if path is not None]
-    instances = tree.children(layout.instances)
-    found += [layout.instance(name) for name in instances if _JAVA_INSTANCE.fullmatch(name)][:1]
-    servers = [layout.server(ip) for ip in tree.children(layout.servers)]
-    found += [path for path in servers if (node := tree.get(path)) is not None and node.data in SERVER_STATES][:1]
-    return (path.removeprefix(f"{layout.root}/") for path in found)
+    for path in _examples(tree, layout):
+        yield path.removeprefix(f"{layout.root}/")
+
+
+def _examples(tree: Tree, layout: Layout) -> Iterator[str]:
+    yield from (
+        path for path in (child(layout.election, "instance"), child(layout.leader, "execution")) if path in tree
+    )
+    latches = [child(parent, "latch") for parent in (layout.election, layout.failover, layout.orphans)]
+    yield from (path for path in latches if path in tree)
+    yield from _first_below(tree, layout.servers, SERVER_NODES)
+    yield from _first_below(tree, layout.sharding, ITEM_NODES)
+    for name in tree.children(layout.instances):
+        if _JAVA_INSTANCE.fullmatch(name):
+            yield layout.instance(name)
+            break
+    for ip in tree.children(layout.servers):
+        node = tree.get(layout.server(ip))
+        if node is not None and node.data in SERVER_STATES:
+            yield layout.server(ip)
+            break
+
+
+def _first_below(tree: Tree, parent: str, names: frozenset[str]) -> Iterator[str]:
+    """Yield the first node of one of these names below any child of ``parent``, if there is one."""
+    for above in tree.children(parent):
+        path = child(parent, above)
+        for name in names.intersection(tree.children(path)):
+            yield child(path, name)
+            return
