@@ -24,10 +24,6 @@ SWITCHED_OFF = "the item, its server or the job was switched off"
 HELD_ELSEWHERE = "another instance holds the item now"
 
 
-class AttemptTimedOut(TimeoutError):
-    """An attempt took longer than ``attempt_timeout``."""
-
-
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
     """An attempt that has failed."""

@@ -24,7 +24,7 @@ from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.model import NONE, Claim, Outcome
 from aioelasticjob.running.cancellation import HandlerScope, handler_scope, warn_unheeded
-from aioelasticjob.running.early_end import AttemptTimedOut, FailedAttempt, RetryWaits, StreamControl
+from aioelasticjob.running.early_end import FailedAttempt, RetryWaits, StreamControl
 from aioelasticjob.running.executors import NEVER_BEGAN, Executors
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode, cancellation_behind
@@ -284,7 +284,8 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
     if execution.executors.tracer is not None:
         execution.executors.tracer.failed(failure)
     execution.failed(newest, failure)
-    return Outcome.TIMED_OUT if is_cut or isinstance(failure, AttemptTimedOut) else Outcome.FAILED
+    has_timed_out = is_cut or (attempts is not None and failure is attempts.timed_out)
+    return Outcome.TIMED_OUT if has_timed_out else Outcome.FAILED
 
 
 def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
@@ -319,6 +320,8 @@ class _Attempts:
         """The context of the newest attempt."""
         self.failure: Exception | None = None
         """The error of the newest attempt that has failed."""
+        self.timed_out: TimeoutError | None = None
+        """The error of the newest attempt that took too long: other errors of this type are the handler's own."""
 
     async def run(self) -> None:
         """Call the handler until an attempt succeeds; raise the error of the last one if none does."""
@@ -356,8 +359,9 @@ class _Attempts:
         except Exception as error:
             failure = error
         if _is_cut_short(scope, failure):
-            too_long = AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s{never_began(scope)}")
+            too_long = TimeoutError(f"attempt {context.attempt} took longer than {limit:g} s{never_began(scope)}")
             too_long.__cause__ = failure
+            self.timed_out = too_long
             return too_long
         return failure
 

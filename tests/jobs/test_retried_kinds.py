@@ -19,7 +19,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.script import ScriptFailed, ScriptStillRuns
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
-from aioelasticjob.running.early_end import AttemptTimedOut, FailedAttempt
+from aioelasticjob.running.early_end import FailedAttempt
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors, Processes
 from aioelasticjob.settings import WrongSettings
@@ -83,7 +83,7 @@ def test_no_attempt_begins_before_the_thread_of_the_last_one_has_ended(real_loop
             await anyio.sleep(0.05)  # well past the limit of a thread that nothing can interrupt
             assert len(events) == 1
             finish.set()
-        assert {type(one.error) for one in retried.attempts} == {AttemptTimedOut}
+        assert {type(one.error) for one in retried.attempts} == {TimeoutError}
         return outcomes[0]
 
     run_async(real_loop_kind, main)
@@ -103,7 +103,7 @@ def test_the_process_of_an_attempt_is_killed_before_the_next_one_begins(tmp_path
     async def main() -> None:
         retried = Retried(config, process_functions.hang_once)
         assert await retried.run() is Outcome.COMPLETED
-        assert {type(one.error) for one in retried.attempts} == {AttemptTimedOut}
+        assert {type(one.error) for one in retried.attempts} == {TimeoutError}
         assert retried.reported == []
 
     run_async("asyncio", main)

@@ -180,6 +180,16 @@ def test_an_attempt_that_takes_too_long_has_failed(settings: Any, numbers: list[
     here = simulate(scene)
     (ended,) = [event for event in here.events if isinstance(event, Ended)]
     assert str(ended.failure) == f"attempt {numbers[-1]} took longer than 2 s"
+    assert type(ended.failure) is TimeoutError  # which users know, and whose name is in the history and in alerts
+
+
+def test_an_error_of_the_handler_about_a_time_limit_of_its_own_is_a_failure() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        handler = FailingHandler(here, error=lambda: TimeoutError("the bank does not answer"))
+        await lived(here, handler, 100, cron=EVERY_MINUTE, attempt_timeout="2s", retry=Retry(2, 1.0))
+        assert (await here.record(0)).outcome == "failed"
+
+    simulate(scene)
 
 
 async def _leave(here: SimulatedJobs) -> None:

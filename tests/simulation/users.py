@@ -24,7 +24,6 @@ from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Depends
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
 from aioelasticjob.model import Outcome
-from aioelasticjob.running.early_end import AttemptTimedOut
 from aioelasticjob.testing.process import current_process
 from tests.simulation.history import Attempted, AttemptOver, Begun, Called, Raised, Saved
 
@@ -105,7 +104,8 @@ class Code:
         if isinstance(event, Ended) and (event.task_id, event.item) in self._open:
             run, how = self._open.pop((event.task_id, event.item))
             how = {Outcome.FAILED: "failed", Outcome.CANCELLED: "cut off"}.get(event.outcome, how)
-            how = "failed" if isinstance(event.failure, AttemptTimedOut) else how
+            is_about_attempt = isinstance(event.failure, TimeoutError) and str(event.failure).startswith("attempt ")
+            how = "failed" if is_about_attempt else how
             self._cluster.history.finish(run, how)
 
     async def _handle(self, context: ItemContext | InstanceContext) -> None:
