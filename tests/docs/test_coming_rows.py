@@ -342,6 +342,39 @@ def runs_in_the_log(here: str) -> None:
     ]
 
 
+@tries("`logLevel`")
+def messages_of_the_log(here: str) -> None:
+    (level,) = re.findall(r'logging.getLogger\("aioelasticjob"\).setLevel\("(\w+)"\)', here)
+    package = logging.getLogger("aioelasticjob")
+    seen: list[int] = []
+    kept: list[type] = []
+    lowest: dict[str, int] = {}
+    shown = logging.Handler()
+    shown.emit = lambda record: seen.append(record.levelno)  # type: ignore[method-assign]
+    before = package.level
+    package.addHandler(shown)
+
+    async def scene(cluster: VirtualCluster) -> None:
+        kept.append(type(await cluster.event(Began)))
+        kept.append(type(await cluster.event(Ended)))
+
+    async def fails(context: ItemContext) -> None:
+        raise ValueError("no luck")
+
+    try:
+        for chosen in ("INFO", level):
+            seen.clear()
+            package.setLevel(chosen)
+            play(application_of(fails, log_runs="all"), scene)
+            lowest[chosen] = min(seen)
+    finally:
+        package.removeHandler(shown)
+        package.setLevel(before)
+    assert lowest["INFO"] == logging.INFO
+    assert lowest[level] >= getattr(logging, level)
+    assert kept == [Began, Ended] * 2  # what the event store writes
+
+
 @tries("`JobOperateAPI`")
 def programs(here: str) -> None:
     async def scene(cluster: VirtualCluster) -> None:
