@@ -16,7 +16,7 @@ def test_the_sentence_and_the_next_fires_are_shown(command: Command) -> None:
     sentence, *fires = result.stdout.splitlines()
     assert sentence == "At 02:00:00, Monday to Friday, Europe/Berlin"
     assert len(fires) == 3
-    assert all(" 02:00:00+0" in fire for fire in fires)
+    assert all("T02:00:00+0" in fire for fire in fires)
     assert not any(day in result.stdout for day in ("Sat ", "Sun "))
 
 
