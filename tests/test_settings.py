@@ -266,7 +266,7 @@ jobs:
     monitor_execution: false
     sharding_strategy: fair
     error_handler: webhok
-    job_parameter: 5
+    job_parameter: true
     job_type: HTTP
     headers: {"a b": c}
   other:
@@ -343,7 +343,10 @@ def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pyte
         ("jobs: [a]", "jobs.yaml:1: jobs = ['a']: must be a mapping"),
         ("jobs: &x {a: *x}", "jobs.yaml: is nested too deeply, or refers to itself"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
-        ("jobs: {a: {job_parameter: no}}", "jobs.a.job_parameter = False: input should be a valid string: put it in q"),
+        (
+            "jobs: {a: {job_parameter: false}}",
+            "jobs.a.job_parameter = False: input should be a valid string: put it in",
+        ),
         ("jobs: {a: {job_name: b}}", "jobs.a.job_name = 'b': is the key that this stands below"),
         ("jobs: {a: {options: {}}}", "write each of them beside the other settings"),
         ("jobs: {a: {kind: 5}}", "jobs.a.kind = 5: must be one of http, script"),
@@ -532,7 +535,8 @@ def test_access_is_a_matter_of_file_environment_and_code(write: Write, monkeypat
             "AIOELASTICJOB_TLS__CAFILE: tls.cafile = '…': there is no such setting",
         ),
         ("registry: zks://h", {"TLS__MINIMUM_VERSION": "2"}, "TLS__MINIMUM_VERSION: tls.minimum_version = '2': one of"),
-        ("digest: 8765", {}, "digest = '…': input should be a valid string"),
+        ("digest: 8765", {}, "digest = '…': write user:password"),
+        ("digest: true", {}, "digest = '…': input should be a valid string"),
         ("digest: x8765", {}, "digest = '…': write user:password"),
         ("digets: x:8765", {}, "digets = '…': there is no such setting; did you mean digest?"),
         ("password: x8765", {}, "password = '…': there is no such setting"),

@@ -20,13 +20,14 @@ from aioelasticjob.operations.results import NotPossible, OperationResult, commi
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.yaml_scalars import reading_as_written
 
 MAX_IGNORED_KEYS = 5
 """Keys without effect that the summary of an import names."""
 MAX_IMPORT_CHARACTERS = 16 * 1024 * 1024
 """Characters that a text to import may have; that is enough for thousands of jobs."""
 
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER = reading_as_written(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 _DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """PyYAML's loader and dumper in C if they are installed: they are ten times as fast, and safe as well."""
 

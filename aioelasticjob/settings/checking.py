@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 from pydantic import Field, PositiveInt
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from aioelasticjob import error_handlers
@@ -23,11 +24,12 @@ from aioelasticjob.observers.endpoint import where
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.setting_errors import unknown_setting
-from aioelasticjob.setting_types import DURATION
+from aioelasticjob.setting_types import DURATION, parts_of
 from aioelasticjob.settings.environment import PREFIX, may_be_secret, mistyped, name_of, of_jobs, tls_of
 from aioelasticjob.settings.errors import Mistake, in_order, sifted
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
+from aioelasticjob.yaml_scalars import as_text
 
 _SECTIONS = ("defaults", "jobs")
 _NOT_HERE = {
@@ -169,7 +171,9 @@ class SettingsCheck:
         for name in Application.model_fields:
             if variable := name_of(name, self.environment):
                 self._variables[(name,)] = variable
-        named = {name: value for name, value in given.items() if name in Application.model_fields}
+        fields = Application.model_fields
+        are_text = {"tls", *(name for name, field in fields.items() if _is_text(field))}
+        named = {name: as_text(one) if name in are_text else one for name, one in given.items() if name in fields}
         if tls := tls_of(self.environment):
             self._variables |= {("tls", name): variable for name, (variable, _) in tls.items()}
             before = named.get("tls")
@@ -223,7 +227,7 @@ class SettingsCheck:
             elif name in values:
                 self._note((*keys, key), value, f"is the same setting as {places[name][-1]}")
             else:
-                values[name], places[name] = value, (*keys, key)
+                values[name], places[name] = _as_meant(name, value), (*keys, key)
         return JobSettings(kind, values, places)
 
     def _with_defaults(self, given: JobSettings) -> JobSettings:
@@ -261,6 +265,20 @@ def _wrong_with(name: str, given: JobSettings, elsewhere: bool) -> list[InvalidS
     if not amiss and not elsewhere:
         amiss, _ = sifted(lambda: kind.check(kind.parse(own)), {})
     return wrong + amiss
+
+
+def _as_meant(name: str, value: object) -> object:
+    """Return the value of a job's setting, with text in place of numbers where text is meant, as it was written."""
+    setting = JobConfig.model_fields.get(name)
+    if setting is None:  # the settings of a kind turn numbers into text by themselves
+        return value
+    return as_text(value) if _is_text(setting) or name == "sharding_item_parameters" else value
+
+
+def _is_text(setting: FieldInfo) -> bool:
+    """Return whether a setting is text, or consists of texts."""
+    parts = parts_of(setting)
+    return str in parts and DURATION not in parts and not any(kind in parts for kind in (int, float, bool))
 
 
 _NAMED = ("time_zone", "sharding_strategy", "error_handler", "executor")

@@ -13,6 +13,7 @@ import yaml
 
 from aioelasticjob.registry.secrets import is_path
 from aioelasticjob.settings.errors import Mistake
+from aioelasticjob.yaml_scalars import float_as_written, reading_as_written
 
 Keys: TypeAlias = tuple[str, ...]
 """The place of a value: the keys that lead to it."""
@@ -60,14 +61,7 @@ def _unread(file: str, line: int | None, why: str) -> SettingsFile:
     return SettingsFile(file, mistakes=(Mistake(file, line, "", None, why),))
 
 
-class _Loader(yaml.SafeLoader):
-    """A YAML loader that leaves dates as text: no setting is a date, but a job's parameter may look like one."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_Loader = reading_as_written(yaml.SafeLoader)
 
 
 def _read_yaml(file: str, text: str) -> SettingsFile:
@@ -106,7 +100,7 @@ def _quoting(error: yaml.MarkedYAMLError) -> str:
 class _Document:
     """A YAML document's values, with the line of each key."""
 
-    def __init__(self, file: str, loader: _Loader) -> None:
+    def __init__(self, file: str, loader: yaml.SafeLoader) -> None:
         self.lines: dict[Keys, int] = {}
         self.mistakes: list[Mistake] = []
         self._file, self._loader = file, loader
@@ -141,7 +135,7 @@ class _Document:
 
 def _read_toml(file: str, text: str) -> SettingsFile:
     try:
-        values = tomllib.loads(text)
+        values = tomllib.loads(text, parse_float=float_as_written)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _TOML_PLACE.search(str(error))
         last = text.count("\n") + 1
