@@ -117,11 +117,9 @@ def _java_nodes(tree: Tree, layout: Layout) -> Iterator[str]:
 
 
 def _examples(tree: Tree, layout: Layout) -> Iterator[str]:
-    yield from (
-        path for path in (child(layout.election, "instance"), child(layout.leader, "execution")) if path in tree
-    )
-    latches = [child(parent, "latch") for parent in (layout.election, layout.failover, layout.orphans)]
-    yield from (path for path in latches if path in tree)
+    single = [child(layout.election, "instance"), child(layout.leader, "execution")]
+    single += [child(parent, "latch") for parent in (layout.election, layout.failover, layout.orphans)]
+    yield from (path for path in single if path in tree)
     yield from _first_below(tree, layout.servers, SERVER_NODES)
     yield from _first_below(tree, layout.sharding, ITEM_NODES)
     for name in tree.children(layout.instances):
@@ -139,6 +137,7 @@ def _first_below(tree: Tree, parent: str, names: frozenset[str]) -> Iterator[str
     """Yield the first node of one of these names below any child of ``parent``, if there is one."""
     for above in tree.children(parent):
         path = child(parent, above)
-        for name in names.intersection(tree.children(path)):
-            yield child(path, name)
-            return
+        for name in tree.children(path):
+            if name in names:
+                yield child(path, name)
+                return
