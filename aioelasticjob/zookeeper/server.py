@@ -21,12 +21,15 @@ from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning, log
 from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
+from aioelasticjob.zookeeper.state import first_zxid
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
 from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
 from aioelasticjob.zookeeper.tls import Certificates, EncryptedTransport, TlsSettings
 
 _BACKLOG = 256 * 1024  # bytes of output beyond which a connection's requests wait
 _BURST = 256  # requests of one connection before the others get their turn
+STOOD_STILL_TICKS = 0.1
+"""A tick that comes later than this part of a tick: the server itself stood still, and sessions get that time back."""
 _LINGER = 5  # seconds for a closing connection to take its last bytes
 
 
@@ -51,6 +54,7 @@ class Server:
         self._logins = RepeatedWarning("no client fails to log in any more")
         processor.login_failed = self._logins.happened
         self._flushing = False
+        self._next_tick = self.now()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
@@ -123,10 +127,14 @@ class Server:
             self.ended.set_exception(error)
 
     def _tick(self) -> None:
-        self.processor.expire(self.now())
-        self.wake()
+        now = self.now()
         tick = self.processor.settings.tick_time
-        self._timers["tick"] = self.loop.call_later((tick - self.now() % tick) / 1000, self._tick)
+        if now - self._next_tick > tick * STOOD_STILL_TICKS:
+            self.processor.sessions.give_back(now - self._next_tick)
+        self.processor.expire(now)
+        self.wake()
+        self._next_tick = now - now % tick + tick
+        self._timers["tick"] = self.loop.call_later((self._next_tick - now) / 1000, self._tick)
 
     def _reap(self) -> None:
         self.processor.reap()
@@ -360,7 +368,8 @@ async def _state(settings: Settings, data_dir: Path | None, clock: Callable[[], 
         return int(clock() * 1000)
 
     def build(stored: Stored) -> Server:
-        sessions = Sessions(tick=settings.tick_time, secret=stored.secret, started=wall())
+        stored.tree.zxid = first_zxid(stored.zxid, wall())
+        sessions = Sessions(tick=settings.tick_time, secret=stored.secret)
         server = Server(Processor(settings, sessions, wall, stored.tree), data_dir)
         for session, timeout in stored.sessions.items():
             sessions.restore(session, timeout, server.now())

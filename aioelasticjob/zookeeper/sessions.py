@@ -3,28 +3,25 @@
 import hashlib
 import hmac
 
-_U64 = 2**64 - 1
 _SERVER = 1 << 56  # the server's number in the top byte of every id; a standalone server is number 1
 
 
 class Sessions:
     """All living sessions."""
 
-    def __init__(self, *, tick: int, secret: bytes, started: int) -> None:
+    def __init__(self, *, tick: int, secret: bytes) -> None:
         self.tick = tick
         self.timeouts: dict[int, int] = {}
         self._secret = secret
-        self._first_id = ((started << 24) & _U64) >> 8 | _SERVER
         self._buckets: dict[int, dict[int, None]] = {}
         self._bucket_of: dict[int, int] = {}
 
     def create(self, zxid: int, timeout: int, now: int) -> int:
         """Begin a session and name it.
 
-        Its transaction is part of the id: it is the only one with this number, while the clock may have been set back
-        between two starts of the server.
+        Its transaction is its id, since that is the only one with this number, also over restarts of the server.
         """
-        session = self._first_id + zxid
+        session = _SERVER | zxid
         self.restore(session, timeout, now)
         return session
 
@@ -46,6 +43,20 @@ class Sessions:
         self._bucket_of[session] = bucket
         self._buckets.setdefault(bucket, {})[session] = None
         return True
+
+    def give_back(self, late: int) -> None:
+        """Move every deadline by the time for which this server stood still: it could hear nobody meanwhile.
+
+        No client loses by that: a session only lives longer.
+        """
+        buckets = self._buckets
+        self._buckets = {}
+        self._bucket_of = {}
+        for bucket, sessions in buckets.items():
+            later = -(-(bucket + late) // self.tick) * self.tick
+            for session in sessions:
+                self._bucket_of[session] = later
+                self._buckets.setdefault(later, {})[session] = None
 
     def close(self, session: int) -> None:
         """End a session, if it exists."""

@@ -12,6 +12,22 @@ from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.watches import Watches
 
+NUMBERS_BEGIN = 1_767_225_600_000
+"""The time at which numbers by the clock begin: 2026, in ms since the epoch."""
+NUMBERS_PER_MS = 4096
+"""More writes than this server can make in a millisecond."""
+
+
+def first_zxid(stored: int, now: int) -> int:
+    """Return a number that no write before this start of the server has had; ``now`` is in ms since the epoch.
+
+    Fences are such numbers, and stores refuse smaller ones than they have seen: also if the server kept nothing, or if
+    its directory was restored from a copy.  So numbers follow the clock, as the epoch in the upper half of ZooKeeper's
+    numbers follows elections.  Until 2095 they are below 2**53, so programs that read numbers of JSON as floating point
+    keep them exactly.
+    """
+    return max(stored, (now - NUMBERS_BEGIN) * NUMBERS_PER_MS)
+
 
 @dataclass(slots=True)
 class State:

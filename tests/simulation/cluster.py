@@ -125,7 +125,7 @@ class Registry:
 
     async def _main(self) -> None:
         async with serve("0.0.0.0", PORT, tick_time=self._tick, clock=VirtualClock().now) as server:
-            sessions = Sessions(tick=self._tick, secret=b"kept on disk", started=server.processor.wall())
+            sessions = Sessions(tick=self._tick, secret=b"kept on disk")
             for session, timeout in self._timeouts.items():  # the dictionary is the old one's, up to its last write
                 sessions.restore(session, timeout, server.now())
             self.tree.events.clear()

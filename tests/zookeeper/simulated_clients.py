@@ -36,7 +36,7 @@ class SimulatedServer:
     now: int = 0
 
     def __post_init__(self) -> None:
-        sessions = Sessions(tick=100, secret=b"secret", started=0)
+        sessions = Sessions(tick=100, secret=b"secret")
         self.processor = Processor(self.settings, sessions, lambda: 1_000_000 + self.now, DataTree())
 
     def client(self, session: int = 0, password: bytes = bytes(16), timeout: int = 1000, seen: int = 0) -> Client:

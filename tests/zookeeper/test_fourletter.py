@@ -44,7 +44,8 @@ def test_srvr_is_what_aiozk_and_kazoo_parse() -> None:
         assert int(text.split("/")[-1].split()[0]) < 10_000, "a latency no answer had"
         assert re.fullmatch(
             r"Zookeeper version: 3\.8\.0-.*, built on .*\nLatency min/avg/max: \d+/[\d.]+/\d+\n"
-            r"Received: \d+\nSent: \d+\nConnections: 3\nOutstanding: 0\nZxid: 0x3\nMode: standalone\nNode count: 6\n",
+            r"Received: \d+\nSent: \d+\nConnections: 3\nOutstanding: 0\nZxid: 0x[0-9a-f]+\n"
+            r"Mode: standalone\nNode count: 6\n",
             text,
         ), text
 
@@ -100,7 +101,7 @@ def test_cons_tells_what_each_client_did_last() -> None:
     async def story(server: Server, ask: Ask) -> None:
         text = await ask("cons")
         assert re.search(
-            r"\[1\]\(queued=0,recved=3,sent=3,sid=0x1[0-9a-f]+,lop=GETC,est=\d+,to=4000,lcxid=0x2,lzxid=0x3,"
+            r"\[1\]\(queued=0,recved=3,sent=3,sid=0x1[0-9a-f]+,lop=GETC,est=\d+,to=4000,lcxid=0x2,lzxid=0x[0-9a-f]+,"
             r"lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n",
             text,
         ), text
