@@ -23,6 +23,7 @@ from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.importing import refuse_while_imported
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
@@ -45,6 +46,7 @@ from aioelasticjob.retry import Retry
 from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
 from aioelasticjob.running.health import Health
 from aioelasticjob.running_app import RunningApp
+from aioelasticjob.signals import end_process_1_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,6 +249,7 @@ class ElasticJob(Declarations, Asking):
                 event loop is not asyncio's.
         """
         require_asyncio()
+        refuse_while_imported()
         if self._here.running:
             raise InvalidSetting("running", True, "this application runs already")
         for job in tuple(self._jobs.values()):
@@ -268,7 +271,7 @@ class ElasticJob(Declarations, Asking):
                 raise InvalidSetting("running", "left in another task than entered", text)
 
     def run(self) -> None:
-        """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
+        """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM, SIGINT, SIGHUP.
 
         A second signal, more than half a second after the first, stops at once; a handler that cannot be cancelled,
         such as a thread or one that blocks the loop, delays that by 5 s at most.
@@ -276,15 +279,18 @@ class ElasticJob(Declarations, Asking):
         them (``gc.freeze``).
 
         Raises:
-            InvalidSetting: there is no job, an event loop runs already, this is no main thread, or as of ``running``.
+            InvalidSetting: there is no job, an event loop runs already, this is no main thread, a command imports the
+                module that calls this, or as of ``running``.
             RegistryError: no registry answered, or it refused the digest.
         """
+        refuse_while_imported()
         if not self._jobs:
             raise InvalidSetting("jobs", (), "declare at least one: decorate a function with @app.job(cron=…)")
         if asyncio._get_running_loop() is not None:
             raise InvalidSetting("run", "in a running event loop", "write async with app.running(): …")
         if threading.current_thread() is not threading.main_thread():
             raise InvalidSetting("run", "in a thread", "which gets no signals: write async with app.running(): …")
+        end_process_1_on_signals()
         open_standard_descriptors()
         try:
             with forced_exit(self._here.busy) as force, asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from anyio import CancelScope, Event, move_on_after, open_signal_receiver
 
 from aioelasticjob.logging import logger
+from aioelasticjob.signals import end_process_1_on_signals, stopping_signals
 
 GC_THRESHOLD = 10_000
 """Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
@@ -27,8 +28,6 @@ REPEATED_WITHIN = 0.5
 ``timeout`` signals its child and then the group of processes, and supervisors pass on the Ctrl-C that a process got
 from the terminal, too: that is one wish to stop, not two.
 """
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""The signals that stop a process."""
 
 log = logger(__name__)
 _received = set[int]()
@@ -43,8 +42,8 @@ def _release_signals() -> None:
     """
     if _received:
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in _received:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         _received.clear()
 
 
@@ -88,9 +87,12 @@ async def await_signals(
 
     A signal that repeats the first one within ``REPEATED_WITHIN`` seconds is none: it has not started ``force``.
     """
-    with open_signal_receiver(*SIGNALS) as signals, ExitStack() as stack:
-        _start_on_a_second_signal(force)
-        _received.update(SIGNALS)
+    numbers = stopping_signals()
+    with ExitStack() as stack:
+        stack.callback(end_process_1_on_signals)  # the receiver leaves Python's defaults behind
+        signals = stack.enter_context(open_signal_receiver(*numbers))
+        _start_on_a_second_signal(force, numbers)
+        _received.update(numbers)
         stack.callback(_received.clear)
         task_status.started()
         async for number in signals:
@@ -113,7 +115,7 @@ async def await_signals(
             return
 
 
-def _start_on_a_second_signal(force: threading.Timer) -> None:
+def _start_on_a_second_signal(force: threading.Timer, numbers: Iterable[signal.Signals]) -> None:
     """Have a second signal start the timer, also while a handler blocks the event loop, in which signals are read.
 
     The function that notes a signal takes the place of the loop's own, which does nothing that the loop needs: Python
@@ -127,7 +129,7 @@ def _start_on_a_second_signal(force: threading.Timer) -> None:
         if times[-1] > times[0] + REPEATED_WITHIN and not force.is_alive():
             force.start()
 
-    for number in SIGNALS:
+    for number in numbers:
         signal.signal(number, note)
         signal.siginterrupt(number, False)  # as the loop has set it; otherwise calls into C would fail with EINTR
 

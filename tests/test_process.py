@@ -20,7 +20,8 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from aioelasticjob.process import GC_THRESHOLD, SIGNALS, await_signals, collect_garbage_seldom, forced_exit
+from aioelasticjob.process import GC_THRESHOLD, await_signals, collect_garbage_seldom, forced_exit
+from aioelasticjob.signals import stopping_signals
 from aioelasticjob.testing import run
 from tests.support.loops import LoopKind, run_async
 
@@ -46,14 +47,16 @@ def fork_that_is_ended(number: int) -> int:
 
 @pytest.fixture(autouse=True)
 def _signals_are_put_back() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in stopping_signals()}
     yield
     for number, handler in before.items():  # a simulated receiver of signals does not
         signal.signal(number, handler)
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 3)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGHUP, -signal.SIGHUP), (signal.SIGINT, 3)]
+)
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_signal_for_a_fork_ends_it_and_does_not_stop_its_parent(
     real_loop_kind: LoopKind, number: int, code: int
@@ -136,7 +139,7 @@ def test_a_second_signal_ends_the_process_by_force_also_while_a_handler_blocks_t
 
     assert run_async(real_loop_kind, main)
     # as the loop leaves them, also if the tests were started in the background, where SIGINT is ignored
-    assert {signal.getsignal(number) for number in SIGNALS} == {signal.SIG_DFL, signal.default_int_handler}
+    assert {signal.getsignal(number) for number in stopping_signals()} == {signal.SIG_DFL, signal.default_int_handler}
 
 
 def test_a_signal_does_not_interrupt_a_call_into_c(real_loop_kind: LoopKind) -> None:

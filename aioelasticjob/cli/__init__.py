@@ -7,6 +7,8 @@ import sys
 from errno import EBADF
 from typing import TextIO
 
+from aioelasticjob.signals import end_process_1_on_signals
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 FAILED = 1
@@ -15,6 +17,7 @@ FAILED = 1
 
 def main() -> None:
     """Run the command line and exit."""
+    end_process_1_on_signals()  # first: a command may import for seconds before it can stop gracefully
     for stream in (sys.stdout, sys.stderr):
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
             reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks is shown as \\u2192

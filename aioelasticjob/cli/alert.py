@@ -6,7 +6,6 @@ Which jobs these are is said by their state, as in lists of jobs: ``operations.a
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -29,6 +28,7 @@ from aioelasticjob.logging import logger
 from aioelasticjob.operations.attendance import Attendance
 from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.signals import stopping_signals
 
 RETRY_PAUSE = 5.0
 """Seconds before the next attempt to connect, after the registry could not be reached or has ended the session."""
@@ -77,7 +77,7 @@ async def _run(registry: Address, after: float) -> None:
 
 
 async def _heed_signals(stop: Event, everything: CancelScope) -> None:
-    with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with open_signal_receiver(*stopping_signals()) as signals:
         async for _ in signals:
             if stop.is_set():
                 everything.cancel()

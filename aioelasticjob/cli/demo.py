@@ -19,6 +19,7 @@ from rich.console import Console
 
 from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import InvalidSetting, unwrapped
+from aioelasticjob.signals import stopping_signals
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.demo.check import IndexCheck
@@ -82,7 +83,7 @@ async def _show(plan: DemoOptions, console: Console) -> tuple[int | None, IndexC
 
             async def listen() -> None:
                 nonlocal ended_by
-                with open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+                with open_signal_receiver(*stopping_signals()) as signals:
                     async for number in signals:
                         ended_by = ended_by or number
                         everything.cancel()

@@ -12,6 +12,7 @@ from types import ModuleType
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.code_origin import is_installed, is_ours_or_pythons
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
+from aioelasticjob.importing import only_declaring
 from aioelasticjob.logging import logger
 
 log = logger(__name__)
@@ -56,7 +57,8 @@ def load(target: str, *, jobs_may_come: bool = False) -> ElasticJob:
 
 def _import(name: str, target: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with only_declaring(name):
+            return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         log.debug("cannot import", exc_info=True, extra={"imported": name})
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +17,12 @@ from aioelasticjob.cli import logs, profiles
 from aioelasticjob.cli.access import access_to, with_access
 from aioelasticjob.cli.terminal import out, print_warning
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.signals import stopping_signals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import uvicorn
 
     from aioelasticjob.console import Console, RegistrySettings
 
@@ -159,7 +163,15 @@ async def _serve(application: Console, host: str, port: int) -> None:
         with _listening(host, port) as listening:  # before the link is printed: who follows it at once waits a moment
             bound = listening.getsockname()[1]
             _announce(application, host, bound)
+            _stop_on_hangup(server)
             await server.serve(sockets=[listening])
+
+
+def _stop_on_hangup(server: uvicorn.Server) -> None:
+    """Let SIGHUP, which uvicorn does not handle, stop the server as SIGTERM does; below ``nohup`` it stays ignored."""
+    for number in stopping_signals():
+        if number not in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text, stack_text
 from aioelasticjob.forks import ending_forks
+from aioelasticjob.signals import stopping_signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _stand_alone() -> None:
 
     The processes that functions have started here end as well, if the platform has process groups.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stopping_signals():
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs started here would inherit
     own_group = False
     with suppress(OSError, AttributeError):

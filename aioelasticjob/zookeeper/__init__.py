@@ -1,4 +1,4 @@
-"""An embedded server that speaks ZooKeeper 3.8's client protocol.  It imports nothing else of aioelasticjob."""
+"""An embedded server that speaks ZooKeeper 3.8's client protocol.  It imports no other package of aioelasticjob."""
 
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings

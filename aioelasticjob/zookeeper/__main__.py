@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import errno
 import os
-import signal
 import stat
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from aioelasticjob.signals import end_process_1_on_signals, stopping_signals
 from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.lock import LOG, LockHeld, announce, locked
 from aioelasticjob.zookeeper.port_holder import who_listens
@@ -142,7 +142,7 @@ async def _run(arguments: argparse.Namespace, listening: Callable[[Server], None
     async with serve(
         arguments.host, arguments.port, data_dir=data_dir, settings=settings, tls=_tls(arguments)
     ) as server:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in stopping_signals():
             server.loop.add_signal_handler(number, server.request_stop)
         if arguments.linger is not None:
             linger(server, arguments.linger)
@@ -173,7 +173,8 @@ def linger(server: Server, seconds: float) -> None:
 
 
 def main(command: str = "python -m aioelasticjob.zookeeper") -> int:
-    """Serve until SIGTERM or SIGINT, or until no client is left; ``command`` is what was typed."""
+    """Serve until SIGTERM, SIGINT or SIGHUP, or until no client is left; ``command`` is what was typed."""
+    end_process_1_on_signals()
     arguments = _arguments(command)
     with ExitStack() as stack:
         try:

@@ -11,6 +11,7 @@ import pytest
 
 from aioelasticjob.cli.target import ImportFailed, load
 from tests.cli.conftest import Command, Write
+from tests.support.processes import ROOT, Workers
 
 GOOD = """
 from aioelasticjob import ElasticJob
@@ -169,3 +170,44 @@ def test_the_traceback_is_there_for_those_who_ask_for_it(
     assert result.exit_code == 1
     assert "Traceback" in result.stderr
     assert "error: wrong_jobs.py:1: ZeroDivisionError: division by zero" in result.stderr.rstrip().splitlines()[-1]
+
+
+EAGER = {
+    "run": "\napp.run()\n",
+    "running": """
+import asyncio
+
+async def main():
+    async with app.running():
+        print("started")
+
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.usefixtures("root_log")
+@pytest.mark.parametrize("end", EAGER)
+@pytest.mark.parametrize("options", [("run",), ("config", "check", "jobs.yaml", "--app")])
+def test_a_module_that_runs_its_jobs_when_it_is_imported_is_refused_with_the_line_to_write(
+    command: Command, write: Write, end: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    write("eager_jobs", GOOD + EAGER[end])
+    (tmp_path / "jobs.yaml").write_text("")
+    result = command(*options, "eager_jobs:app")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: eager_jobs.py:")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.endswith(': write if __name__ == "__main__": app.run()\n')
+
+
+@pytest.mark.process
+def test_a_process_for_plain_functions_does_not_run_the_jobs_of_the_module_that_it_imports(
+    tmp_path: Path, worker_processes: Workers
+) -> None:
+    source = GOOD.replace('"@daily"', '"* * * * * ?", executor="process"').replace("async def", "def")
+    (tmp_path / "eager_jobs.py").write_text(source + "\napp.run()\n")
+    worker = worker_processes.start(str(tmp_path / "eager_jobs.py"), environment={"PYTHONPATH": str(ROOT)})
+    worker.wait_for_output("ProcessDied")
+    assert "imports the main module of its parent" in worker.output
+    assert 'write if __name__ == "__main__": app.run()' in worker.output

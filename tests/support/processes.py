@@ -92,10 +92,15 @@ class Workers:
         self._directory = directory
         self.children: list[ChildProcess] = []
 
-    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
-        """Start this Python interpreter with ``arguments``, as ``("-m", "aioelasticjob", "run", "jobs:app")``."""
+    def start(
+        self, *arguments: str, environment: Mapping[str, str] | None = None, below: Sequence[str] = ()
+    ) -> ChildProcess:
+        """Start this Python interpreter with ``arguments``, as ``("-m", "aioelasticjob", "run", "jobs:app")``.
+
+        ``below`` is a command that starts the interpreter in its turn, such as ``("nohup",)``.
+        """
         log = self._directory / f"worker-{len(self.children)}.log"
-        child = ChildProcess([sys.executable, "-u", *arguments], log, environment)
+        child = ChildProcess([*below, sys.executable, "-u", *arguments], log, environment)
         self.children.append(child)
         return child
 
