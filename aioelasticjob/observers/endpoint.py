@@ -1,15 +1,20 @@
-"""An HTTP endpoint for metrics and health, for programs without a web server; all its resources are bounded."""
+"""An HTTP endpoint for metrics and health, for programs without a web server; all its resources are bounded.
+
+Several processes of a host may be given the same port, as the workers of a web server are.  One of them has the port,
+and asks the others; when it ends, another one takes the port.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from errno import EADDRINUSE
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from anyio import (
     BrokenResourceError,
+    CancelScope,
     CapacityLimiter,
     ClosedResourceError,
     DelimiterNotFound,
@@ -18,55 +23,30 @@ from anyio import (
     create_task_group,
     create_tcp_listener,
     move_on_after,
+    sleep,
 )
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import Listener, SocketAttribute, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.observers.answers import PROBES, Answer, Answers, HasHealth, Render
+from aioelasticjob.observers.siblings import Siblings
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_TIMEOUT = 10.0
 """Seconds that a client may take to send its request, and to read the answer."""
-MAX_CONNECTIONS = 256
-"""Connections that are served at the same time; further ones wait."""
+MAX_SILENT = 256
+"""Clients that have not sent their request yet; if one more comes, the one that has waited longest is sent away."""
 MAX_REQUESTS_AT_ONCE = 16
-"""Requests that are answered at the same time; connections that are still sending theirs do not count."""
+"""Requests for metrics that are answered at the same time; probes do not wait for them."""
+MAX_WAITING_REQUESTS = 64
+"""Requests for metrics that wait for others; further ones are refused."""
+RETRY_PAUSE = 1.0
+"""Seconds before a port that another process has is tried again."""
 CLIENT_GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
 """The errors of a client that has gone away or does not speak HTTP."""
-
-METRICS: Final = "/metrics"
-PROBES: Final[Mapping[str, Literal["health", "live", "ready"]]] = {
-    "/health": "health",
-    "/health/live": "live",
-    "/health/ready": "ready",
-}
-
-Render: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
-
-
-class Health(Protocol):
-    """The health of a process, such as ``ElasticJob.health``."""
-
-    def status_code(self, asked: Literal["health", "live", "ready"]) -> int:
-        """Return the status code of an answer by HTTP."""
-        ...
-
-    def as_json(self) -> Mapping[str, object]:
-        """Return the body of the answer."""
-        ...
-
-
-class HasHealth(Protocol):
-    """An application that can be asked for its health."""
-
-    @property
-    def health(self) -> Health:
-        """Its health at present."""
-        ...
-
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.metrics import Observed
@@ -117,66 +97,126 @@ def where(given: object) -> tuple[str, int]:
 async def serving(render: Render, host: str, port: int, app: HasHealth) -> AsyncIterator[int]:
     """Answer ``GET /metrics`` and ``GET /health`` while the block is open; yields the port.
 
+    A port that another process has is no error: it is tried again, and the block begins at once.
+
     Raises:
-        InvalidSetting: the address cannot be listened at.
+        InvalidSetting: there can be no such address here, or this user may not listen there.
     """
-    try:
-        listener = await create_tcp_listener(local_host=host, local_port=port)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidSetting("metrics", f"{host}:{port}", f"cannot listen there: {reason}") from error
-    visitors, answers = CapacityLimiter(MAX_CONNECTIONS), CapacityLimiter(MAX_REQUESTS_AT_ONCE)
-    limited_log = LimitedLog()
-
-    async def answer(stream: SocketStream) -> None:
-        async with stream, visitors:
-            head: bytes | None = None
-            with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
-                head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", MAX_REQUEST_BYTES)
-            if head is not None:
-                async with answers:
-                    with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
-                        await _answer(stream, head, render, app, limited_log)
-
+    siblings, limited_log = Siblings(host, port), LimitedLog()
+    clients = _Clients(Answers(render, app, siblings, limited_log))
     async with AsyncExitStack() as stack:
         stack.callback(limited_log.close)
-        await stack.enter_async_context(listener)
+        if (own := siblings.listen()) is not None:  # before the port is taken: its holder asks all who are there
+            at_own = await stack.enter_async_context(await SocketListener.from_socket(own))
+        listener = await _listener(host, port)
+        if listener is not None:
+            port = listener.extra(SocketAttribute.local_port)
         tasks = await stack.enter_async_context(create_task_group())
-        tasks.start_soon(listener.serve, answer)
-        bound = listener.extra(SocketAttribute.local_port)
-        log.info("metrics are at http://%s:%d/metrics", host, bound, extra={"host": host, "port": bound})
-        yield bound
+        if own is not None:
+            tasks.start_soon(at_own.serve, clients.answer_for_one)
+        tasks.start_soon(_keep_serving, listener, host, port, clients, siblings)
+        yield port
         tasks.cancel_scope.cancel()
 
 
-async def _answer(stream: SocketStream, head: bytes, render: Render, app: HasHealth, limited_log: LimitedLog) -> None:
-    lines = head.decode("latin-1").split("\r\n")
-    method, _, rest = lines[0].partition(" ")
-    path = rest.partition(" ")[0].partition("?")[0]
-    fields = (line.partition(":") for line in lines[1:])
-    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-    status, body, content_type = 200, b"", "text/plain; charset=utf-8"
-    if method not in ("GET", "HEAD"):
-        status, body = 405, b"GET or HEAD\n"
-    elif path in PROBES:
-        health = app.health
-        status, content_type = health.status_code(PROBES[path]), "application/json"
-        body = json.dumps(health.as_json()).encode()
-    elif path != METRICS:
-        status, body = 404, f"there is {METRICS}, {', '.join(PROBES)}\n".encode()
-    else:
-        try:
-            async with UserCode("a collector of metrics"):
-                body, content_type = await render(headers.get("accept", ""))
-        except Exception:
-            text = "metrics could not be rendered, because a collector failed"
-            if limited_log.admits(log, None, text):
-                log.exception("%s", text, extra={"reason": "a collector failed"})
-            status, body = 500, b"the metrics could not be rendered: see the log of the process\n"
-    answer = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        f"Content-Type: {content_type}",
-        f"Content-Length: {len(body)}",
+async def _keep_serving(
+    listener: Listener[SocketStream] | None, host: str, port: int, clients: _Clients, siblings: Siblings
+) -> None:
+    """Serve at the port; while another process has it, try again and again."""
+    about = {"host": host, "port": port}
+    if listener is None and siblings.are_there:
+        text = "metrics and health are at http://%s:%d/metrics, where another process answers for this one, too"
+        log.info(text, host, port, extra=about)
+    elif listener is None:
+        text = "metrics and health are not served: another process has %s:%d, which is tried again every %g s"
+        log.warning(text, host, port, RETRY_PAUSE, extra=about)
+    while listener is None:
+        await sleep(RETRY_PAUSE)
+        with suppress(InvalidSetting):  # it was no mistake at the start
+            listener = await _listener(host, port)
+    async with listener:
+        log.info("metrics are at http://%s:%d/metrics", host, port, extra=about)
+        await listener.serve(clients.answer)
+
+
+async def _listener(host: str, port: int) -> Listener[SocketStream] | None:
+    """Listen; return None if another process has the port.
+
+    Raises:
+        InvalidSetting: the address cannot be listened at for another reason.
+    """
+    try:
+        return await create_tcp_listener(local_host=host, local_port=port)
+    except OSError as error:
+        if error.errno == EADDRINUSE:
+            return None
+        reason = error.strerror or str(error)
+        raise InvalidSetting("metrics", f"{host}:{port}", f"cannot listen there: {reason}") from error
+
+
+class _Clients:
+    """Reads the requests of clients, and answers them.
+
+    A client that has sent its request waits for no client that has not: otherwise idle connections would delay probes.
+    There is no limit for each address, since probes may come from the same one as a flood of connections.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers, self._limiter = answers, CapacityLimiter(MAX_REQUESTS_AT_ONCE)
+        self._silent = dict[CancelScope, None]()
+        """The clients that have not sent their request yet, the one that has waited longest first."""
+
+    async def answer(self, stream: SocketStream) -> None:
+        """Answer a client of the port, for all processes that share it."""
+        await self._attend(stream, alone=False)
+
+    async def answer_for_one(self, stream: SocketStream) -> None:
+        """Answer another process that shares the port, for this process alone."""
+        await self._attend(stream, alone=True)
+
+    async def _attend(self, stream: SocketStream, *, alone: bool) -> None:
+        async with stream:
+            head = await self._head(stream)
+            if head is not None:
+                await self._reply(stream, head, alone=alone)
+
+    async def _head(self, stream: SocketStream) -> bytes | None:
+        """Return the head of a request; None if it does not come in time, or the client has to give way."""
+        if len(self._silent) >= MAX_SILENT:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.cancel()
+        with move_on_after(REQUEST_TIMEOUT) as scope, suppress(*CLIENT_GONE):
+            self._silent[scope] = None
+            try:
+                return await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", MAX_REQUEST_BYTES)
+            finally:
+                self._silent.pop(scope, None)
+        return None
+
+    async def _reply(self, stream: SocketStream, head: bytes, *, alone: bool) -> None:
+        lines = head.decode("latin-1").split("\r\n")
+        method, _, rest = lines[0].partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        fields = (line.partition(":") for line in lines[1:])
+        headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+        if path in PROBES:
+            await _send(stream, method, await self._answers.to(method, path, "", alone=alone))
+        elif self._limiter.statistics().tasks_waiting >= MAX_WAITING_REQUESTS:
+            await _send(stream, method, Answer(503, b"too many requests: try again\n"))
+        else:
+            async with self._limiter:  # until the client has read the answer, which may be long
+                answer = await self._answers.to(method, path, headers.get("accept", ""), alone=alone)
+                await _send(stream, method, answer)
+
+
+async def _send(stream: SocketStream, method: str, answer: Answer) -> None:
+    reply = (
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
         "Connection: close",
     )
-    await stream.send("\r\n".join((*answer, "", "")).encode() + (b"" if method == "HEAD" else body))
+    body = b"" if method == "HEAD" else answer.body
+    with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
+        await stream.send("\r\n".join((*reply, "", "")).encode() + body)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import subprocess
 import sys
 from datetime import datetime
@@ -51,14 +50,12 @@ def test_a_registry_that_is_down(command: Command, write: Write) -> None:
 
 
 @pytest.mark.usefixtures("root_log")
-def test_a_port_for_metrics_that_is_taken(command: Command, write: Write) -> None:
+def test_an_address_for_metrics_that_this_host_does_not_have(command: Command, write: Write) -> None:
     write("user_jobs", jobs("embedded://"))
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = f"127.0.0.1:{other.getsockname()[1]}"
-        result = command("run", "user_jobs:app", "--metrics", taken)
-    assert result.exit_code == 1
+    result = command("run", "user_jobs:app", "--metrics", "192.0.2.1:9464")
+    assert result.exit_code == 2
     errors = [line for line in result.stderr.splitlines() if " INFO " not in line]
-    assert errors == [f"error: metrics = '{taken}': cannot listen there: Address already in use"]
+    assert errors == ["error: metrics = '192.0.2.1:9464': cannot listen there: Cannot assign requested address"]
 
 
 def test_the_usage_of_the_server_is_that_of_the_command_that_was_typed(command: Command) -> None:

@@ -1,0 +1,54 @@
+"""The metrics of several processes as one text for Prometheus; the label ``process`` says whose each sample is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+END = "# EOF"
+"""The last line of a text in the format OpenMetrics."""
+_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+
+
+@dataclass(slots=True)
+class _Family:
+    """A metric: its comments by kind, such as HELP, and the samples of all processes."""
+
+    comments: dict[str, str] = field(default_factory=dict)
+    samples: list[str] = field(default_factory=list)
+
+
+def together(texts: Mapping[int, bytes]) -> bytes:
+    """Return the metrics of processes as one text: each metric once, with the samples of all of them.
+
+    The texts have the same format.  They are not parsed into values: the format writes one sample a line.
+    """
+    families = dict[str, _Family]()
+    has_end = False
+    for process, text in texts.items():
+        family = families.setdefault("", _Family())
+        for line in text.decode(errors="replace").split(
+            "\n"
+        ):  # and not splitlines: values of labels may have other line breaks
+            if line == END:
+                has_end = True
+            elif line.startswith("# ") and len(parts := line.split(" ", 3)) > 2:
+                family = families.setdefault(parts[2], _Family())
+                family.comments.setdefault(parts[1], line)
+            elif line:
+                family.samples.append(_labelled(line, process))
+    lines = [line for family in families.values() for line in (*family.comments.values(), *family.samples)]
+    return "\n".join([*lines, *([END] if has_end else []), ""]).encode()
+
+
+def _labelled(sample: str, process: int) -> str:
+    found = _NAME.match(sample)
+    if found is None:  # a comment, or a format that we do not know
+        return sample
+    name, rest = sample[: found.end()], sample[found.end() :]
+    if rest.startswith("{}"):
+        rest = rest[2:]
+    if rest.startswith("{"):
+        return f'{name}{{process="{process}",{rest[1:]}'
+    return f'{name}{{process="{process}"}}{rest}'
