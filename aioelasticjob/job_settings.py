@@ -178,8 +178,7 @@ class DeclaredSettings(BaseModel):
     removed."""
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
     """Port on 127.0.0.1 that answers with a [dump of the job](../how-to/dump.md); 0 picks a free one and logs it, -1 is
-    off. If the port is taken, the start fails if the code gives it; if the registry gives it, that is logged and tried
-    again."""
+    off. If another process has the port, the job runs all the same: that is logged, and the port is tried again."""
     description: str = ""
     """What the job is for, for people."""
     labels: Labels = Field(default_factory=dict)

@@ -93,8 +93,8 @@ class CommonSettings(TypedDict, total=False):
     """The nodes of a server that had no instance for so many seconds (up to a quarter more) and has no flag are
     removed."""
     monitor_port: int
-    """Port on 127.0.0.1 that answers with a dump of the job; 0 picks a free one and logs it, -1 is off. If the port is
-    taken, the start fails if the code gives it; if the registry gives it, that is logged and tried again."""
+    """Port on 127.0.0.1 that answers with a dump of the job; 0 picks a free one and logs it, -1 is off. If another
+    process has the port, the job runs all the same: that is logged, and the port is tried again."""
     description: str
     """What the job is for, for people."""
     labels: Mapping[str, str] | str

@@ -208,9 +208,8 @@ class Life:
         member, shared, trees, past = self.member, self._shared, self._follower.trees, self._past
         views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
         if config.monitor_port != OFF:
-            own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
             self._port = MonitorPort(member, views)
-            await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
+            await self._port.move(config.monitor_port)
         if past.since == inf:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since

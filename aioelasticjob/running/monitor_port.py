@@ -1,6 +1,7 @@
 """The monitor port of a job: clients on this machine can read the job's nodes there.
 
-A client sends ``dump`` or ``dump@masked`` and a newline, as with Elastic-Job, and reads until the end.
+A client sends ``dump`` or ``dump@masked`` and a newline, as with Elastic-Job, and reads until the end.  Commands in
+upper case are the same.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from errno import EADDRINUSE
 from math import inf
 
 from anyio import CancelScope, move_on_after
@@ -17,7 +19,7 @@ from anyio import CancelScope, move_on_after
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.dump import render
-from aioelasticjob.errors import InvalidSetting, RegistryError
+from aioelasticjob.errors import RegistryError
 from aioelasticjob.latest import Latest
 from aioelasticjob.logging import logger
 
@@ -55,7 +57,7 @@ class MonitorPort:
         return self._follow
 
     async def _follow(self) -> float:
-        await self.move(self._views.value.config.monitor_port, strict=False)
+        await self.move(self._views.value.config.monitor_port)
         return RETRY_PAUSE if self.missing else inf
 
     @property
@@ -63,12 +65,11 @@ class MonitorPort:
         """Whether the configured port could not be opened."""
         return self._wanted != OFF and self._server is None
 
-    async def move(self, port: int, *, strict: bool) -> None:
+    async def move(self, port: int) -> None:
         """Listen on another port, or stop listening if it is ``OFF``; try again if that failed before.
 
-        Raises:
-            InvalidSetting: the port cannot be opened and ``strict`` is set.  Otherwise that is logged, and tried again:
-                the process that uses the port may end.
+        A port that cannot be opened is logged.  It ends nothing: several processes of this host may run the same code,
+        and the one that has the port may end.
         """
         self.close()
         is_new = port != self._wanted
@@ -80,14 +81,10 @@ class MonitorPort:
             with CancelScope(shield=True):  # a cancelled start_server would leave a listening server
                 server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
         except OSError as error:
-            refusal = InvalidSetting(
-                "monitor_port", port, f"cannot be opened ({error.strerror or error}): 0 picks a free one"
-            )
-            if strict:
-                raise refusal from None
             if is_new and self._member.admits(log, "monitor ports cannot be opened"):
-                message = "%s: the monitor port is closed, and is tried again every %g s: %s"
-                log.error(message, job, RETRY_PAUSE, refusal, extra={"job": job})
+                why = "another process has it" if error.errno == EADDRINUSE else error.strerror or str(error)
+                text = "%s: the monitor port %d is not open, and is tried again every %g s: %s"
+                log.warning(text, job, port, RETRY_PAUSE, why, extra={"job": job, "wanted": port})
             return
         self._server = server
         found = server.sockets[0].getsockname()[1]
@@ -126,9 +123,10 @@ class MonitorPort:
         with move_on_after(REQUEST_TIMEOUT) as limit:
             try:
                 asked = (await reader.readline()).decode("utf-8", "replace").strip()
+                command = asked.lower()
             except ValueError:  # longer than any command
-                asked = "…"
-            if asked not in COMMANDS:
+                asked = command = "…"
+            if command not in COMMANDS:
                 return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}\n"
             try:
                 tree = await self._member.session.subtree([layout.root])
@@ -136,4 +134,4 @@ class MonitorPort:
                 return f"error: {error}\n"
         if limit.cancelled_caught:
             return ""
-        return await render(tree, layout, masked=COMMANDS[asked], limit=MAX_DUMP_CHARACTERS) + "\n"
+        return await render(tree, layout, masked=COMMANDS[command], limit=MAX_DUMP_CHARACTERS) + "\n"

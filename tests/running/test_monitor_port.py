@@ -63,6 +63,8 @@ def test_the_port_tells_the_whole_job(caplog: pytest.LogCaptureFixture) -> None:
             assert LAYOUT.item(1).execution in text
             assert "127.0.0.1" in text
             assert "127.0.0.1" not in await ask(port, b"dump@masked\r\n")
+            assert await ask(port, b"DUMP\n") == await ask(port, b"dump\n")
+            assert await ask(port, b"Dump@Masked\n") == await ask(port, b"dump@masked\n")
         with pytest.raises(OSError, match=r"refused|111"):
             await ask(port, b"dump\n")
 
@@ -108,7 +110,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_port_in_use_ends_nothing_and_is_logged_also_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
     async def scene(here: SimulatedJobs) -> None:
@@ -116,15 +118,21 @@ def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.L
             writer.close()
 
         taken = await asyncio.start_server(nothing, "127.0.0.1", 4711)
-        with pytest.raises(InvalidSetting, match="monitor_port = 4711: cannot be opened"):
-            async with here.app(cron="0/10 * * * * ?", monitor_port=4711).running():
-                pass
+        async with here.app(cron="0/10 * * * * ?", monitor_port=4711).running():
+            (warning,) = (one for one in caplog.records if one.levelno == logging.WARNING)
+            text = "the monitor port 4711 is not open, and is tried again every 10 s: another process has it"
+            assert warning.getMessage() == f"job: {text}"
+            taken.close()
+            await here.until(12)
+            assert (await ask(4711, b"dump\n")).startswith("/job | ")
+        taken = await asyncio.start_server(nothing, "127.0.0.1", 4711)
+        caplog.clear()
         async with here.app(cron="0/10 * * * * ?", monitor_port=4712, overwrite=True).running():
             good = (await here.observer.get(LAYOUT.config)).data
             assert (await ask(4712, b"dump\n")).startswith("/job | ")
             await here.write(Set(LAYOUT.config, good.replace(b"4712", b"4711"), -1))
             await here.until(25)
-            assert sum("tried again every 10 s: monitor_port = 4711" in one.getMessage() for one in caplog.records) == 1
+            assert sum("monitor port 4711 is not open" in one.getMessage() for one in caplog.records) == 1
             await here.write(Set(LAYOUT.config, good.replace(b"4712", b"4713"), -1))
             await anyio.sleep(0.05)
             assert (await ask(4713, b"dump\n")).startswith("/job | ")
@@ -147,7 +155,7 @@ def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_onc
         taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 4711)
         async with here.app(cron="0/10 * * * * ?").running():
             await here.until(35)
-            assert sum("tried again every 10 s: monitor_port = 4711" in text for text in caplog.messages) == 1
+            assert sum("monitor port 4711 is not open" in text for text in caplog.messages) == 1
             taken.close()
             await anyio.sleep(11)
             assert (await ask(4711, b"dump\n")).startswith("/job | ")
@@ -168,7 +176,7 @@ async def test_a_port_is_free_again_if_its_job_is_cancelled_in_the_midst_of_taki
     with reserved_ports(1) as (port,):
         monitor = port_of_member(LimitedLog())
         async with create_task_group() as tasks:
-            tasks.start_soon(lambda: monitor.move(port, strict=False))
+            tasks.start_soon(monitor.move, port)
             for _ in range(steps):
                 await sleep(0)
             tasks.cancel_scope.cancel()
@@ -184,7 +192,7 @@ def test_a_job_that_joins_again_and_again_fills_no_log_with_its_port(caplog: pyt
         for port in (7001, 7000):
             for _ in range(MOST + 5):
                 monitor = port_of_member(limited_log)
-                await monitor.move(port, strict=False)
+                await monitor.move(port)
                 monitor.close()
         taken.close()
         limited_log.close()
@@ -193,7 +201,7 @@ def test_a_job_that_joins_again_and_again_fills_no_log_with_its_port(caplog: pyt
         run(main)
     assert [line.partition(",")[0] for line in caplog.messages] == [
         *["job: the monitor port is 7001"] * MOST,
-        *["job: the monitor port is closed"] * MOST,
+        *["job: the monitor port 7000 is not open"] * MOST,
         "5 more lines were left out",
         "5 more lines were left out",
     ]
