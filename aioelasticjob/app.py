@@ -22,8 +22,8 @@ from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
 from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
-from aioelasticjob.jobs.base import Job
 from aioelasticjob.importing import refuse_while_imported
+from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
