@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from os.path import samestat
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -23,6 +24,8 @@ UNWRITABLE: Final = {
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PERM),
 }
 """What SQLite says if it cannot write: other errors are mistakes of ours."""
+FILE_LOST: Final = "its file was removed or replaced: put it back, or start the console again"
+FILE: Final = "console.db"
 VERSION: Final = 4
 GRANTS: Final = """
 create table grants (
@@ -100,6 +103,10 @@ class DatabaseUnwritable(ElasticJobError):
         self.reason = reason
 
 
+class _FileLost(Exception):
+    """The file that the connection writes is not in the data directory any more."""
+
+
 class Database:
     """One connection, used by one thread at a time.
 
@@ -107,8 +114,9 @@ class Database:
         DatabaseUnwritable: by ``run``, for instance if the disk is full; nothing of the transaction was written.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self._connection, self._turn = connection, anyio.Lock()
+        self._file, self._opened = file, file.stat()
         self.problem: str | None = None
         """Why the newest transaction could not be written; None since one has been."""
         self.limited_log = LimitedLog()
@@ -124,6 +132,9 @@ class Database:
                     raise
                 self._tell(str(error))
                 raise DatabaseUnwritable(str(error)) from error
+            except _FileLost as error:
+                self._tell(FILE_LOST)
+                raise DatabaseUnwritable(FILE_LOST) from error
         if has_written:
             self._tell(None)
         return found
@@ -132,7 +143,16 @@ class Database:
         before = self._connection.total_changes
         with self._connection:
             found = work(self._connection)
-        return found, self._connection.total_changes != before
+            has_written = self._connection.total_changes != before
+            if has_written and self._is_lost():  # nobody would find what was written into the old file
+                raise _FileLost
+        return found, has_written
+
+    def _is_lost(self) -> bool:
+        try:
+            return not samestat(self._file.stat(), self._opened)
+        except OSError:
+            return True
 
     def _tell(self, problem: str | None) -> None:
         """Note whether the database can be written, and log that if it has changed."""
@@ -154,7 +174,7 @@ async def open_database(directory: Path) -> AsyncIterator[Database]:
         DataUnusable: the directory cannot be written, or holds the data of a newer console.
     """
     connection = await to_thread.run_sync(_connect, directory)
-    database = Database(connection)
+    database = Database(connection, directory / FILE)
     try:
         yield database
     finally:
@@ -165,7 +185,7 @@ async def open_database(directory: Path) -> AsyncIterator[Database]:
 def _connect(directory: Path) -> sqlite3.Connection:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = directory / "console.db"
+        file = directory / FILE
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite itself would let others read it
         connection = sqlite3.connect(file, timeout=10, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:

@@ -118,3 +118,31 @@ def test_a_full_disk_is_an_error_of_ours_and_a_mistake_in_a_statement_is_none(tm
         return await database.run(lambda db: [row["name"] for row in db.execute("select name from secrets")])
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["removed", "replaced"])
+def test_nothing_is_written_into_a_file_that_is_not_there_any_more(tmp_path: Path, is_replaced: bool) -> None:
+    """People who were added, and what they did, would be gone at the next start."""
+    file, aside = tmp_path / "console.db", tmp_path / "aside.db"
+
+    async def add(database: Database, name: str) -> None:
+        await database.run(lambda db: db.execute("insert into secrets values (?, 'x')", (name,)))
+
+    async def names(database: Database) -> list[str]:
+        return await database.run(lambda db: [row["name"] for row in db.execute("select name from secrets")])
+
+    async def main() -> None:
+        async with open_database(tmp_path) as database:
+            await add(database, "first")
+            file.rename(aside)
+            if is_replaced:
+                file.write_bytes(b"")
+            with pytest.raises(DatabaseUnwritable, match="its file was removed or replaced: put it back, or start"):
+                await add(database, "second")
+            assert "its file was removed or replaced" in str(database.problem)
+            assert await names(database) == ["first"]  # what is there can be read
+            aside.replace(file)
+            await add(database, "third")
+            assert (await names(database), database.problem) == (["first", "third"], None)
+
+    asyncio.run(main())
