@@ -34,7 +34,7 @@ CAUSES: Final = (
     ),
     Cause(
         "a process waits for a processor",
-        r"event loop .*blocked|process stood still|kept the interpreter's lock",
+        r"event loop .*blocked|process stood still",
         own=(BUSY,),
         longer=RUNS_ON,
     ),

@@ -116,7 +116,8 @@ def test_a_job_that_ends_the_process_is_named_and_the_way_through_the_command_is
     paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
     assert worker.wait() == 1
-    (line,) = (line for line in worker.output.splitlines() if " ERROR " in line)
+    errors = [line for line in worker.output.splitlines() if " ERROR " in line]
+    (line,) = (line for line in errors if "the event loop has been blocked" not in line)  # on a busy machine
     assert re.search(
         r"report: item 0 failed on .*: ValueError: on fire; the application ends \(error handler raise\)", line
     )
