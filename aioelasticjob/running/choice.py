@@ -115,8 +115,7 @@ class Choice:
         if is_ahead and claim is None:  # the items may be free when the moment comes
             self._unclaimed_ahead = 0 if taken.stale else fire.slot
             return taken
-        if taken.cut_off:
-            state.missed.report_lost_runs(taken.cut_off)
+        state.missed.report_lost_runs(taken.cut_off)
         if fire.source in ASKED:
             yield from self.triggers.claimed(fire, taken)
         if claim is not None:
@@ -125,14 +124,15 @@ class Choice:
                 offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
             if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
                 is_in_force = yield AwaitMoment(view, claim)
+                while is_in_force and state.clock.now < fire.slot:  # a timer may ring before the clock shows its time
+                    is_in_force = state.clock.is_soon(fire.slot) and (yield AwaitMoment(view, claim))
                 # if this process was held up until the next moment has come as well, only that one is run
                 if not is_in_force or (is_ahead and state.timetable.passed(fire.slot, state.clock.now)):
                     yield GiveBack()
                     return taken
         self._note_result(fire, taken)
         if taken.elsewhere and not is_rescue:
-            is_missed = view.config.misfire and fire.source in SCHEDULED
-            yield FollowReleases(taken.elsewhere, (view, fire.slot) if is_missed else None)
+            yield _releases_to_follow(view, fire, taken.elsewhere)
         if claim is None:
             return taken
         del taken  # it is freed before the handler begins: see docs/why/running.md
@@ -229,6 +229,12 @@ def _shared_fire(fires: Collection[Fire]) -> Fire:
 def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
     """Whether the newest runs of these items are the ones that a fire rescues, and have not ended."""
     return all(item.cut_off and item.moment == fire.slot for item in items)
+
+
+def _releases_to_follow(view: JobView, fire: Fire, elsewhere: frozenset[int]) -> FollowReleases:
+    """Return the command that follows the runs which a claim has found on other instances."""
+    is_missed = view.config.misfire and fire.source in SCHEDULED
+    return FollowReleases(elsewhere, (view, fire.slot) if is_missed else None)
 
 
 def _without(items: Collection[int], offsets: dict[int, str]) -> dict[int, str]:

@@ -59,8 +59,9 @@ class ClaimAhead:
     def wait(self, claim: Claim, ahead: int, *, is_outdated: bool) -> Awaited | bool:
         """Wait for the moment of a claim, ``ahead`` milliseconds away; the answer is False if the claim is given back.
 
-        The wait is never longer than ``lead``: otherwise a clock that was set back by an hour would keep items locked
-        for an hour.
+        The timer may ring a little before the clock shows the moment, so the caller looks at the clock again.  The wait
+        is never longer than ``lead``: otherwise a clock that was set back by an hour would keep items locked for an
+        hour.
         """
         self._claim, self._is_outdated = claim, False
         if is_outdated or not ahead:

@@ -84,6 +84,10 @@ class ClockSkewMonitor:
         """Whether jobs use the registry's clock, because this host's is wrong."""
         return abs(self._skew) > ASTRAY
 
+    def is_soon(self, moment: int) -> bool:
+        """Whether a moment is still to come, and so soon that a clock which is right may have given it."""
+        return self.now < moment <= self.now + AHEAD
+
     @property
     def may_be_set_back(self) -> bool:
         """Whether the time is earlier than it was before, and the job has not acted on that yet."""

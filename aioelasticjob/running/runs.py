@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anyio import sleep
+
 from aioelasticjob.coordination.offsets import RunOffsets
 from aioelasticjob.coordination.settlements import Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
@@ -106,10 +108,23 @@ class Runs:
             raise SessionEnded("the session was lost during a claim")
         execution = self._execution_of(view, claim, offsets)
         try:
+            if self._driver.state.clock.now < claim.fire.slot:
+                await self._moment_has_come(claim.fire.slot)
             await self._handle(view, execution)
         finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
             self._unsettled = EndedRun(execution.claim, execution.outcomes, execution.unfinished, execution.trace)
         return Awaited(self._begin_settlement, is_there=True)  # the handlers of other jobs begin first
+
+    async def _moment_has_come(self, slot: int) -> None:
+        """Wait until the clock shows the moment of a run, unless it was given by a clock that was wrong.
+
+        The moment of a run that was asked for was given by the registry's clock, and that of a rescue by the clock of
+        another host.  The clock of this one may be a little behind, or may have gone back a little.
+        """
+        clock = self._driver.state.clock
+        while clock.is_soon(slot):
+            await sleep((slot - clock.now) / 1000)
+            self._driver.now()
 
     async def finish(self) -> None:
         """Settle the run whose handlers have ended, if its settlement has not begun.

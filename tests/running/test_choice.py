@@ -290,7 +290,26 @@ def test_a_claim_that_was_not_written_is_run_though_its_moment_seems_to_lie_ahea
     assert [type(command) for command in here.commands] == [ReadOffsets, ClaimItems, RunItems, NewestView]
 
 
-@pytest.mark.parametrize(("comes", "now"), [(False, 0.95), (True, 2.1)], ids=["the view changed", "the machine slept"])
+def test_a_claim_whose_timer_rings_before_the_clock_shows_the_moment_waits_on() -> None:
+    here = chosen()
+    here.case.now = 0.9
+    rings = iter([0.9998, 0.9999, 1.0])
+
+    def ring(_: AwaitMoment) -> bool:
+        here.case.now = next(rings)
+        return True
+
+    here.answers = {AwaitMoment: ring}
+    here.run_next()
+    assert [type(command) for command in here.commands] == [ClaimItems, *[AwaitMoment] * 3, RunItems, NewestView]
+    assert here.case.reported() == []
+
+
+@pytest.mark.parametrize(
+    ("comes", "now"),
+    [(False, 0.95), (True, 2.1), (True, -60.0)],
+    ids=["the view changed", "the machine slept", "the clock was set back"],
+)
 def test_a_claim_whose_moment_passes_it_by_is_given_back_and_accounts_for_nothing(comes: bool, now: float) -> None:
     here = chosen()
     here.case.now = 0.9
