@@ -43,6 +43,8 @@ class Difference:
             said = f"{name} is declared here with other values for {', '.join(keys)} than the registry has"
         else:
             said = f"{name} = {shown(declared)} is declared here, but the registry has {shown(applies)}"
+        if name == "sharding_total_count" and isinstance(declared, int) and isinstance(applies, int):
+            said = f"{said}: {_meaning_of_count(declared, applies)}"
         change = shlex.quote(f"{name}={'…' if name in MAY_BE_SECRET else _typed(declared)}")
         return (
             f"{job}: {said}; the registry's value applies: to change it, declare overwrite=True,"
@@ -87,6 +89,20 @@ def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping
         if handler and isinstance(other, str) and other and other != handler:
             found[name] = other
     return found
+
+
+def _meaning_of_count(declared: int, applies: int) -> str:
+    """Return what it means for the items if a process declares another item count than the one that applies."""
+    first, last = min(declared, applies), max(declared, applies) - 1
+    one = first == last
+    items = f"item {first}" if one else f"items {first} to {last}"
+    if declared > applies:
+        share = "its share of it" if one else "their share of it"
+        meaning = f"nobody runs {items} of this code, and if it divides the work by {declared}, nobody does {share}"
+    else:
+        run, them = ("is run", "it") if one else ("are run", "them")
+        meaning = f"{items} {run} as well, and if this code divides the work by {declared}, there is none for {them}"
+    return f"{meaning} (let it divide by context.sharding_total_count)"
 
 
 def _typed(value: object) -> str:

@@ -6,7 +6,7 @@ import os
 import time
 
 from anyio import to_thread
-from shop import ITEMS, Order, orders_after, ship
+from shop import Order, orders_after, ship
 
 from aioelasticjob import ElasticJob, ItemContext, Retry
 
@@ -20,7 +20,7 @@ app = ElasticJob(REGISTRY, session_timeout=SESSION_TIMEOUT)
 
 @app.dataflow(
     cron="0/2 * * * * ?",
-    sharding_total_count=ITEMS,
+    sharding_total_count=4,
     streaming=True,  # until no order is left; the schedule says how soon somebody looks again
     failover=True,
     concurrency=8,
@@ -30,7 +30,7 @@ app = ElasticJob(REGISTRY, session_timeout=SESSION_TIMEOUT)
 async def orders(context: ItemContext) -> list[Order]:
     """Fetch the orders after those that were fetched last."""
     last = int(context.offset or 0)
-    found = await to_thread.run_sync(orders_after, context.item, last, 200)
+    found = await to_thread.run_sync(orders_after, context.item, context.sharding_total_count, last, 200)
     if found:  # holds once all of these have become parcels
         await context.save_offset(str(found[-1].number))
     return found

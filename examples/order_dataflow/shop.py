@@ -10,12 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 DATABASE = os.environ.get("ORDERS_DATABASE", "orders.db")
-ITEMS = 4
-"""Shares of the orders, by customer; a customer's orders are all in one."""
-
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, item INTEGER NOT NULL, cents INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS orders_of_item ON orders (item, number);
+CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, customer INTEGER NOT NULL, cents INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS parcels (number INTEGER PRIMARY KEY, instance TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fence (item INTEGER PRIMARY KEY, largest INTEGER NOT NULL);
 """
@@ -47,12 +43,12 @@ def opened() -> Generator[sqlite3.Connection, None, None]:
             yield database
 
 
-def orders_after(item: int, number: int, most: int) -> list[Order]:
-    """Return the next orders of an item."""
+def orders_after(item: int, items: int, number: int, most: int) -> list[Order]:
+    """Return the next orders of an item, which has a share of the customers; a customer's orders are all in one."""
     with opened() as database:
         rows = database.execute(
-            "SELECT number, cents FROM orders WHERE item = ? AND number > ? ORDER BY number LIMIT ?",
-            (item, number, most),
+            "SELECT number, cents FROM orders WHERE customer % ? = ? AND number > ? ORDER BY number LIMIT ?",
+            (items, item, number, most),
         )
         return [Order(*row) for row in rows]
 
@@ -71,7 +67,7 @@ def take(orders: int) -> None:
     """Take so many new orders."""
     with opened() as database:
         (last,) = database.execute("SELECT coalesce(max(number), 0) FROM orders").fetchone()
-        new = [(number, number % 97 % ITEMS, 100 + number % 900) for number in range(last + 1, last + 1 + orders)]
+        new = [(number, number % 97, 100 + number % 900) for number in range(last + 1, last + 1 + orders)]
         database.executemany("INSERT INTO orders VALUES (?, ?, ?)", new)
 
 

@@ -54,8 +54,8 @@ BALANCES: Counter[int] = Counter()
 @app.dataflow(cron="* * * * * ?", sharding_total_count=ITEMS, ordered=True, streaming=True)
 async def events(context: ItemContext) -> AsyncIterator[list[Event]]:
     """Yield the events of this item's accounts, some at a time, beginning after the last that was booked."""
-    last = int(context.offset or -1)
-    waiting = [event for event in LOG if event.account % ITEMS == context.item and event.number > last]
+    last, items = int(context.offset or -1), context.sharding_total_count
+    waiting = [event for event in LOG if event.account % items == context.item and event.number > last]
     for start in range(0, len(waiting), 20):
         batch = waiting[start : start + 20]
         await context.save_offset(str(batch[-1].number))

@@ -44,6 +44,26 @@ def test_the_warning_has_both_values_which_applies_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
+    ("declared", "applies", "meaning"),
+    [
+        (8, 4, "nobody runs items 4 to 7 of this code, and if it divides the work by 8, nobody does their share of it"),
+        (5, 4, "nobody runs item 4 of this code, and if it divides the work by 5, nobody does its share of it"),
+        (4, 8, "items 4 to 7 are run as well, and if this code divides the work by 4, there is none for them"),
+        (1, 2, "item 1 is run as well, and if this code divides the work by 1, there is none for it"),
+    ],
+)
+def test_the_warning_of_another_item_count_says_which_items_nobody_runs(
+    declared: int, applies: int, meaning: str
+) -> None:
+    assert Difference("sharding_total_count", declared, applies).text("report") == (
+        f"report: sharding_total_count = {declared} is declared here, but the registry has {applies}: {meaning}"
+        " (let it divide by context.sharding_total_count);"
+        " the registry's value applies: to change it, declare overwrite=True,"
+        f" or run aioelasticjob set report sharding_total_count={declared}"
+    )
+
+
+@pytest.mark.parametrize(
     "declared",
     [
         {"timeout": None},
