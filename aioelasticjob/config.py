@@ -17,6 +17,7 @@ from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.encoding import json_object, unencodable_text
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.job_settings import DeclaredSettings, section_of
+from aioelasticjob.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.setting_errors import mistakes, never_fires, unknown_setting
 from aioelasticjob.setting_sections import DATAFLOW
 from aioelasticjob.setting_types import NO_BYTES, Features, has_bytes, parts_of
@@ -53,8 +54,10 @@ class JobConfig(DeclaredSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_no_bytes_and_no_booleans_for_numbers(cls, given: Any) -> Any:
+    def _is_not_too_deep_and_has_no_bytes_and_no_booleans_for_numbers(cls, given: Any) -> Any:
         for name, value in given.items() if isinstance(given, dict) else ():
+            if is_too_deep(value):
+                raise InvalidSetting(name, value, TOO_DEEP)
             if has_bytes(value):
                 raise InvalidSetting(name, value, NO_BYTES)
             if isinstance(value, bool) and name in _numbers():
@@ -113,7 +116,7 @@ class JobConfig(DeclaredSettings):
             ForeignData: what is there is no configuration of ours.
         """
         try:
-            found = json.loads(text)
+            found = read_json(text)
             if not isinstance(found, dict):
                 raise TypeError(f"{type(found).__name__} in place of an object")
             return cls.model_validate(found, context=_KEPT)
@@ -121,7 +124,7 @@ class JobConfig(DeclaredSettings):
             mistake = next(mistakes(error))
             place = f"{path}: {mistake.setting}"
             raise ForeignData(place, mistake.value, f"no job configuration: {mistake.expected}") from None
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             raise ForeignData(path, text[:80], f"no job configuration: {error}") from None
 
     @classmethod
@@ -260,10 +263,10 @@ def _keys_of(name: str) -> set[str]:
 def _unknown(stored: bytes) -> dict[str, Any]:
     """Return the keys of a stored configuration, which may be invalid, that this release does not know."""
     try:
-        found = json.loads(stored)
+        found = read_json(stored)
         others = {key: value for key, value in found.items() if key not in _keys()}
         return {key: value for key, value in others.items() if unencodable_text({key: value}) is None}
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return {}
 
 
@@ -271,9 +274,9 @@ def _unknown(stored: bytes) -> dict[str, Any]:
 def required(stored: bytes) -> tuple[str, ...] | None:
     """Return the features that a stored configuration requires, even if its rest is invalid; None if unclear."""
     try:
-        found = json.loads(stored)
+        found = read_json(stored)
         return _REQUIRES.validate_python(found.get("requires", ()))
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return None
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from aioelasticjob.nesting import TooDeep, is_too_deep, read_json
+
 HIDDEN: Final = "…"
 """What stands in place of a credential."""
 
@@ -63,36 +65,28 @@ def is_secret_name(name: str) -> bool:
 
 
 def hide_in_json(value: object, marked: Collection[str] = ()) -> object:
-    """Return a value of JSON without credentials; ``marked`` are names below which nothing is shown, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: _below(str(key), part, marked) for key, part in value.items()}
-    if isinstance(value, str):
-        return hide_in_text(value)
-    return _words(value, marked) if isinstance(value, Sequence) else value
+    """Return a value of JSON without credentials; ``marked`` are names below which nothing is shown, at any depth.
+
+    Of a value that is nested too deeply nothing is shown: nobody writes settings so deep.
+    """
+    return HIDDEN if is_too_deep(value) else _hidden(value, marked)
 
 
 def hide_all(value: object) -> object:
     """Return a value of JSON that shows the names in it, and of a URL the host, but nothing else."""
-    if isinstance(value, Mapping):
-        return {key: hide_all(part) for key, part in value.items()}
-    if isinstance(value, str):
-        found = _URL.fullmatch(value)
-        return HIDDEN if value and found is None else value and _host_only(value)
-    if isinstance(value, Sequence):
-        return [hide_all(part) for part in value]
-    return value if value is None else HIDDEN
+    return HIDDEN if is_too_deep(value) else _names_only(value)
 
 
 def hide_in_text(text: str, marked: Collection[str] = ()) -> str:
     """Return text without credentials; text that is a JSON object or list is read as such, as by ``hide_in_json``."""
     if text.lstrip()[:1] in ("{", "["):
         try:
-            read = json.loads(text)
+            read = read_json(text)
             hidden = hide_in_json(read, marked)
+        except TooDeep:
+            return HIDDEN
         except ValueError:
             pass
-        except RecursionError:  # nobody writes settings so deep
-            return HIDDEN
         else:
             return text if hidden == read else json.dumps(hidden, ensure_ascii=False)
     text = _PRIVATE_KEY.sub(HIDDEN, text)
@@ -111,18 +105,37 @@ def hide_in_address(text: str) -> str:
     return _LOGIN.sub(rf"\1{HIDDEN}", hide_in_text(text))
 
 
+def _hidden(value: object, marked: Collection[str]) -> object:
+    if isinstance(value, Mapping):
+        return {key: _below(str(key), part, marked) for key, part in value.items()}
+    if isinstance(value, str):
+        return hide_in_text(value)
+    return _words(value, marked) if isinstance(value, Sequence) else value
+
+
+def _names_only(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _names_only(part) for key, part in value.items()}
+    if isinstance(value, str):
+        found = _URL.fullmatch(value)
+        return HIDDEN if value and found is None else value and _host_only(value)
+    if isinstance(value, Sequence):
+        return [_names_only(part) for part in value]
+    return value if value is None else HIDDEN
+
+
 def _below(name: str, value: object, marked: Collection[str]) -> object:
     plain = name.lower()
     if name in marked or plain in _CONTAINERS or plain.startswith("header.") or is_secret_name(name):
-        return hide_all(value)
-    return hide_in_json(value, marked)
+        return _names_only(value)
+    return _hidden(value, marked)
 
 
 def _words(values: Sequence[object], marked: Collection[str]) -> list[object]:
     """Hide in a list, which may be a command line: the word after an option such as ``--password`` is its value."""
     texts = [one if isinstance(one, str) else "" for one in values]
     secret = {second for first, second in pairwise(range(len(texts))) if _takes_secret(texts[: first + 1])}
-    return [hide_all(one) if index in secret else hide_in_json(one, marked) for index, one in enumerate(values)]
+    return [_names_only(one) if index in secret else _hidden(one, marked) for index, one in enumerate(values)]
 
 
 def _takes_secret(words: Sequence[str]) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from math import isfinite
+
+from aioelasticjob.nesting import all_inside, read_json
 
 
 def json_object(data: bytes) -> Mapping[str, object]:
     """Return the JSON object in a node's data; empty if the data is not one."""
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
+        fields = read_json(data)
+    except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}
 
@@ -33,7 +34,5 @@ def encodable_text(text: str) -> str:
 
 def unencodable_text(value: object) -> str | None:
     """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
-    if isinstance(value, str):
-        return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
-    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((odd for part in inside if (odd := unencodable_text(part)) is not None), None)
+    texts = (part for part in all_inside(value) if isinstance(part, str) and not part.isascii())
+    return next((text for text in texts if text.encode("utf-8", "ignore").decode() != text), None)

@@ -299,12 +299,20 @@ def unwrapped() -> Iterator[None]:
 
 
 def leaf_errors(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors of a group and of the groups inside it; an error that is no group is yielded itself."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from leaf_errors(inner)
-    else:
-        yield error
+    """Yield the errors of a group and of the groups inside it, each once; an error that is no group is yielded itself.
+
+    Groups of users' code may be nested more deeply than Python's stack reaches.
+    """
+    waiting, seen = [error], set[int]()
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if isinstance(found, BaseExceptionGroup):
+            waiting.extend(reversed(found.exceptions))
+        else:
+            yield found
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment, time_text
+from aioelasticjob.nesting import TOO_DEEP, is_too_deep
 
 Form: TypeAlias = Literal["text", "json"]
 LOGGER = "aioelasticjob"
@@ -102,7 +103,8 @@ def formatter(form: Form) -> logging.Formatter:
 
 def fields(record: logging.LogRecord) -> dict[str, object]:
     """Return the fields that a record carries besides those of every record."""
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    found = ((name, value) for name, value in vars(record).items() if name not in _STANDARD)
+    return {name: TOO_DEEP if is_too_deep(value) else value for name, value in found}
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]  # the class is generic in stubs only

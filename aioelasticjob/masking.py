@@ -13,6 +13,7 @@ from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.encoding import json_object
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.layout import Layout
+from aioelasticjob.nesting import read_json
 from aioelasticjob.registry.tree import Node, Tree
 
 _V4 = re.compile(r"(?<![0-9])(?<![0-9]\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])")
@@ -90,9 +91,9 @@ def node_text(node: Node | None) -> str:
 def config_without_credentials(text: str) -> str:
     """Return a job's configuration, as its node holds it, without credentials and what its kind marks as secret."""
     try:
-        settings = json.loads(text)
+        settings = read_json(text)
         hidden = settings_without_credentials(settings) if isinstance(settings, dict) else None
-    except (ValueError, RecursionError):
+    except ValueError:
         hidden = settings = None
     if hidden is None:
         return hide_in_text(text)
@@ -113,8 +114,8 @@ def _hosts_of_operators(tree: Tree, layout: Layout) -> set[str]:
     found = set[str]()
     for path in (layout.operator, *(layout.request(name) for name in tree.children(layout.requests))):
         try:
-            user, _, host = json.loads(node_text(tree.get(path)))["by"].rpartition("@")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            user, _, host = read_json(node_text(tree.get(path)))["by"].rpartition("@")
+        except (ValueError, TypeError, KeyError, AttributeError):
             continue
         if user and is_host(host) and _canonical(host) is None:  # addresses are masked by their form anyway
             found.add(host.lower())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import random
 import re
 import sys
@@ -21,6 +20,7 @@ from pydantic_core import CoreSchema, core_schema
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.names import importable_name, main_module
+from aioelasticjob.nesting import read_json
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 Kinds: TypeAlias = type[Exception] | str | Sequence[type[Exception] | str]
@@ -74,8 +74,8 @@ class Retry:
             InvalidSetting: names the part that is wrong, its value and what would be right.
         """
         if isinstance(given, str):
-            with suppress(ValueError, RecursionError):  # what is no JSON is refused below
-                given = json.loads(given)
+            with suppress(ValueError):  # what is no JSON is refused below
+                given = read_json(given)
         if isinstance(given, cls):
             return given
         known = [one.name for one in fields(cls)]

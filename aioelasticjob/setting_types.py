@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from aioelasticjob.durations import as_seconds
+from aioelasticjob.nesting import all_inside
 
 
 def _item_parameters(given: object) -> object:
@@ -91,9 +92,7 @@ Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False), DU
 
 def has_bytes(value: object) -> bool:
     """Whether a value is bytes, or has some inside: pydantic would take them as text, as numbers and as flags."""
-    if isinstance(value, Mapping):
-        return any(has_bytes(one) for pair in value.items() for one in pair)
-    return isinstance(value, bytes | bytearray) or (isinstance(value, list | tuple) and any(map(has_bytes, value)))
+    return any(isinstance(part, bytes | bytearray) for part in all_inside(value))
 
 
 def parts_of(field: FieldInfo) -> list[object]:

@@ -138,9 +138,11 @@ class UserCode:
 
 def cancellation_behind(error: BaseException) -> CancelledError | None:
     """Return the cancellation that an error, or each error of a group, was made of; None if there is none."""
-    if isinstance(error, BaseExceptionGroup):
-        found = [cancellation_behind(one) for one in error.exceptions]
-        return None if None in found else found[0]
+    found = [_cancellation_behind(one) for one in leaf_errors(error)]
+    return None if None in found else found[0]
+
+
+def _cancellation_behind(error: BaseException) -> CancelledError | None:
     behind, seen = error.__cause__ or error.__context__, set[int]()
     while behind is not None and not isinstance(behind, CancelledError) and id(behind) not in seen:
         seen.add(id(behind))  # users' code may have made a chain without end

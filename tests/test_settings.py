@@ -341,7 +341,7 @@ def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pyte
         ("jobs:\n  a: {}\n  a: {}", "jobs.yaml:3: jobs.a: is given twice, first in line 2"),
         ("- a", "jobs.yaml:1: must be a mapping, such as registry"),
         ("jobs: [a]", "jobs.yaml:1: jobs = ['a']: must be a mapping"),
-        ("jobs: &x {a: *x}", "jobs.yaml: is nested too deeply, or refers to itself"),
+        ("jobs: &x {a: *x}", "jobs.yaml: is nested more than 100 levels deep, or refers to itself"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
         (
             "jobs: {a: {job_parameter: false}}",

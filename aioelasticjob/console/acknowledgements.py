@@ -12,6 +12,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.attention import Reason
 from aioelasticjob.console.database import Database
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.nesting import read_json
 
 MAX_SECONDS: Final = 90 * 86_400.0
 """How long an acknowledgement may hold."""
@@ -96,7 +97,7 @@ class Acknowledgements:
 
 
 def _read(row: sqlite3.Row) -> Acknowledgement:
-    details = frozenset(json.loads(row["details"]))
+    details = frozenset(read_json(row["details"]))
     return Acknowledgement(
         *(row["registry"], row["job"], row["subject"], details, row["who"], row["note"], row["at"], row["until"])
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -39,6 +38,7 @@ from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
 from aioelasticjob.job_settings import label_of
 from aioelasticjob.logging import logger
+from aioelasticjob.nesting import read_json
 from aioelasticjob.registry.session import beside
 
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable, DatabaseUnwritable)
@@ -180,7 +180,7 @@ async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
     for row in rows:
         try:
             if row["name"] not in given:
-                access = json.loads(row["access"] or "{}")
+                access = read_json(row["access"] or "{}")
                 one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"], **access)
                 check_allowed(one, state.settings.allowed_addresses)
                 found.append(one)

@@ -15,6 +15,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.database import Database, DatabaseUnwritable
 from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.nesting import read_json
 
 Facts = Mapping[str, object]
 
@@ -160,7 +161,7 @@ def _shortened(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str:
 
 
 def _read(text: str) -> Facts:
-    found: Facts = json.loads(text)
+    found: Facts = read_json(text)
     return found
 
 

@@ -27,6 +27,7 @@ from aioelasticjob.console.settings import is_zone
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.viewer import Viewer
 from aioelasticjob.credentials import hide_in_text
+from aioelasticjob.nesting import read_json
 
 SESSION_COOKIE, FORM_COOKIE, LANGUAGE_COOKIE = "aioej_session", "aioej_form", "aioej_lang"
 NOTICE_COOKIE, THEME_COOKIE, ZONE_COOKIE = "aioej_notice", "aioej_theme", "aioej_zone"
@@ -141,7 +142,7 @@ class PageRequest:
     def notice(self) -> tuple[str, bool] | None:
         """The notice that the last page left for this one, and whether it is an error."""
         try:
-            text, error = json.loads(unquote(self.http.cookies.get(NOTICE_COOKIE, "")))
+            text, error = read_json(unquote(self.http.cookies.get(NOTICE_COOKIE, "")))
             return str(text), bool(error)
         except (ValueError, TypeError):
             return None

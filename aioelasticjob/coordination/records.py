@@ -10,6 +10,7 @@ from typing import NamedTuple
 from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.nesting import read_json
 
 MAX_MILLISECONDS = 253_402_214_399_999
 """The last moment that every time zone can show: a day before the end of the year 9999, the last of ``datetime``."""
@@ -44,7 +45,7 @@ def decode(data: bytes) -> Record | None:
     if not data:
         return Record()
     try:
-        fields = json.loads(data)
+        fields = read_json(data)
         if (b"\\u" in data or not data.isascii()) and unencodable_text(fields) is not None:
             return None
         return Record(
@@ -63,7 +64,7 @@ def decode(data: bytes) -> Record | None:
             rescues=whole_number(fields.get("rescues", 0)),
             unknown="" if fields.keys() <= _KNOWN else _unknown(fields),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -97,9 +98,9 @@ def encode_mark(record: Record, fence: int = 0) -> bytes:
 def decode_mark(data: bytes) -> OrphanMark | None:
     """Return what an orphan's mark says; None if it names no run."""
     try:
-        fields = json.loads(data)
+        fields = read_json(data)
         slot, instance, fence = whole_number(fields["slot"]), fields["instance"], fields.get("fence", 0)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
     if not isinstance(instance, str) or unencodable_text(instance) is not None:
         return None

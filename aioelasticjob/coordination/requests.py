@@ -21,6 +21,7 @@ from aioelasticjob.encoding import encodable_text, unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.model import FireSource, Progress
+from aioelasticjob.nesting import read_json
 from aioelasticjob.registry.tree import Node
 
 FEATURE = "requests"
@@ -170,13 +171,13 @@ def encode(request: Request) -> bytes:
 
 def changed(data: bytes, **keys: object) -> bytes:
     """Return the data of a request's node with some keys changed; keys that this release does not know are kept."""
-    return json.dumps({**json.loads(data), **keys}).encode()
+    return json.dumps({**read_json(data), **keys}).encode()
 
 
 def decode(name: str, node: Node) -> Request | None:
     """Return the request in a node; None if somebody has written something else there."""
     try:
-        fields = json.loads(node.data)
+        fields = read_json(node.data)
         if unencodable_text(fields) is not None or not is_id(name):
             return None
         source, outcomes = _SOURCES[fields["kind"]], fields.get("outcomes")
@@ -199,7 +200,7 @@ def decode(name: str, node: Node) -> Request | None:
             number=node.stat.czxid,
             version=node.stat.version,
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSetting):
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidSetting):
         return None
 
 
@@ -212,7 +213,7 @@ def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes
 def decode_cancellation(name: str, node: Node) -> Cancellation | None:
     """Return the wish to stop runs that a node holds; None if it holds none."""
     try:
-        fields = json.loads(node.data)
+        fields = read_json(node.data)
         if fields["kind"] != "CANCEL":
             return None
         fences = {
@@ -222,7 +223,7 @@ def decode_cancellation(name: str, node: Node) -> Cancellation | None:
         if unencodable_text(fields) is not None:
             return None
         return Cancellation(name, fences, whole_number(fields["asked"]), node.stat.version, _text(fields.get("by", "")))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -238,7 +239,7 @@ def encode_progress(progress: Progress) -> bytes:
 def decode_progress(data: bytes) -> Progress:
     """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
     try:
-        fields = json.loads(data)
+        fields = read_json(data)
         outcome = _text(fields.get("outcome", ""))
         if unencodable_text(fields) is not None:
             raise TypeError("no text that UTF-8 can spell")
@@ -248,7 +249,7 @@ def decode_progress(data: bytes) -> Progress:
             raise ValueError("more ended otherwise than did not complete")
         runs = whole_number(fields.get("runs", 1))
         return Progress(whole_number(fields["moment"]), runs, failed, outcome, otherwise)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
 
 

@@ -18,6 +18,7 @@ from aioelasticjob.host.guard import Start
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.nesting import read_json
 
 log = logger("aioelasticjob.job")
 
@@ -103,8 +104,8 @@ class Context(ABC):
     def request(self) -> Mapping[str, Any] | None:
         """What somebody has asked for who has triggered this run with a JSON object as its parameter; else None."""
         try:
-            value = json.loads(self.fire.parameter or "null")
-        except (ValueError, RecursionError):
+            value = read_json(self.fire.parameter or "null")
+        except ValueError:
             return None
         return value if isinstance(value, dict) else None
 

@@ -20,6 +20,7 @@ from aioelasticjob.credentials import Secret, hide_all, hide_in_json
 from aioelasticjob.errors import InvalidSetting, error_text
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.nesting import TOO_DEEP, is_too_deep
 from aioelasticjob.plugins import load
 from aioelasticjob.setting_errors import mistakes, unknown_setting
 from aioelasticjob.setting_types import NO_BYTES, has_bytes, parts_of
@@ -44,7 +45,9 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_not_bytes(cls, value: Any, info: ValidationInfo) -> Any:
+    def _is_neither_too_deep_nor_bytes(cls, value: Any, info: ValidationInfo) -> Any:
+        if is_too_deep(value):
+            raise ValueError(TOO_DEEP)
         parts = parts_of(cls.model_fields[info.field_name or ""])
         if has_bytes(value) and bytes not in parts and any(kind in parts for kind in (str, int, float, bool)):
             raise ValueError(NO_BYTES)

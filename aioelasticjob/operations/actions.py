@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.nesting import TOO_DEEP, is_too_deep
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, signed
 from aioelasticjob.registry.session import Session
@@ -96,6 +97,8 @@ def parameter_text(given: object) -> str | None:
         text = given
     elif not isinstance(given, Mapping):  # dict() would make {"a": "b"} of the list ["ab"]
         raise InvalidSetting("parameter", given, "must be text, or a mapping")
+    elif is_too_deep(given):
+        raise InvalidSetting("parameter", given, TOO_DEEP)
     else:
         try:
             text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
+from aioelasticjob.nesting import read_json
 from aioelasticjob.operations.backfill import see_no_backfill
 from aioelasticjob.operations.queries import listed, requests_view, view_of
 from aioelasticjob.operations.repair import readable_settings, repaired
@@ -170,8 +170,8 @@ def _understood(name: str, value: object) -> object:
             return ()
     if str not in kinds and value.lstrip().startswith(("{", "[")):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError) as error:
+            return read_json(value)
+        except ValueError as error:
             raise InvalidSetting(name, value, f"begins like JSON and is none: {error}") from None
     return value
 

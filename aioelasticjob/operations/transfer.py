@@ -15,6 +15,7 @@ from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
+from aioelasticjob.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
 from aioelasticjob.registry.session import Session
@@ -213,12 +214,15 @@ def _entries(text: str) -> Sequence[object]:
 def _read(text: str) -> object:
     try:
         if text.lstrip()[:1] in ("{", "["):
-            return json.loads(text)
+            return read_json(text)
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _LOADER)):
             raise InvalidSetting(
                 "import", text[:40], "YAML aliases (*name) are not taken: a few lines can mean gigabytes"
             )
-        return yaml.load(text, _LOADER)
+        found = yaml.load(text, _LOADER)
+        if is_too_deep(found):
+            raise ValueError(TOO_DEEP)
+        return found
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         if isinstance(error, InvalidSetting):
             raise

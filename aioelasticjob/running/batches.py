@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.offsets import encoded
-from aioelasticjob.errors import Fenced, InvalidSetting
+from aioelasticjob.errors import Fenced, InvalidSetting, leaf_errors
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dataflow import Dataflow
@@ -328,9 +328,9 @@ async def _closing(generator: AsyncGenerator[object, None]) -> AsyncIterator[Asy
         try:
             await generator.aclose()
         except BaseExceptionGroup as group:
-            _, others = group.split(GeneratorExit)
-            if others is not None:
-                raise others from None
+            others = [error for error in leaf_errors(group) if not isinstance(error, GeneratorExit)]
+            if others:
+                raise BaseExceptionGroup(group.message, others) from None
 
 
 def _checked(found: object) -> Sequence[object]:

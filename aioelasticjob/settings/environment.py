@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+
+from aioelasticjob.nesting import read_json
 
 PREFIX = "AIOELASTICJOB_"
 SIMILARITY = 0.85
@@ -101,6 +102,6 @@ def _value(text: str) -> object:
     if text[:1] not in ("{", "["):
         return text
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         return text

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import yaml
 
+from aioelasticjob.nesting import TOO_DEEP, is_too_deep
 from aioelasticjob.registry.secrets import is_path
 from aioelasticjob.settings.errors import Mistake
 from aioelasticjob.yaml_scalars import float_as_written, reading_as_written
@@ -82,7 +83,9 @@ def _read_yaml(file: str, text: str) -> SettingsFile:
     except yaml.YAMLError as error:  # a character that YAML does not allow
         return _unread(file, None, f"is no YAML: {' '.join(str(error).split())}")
     except RecursionError:
-        return _unread(file, None, "is nested too deeply, or refers to itself")
+        return _unread(file, None, f"{TOO_DEEP}, or refers to itself")
+    if is_too_deep(values):
+        return _unread(file, None, f"{TOO_DEEP}, or refers to itself")
     if not isinstance(values, dict):
         return _unread(file, 1, "must be a mapping, such as registry: …, jobs: …")
     return SettingsFile(file, values, document.lines, tuple(document.mistakes))
@@ -136,10 +139,14 @@ class _Document:
 def _read_toml(file: str, text: str) -> SettingsFile:
     try:
         values = tomllib.loads(text, parse_float=float_as_written)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except RecursionError:
+        return _unread(file, None, TOO_DEEP)
+    except tomllib.TOMLDecodeError as error:
         found = _TOML_PLACE.search(str(error))
         last = text.count("\n") + 1
         return _unread(file, int(found[1] or last) if found else None, f"is no TOML: {_TOML_PLACE.sub('', str(error))}")
+    if is_too_deep(values):
+        return _unread(file, None, TOO_DEEP)
     return SettingsFile(file, values, dict(_toml_lines(text)))
 
 
