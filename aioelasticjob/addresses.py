@@ -21,11 +21,16 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.settings import ConnectionOptions, wrong_address
 from aioelasticjob.registry.tls import TlsSettings
 from aioelasticjob.shared_registry import EXAMPLE, ServerLog, SharedServer, ensure_server
+from aioelasticjob.web_workers import what_runs_several
 
 EMBEDDED = "embedded://"
 PRIVATE = (
     "the registry is private, in memory: another process has a registry of its own and runs every job as well"
     f" (an address that they share: {EXAMPLE})"
+)
+PRIVATE_OF_SEVERAL = (
+    "the registry is private, in memory, and this process is one of several: %s; each of them has a registry of its own"
+    f" and runs every job; give all of them an address that they share: {EXAMPLE}"
 )
 
 log = logger(__name__)
@@ -105,7 +110,11 @@ async def open_registry(
 
             server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=clock.now))
             settings = replace(settings, hosts=((server.host, server.port),), private=True, sasl=None, sasl_file=None)
-            log.info(PRIVATE, extra={"host": server.host, "port": server.port})
+            about = {"host": server.host, "port": server.port}
+            if several := what_runs_several():
+                log.warning(PRIVATE_OF_SEVERAL, several, extra=about)
+            else:
+                log.info(PRIVATE, extra=about)
         elif where.shared is not None:
             await ensure_server(where.shared)
             limited_log = LimitedLog()

@@ -13,7 +13,7 @@ from aioelasticjob import Depends, ElasticJob, ItemContext
 from aioelasticjob.integrations import host
 from aioelasticjob.integrations.aiohttp import elastic_job, health
 
-REGISTRY = os.environ.get("PRICES_REGISTRY", "embedded://")
+REGISTRY = os.environ.get("PRICES_REGISTRY", "embedded://127.0.0.1:2181/prices?data_dir=registry")
 PRICES = web.AppKey("prices", dict[str, int])
 
 jobs = ElasticJob(REGISTRY)

@@ -21,8 +21,13 @@ def ask(port: int, path: str) -> Any:
 @pytest.mark.process
 def test_prices_are_refreshed_by_a_job_of_the_application(tmp_path: Path, worker_processes: Workers) -> None:
     program = str(ROOT / "examples" / "aiohttp_app" / "web.py")
-    with reserved_ports(1) as (port,):
-        web = worker_processes.start(program, environment={"PYTHONPATH": str(ROOT), "PORT": str(port)})
+    with reserved_ports(2) as (port, registry_port):
+        environment = {
+            "PYTHONPATH": str(ROOT),
+            "PORT": str(port),
+            "PRICES_REGISTRY": f"embedded://127.0.0.1:{registry_port}/prices?data_dir={tmp_path / 'registry'}&linger=1",
+        }
+        web = worker_processes.start(program, environment=environment)
         web.wait_for_output("Running on")
         prices: dict[str, int] = {}
         while prices.keys() != {"tea", "coffee"}:  # the test's own timeout bounds it
