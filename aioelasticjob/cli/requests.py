@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
@@ -25,6 +24,7 @@ from aioelasticjob.cron.zone import wall_time, zone_named
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
+from aioelasticjob.nesting import read_json
 from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
 from aioelasticjob.operations.backfill import COUNTED
 from aioelasticjob.registry.session import Session
@@ -291,7 +291,7 @@ def _warn_of_broken_json(parameter: str | None) -> None:
     if parameter is None or not _LIKE_JSON.match(parameter):
         return
     try:
-        json.loads(parameter)
+        read_json(parameter)
     except ValueError as error:
         print_warning(f"the parameter looks like JSON and is none, so the job gets it as text: {error}")
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from errno import E2BIG, EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR
 from typing import Final
 
+from aioelasticjob.nesting import read_json
+
 _HINTS: Final[Mapping[int, str]] = {
     ENOENT: "the program, the directory, or the interpreter in the script's first line does not exist",
     ENOTDIR: "a part of its path is a file and no directory",
@@ -38,7 +40,7 @@ def _too_large(words: Sequence[str], variables: Mapping[str, str], context: str)
     limits = "Linux takes 131,072 bytes for each argument and variable, and about 2,000,000 for all"
     if sizes[largest] > _size(context):
         return f"{largest} has {sizes[largest]:,} bytes; {limits}"
-    parts = {name: _size(json.dumps(value)) for name, value in json.loads(context).items()}
+    parts = {name: _size(json.dumps(value)) for name, value in read_json(context).items()}
     part = max(parts, key=parts.__getitem__)
     advice = (
         'with per="item" it is about one item only' if part in _OF_ALL_ITEMS else "write a file's name in its place"
