@@ -12,6 +12,7 @@ from anyio import create_task_group, to_thread
 
 from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
+from aioelasticjob.nesting import read_json
 from aioelasticjob.observers.exposition import together
 from aioelasticjob.observers.siblings import Siblings, ask
 from aioelasticjob.user_code import UserCode
@@ -144,7 +145,7 @@ def _health_in(answer: Answer | None) -> dict[str, Any] | None:
     if answer is None:
         return None
     with suppress(ValueError):
-        health = json.loads(answer.body)
+        health = read_json(answer.body)
         if isinstance(health, dict) and health.get("status") in STATUSES and {"alive", "ready"} <= health.keys():
             return health
     return None
