@@ -18,7 +18,7 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.declarations import Declarations
-from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
+from aioelasticjob.errors import InvalidSetting, InvalidState, RegistryError, unwrapped
 from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
@@ -135,10 +135,11 @@ class ElasticJob(Declarations, Asking):
         """Run the jobs in another registry than the one in the code; the other settings of the connection stay.
 
         Raises:
-            InvalidSetting: the address makes no sense, or the application runs.
+            InvalidSetting: the address makes no sense.
+            InvalidState: the application runs.
         """
         if self._here.running:
-            raise InvalidSetting("registry", address, "an application is given its registry before it runs")
+            raise InvalidState("the application runs already: give it another registry before it runs")
         self._registry = self._registry.changed(address)
 
     def exit_at_lease_end(self) -> None:
@@ -162,7 +163,7 @@ class ElasticJob(Declarations, Asking):
         from aioelasticjob.settings import load
 
         if self._here.running:
-            raise InvalidSetting("file", file, "an application is configured before it runs")
+            raise InvalidState("the application runs already: configure it before it runs")
         settings = load(file)
         given = settings.application
         self._registry = self._registry.changed(registry or given.registry, **given.connection)
@@ -202,10 +203,11 @@ class ElasticJob(Declarations, Asking):
         """Answer Prometheus at this port, or HOST:PORT, under ``/metrics`` while the application runs.
 
         Raises:
-            InvalidSetting: the address makes no sense, prometheus-client is not installed, or the application runs.
+            InvalidSetting: the address makes no sense, or prometheus-client is not installed.
+            InvalidState: the application runs.
         """
         if self._here.running:
-            raise InvalidSetting("metrics", at, "an application is given its port before it runs")
+            raise InvalidState("the application runs already: give it the port for metrics before it runs")
         self._here.endpoint = Endpoint(self, at)
 
     @property
@@ -228,10 +230,10 @@ class ElasticJob(Declarations, Asking):
         """Return the event streams of a job: servers, config, leader, execution.
 
         Raises:
-            InvalidSetting: the application does not run.
+            InvalidState: the application does not run.
         """
         if self._here.session is None:
-            raise InvalidSetting("streams", job, "the application must be running: they need its session")
+            raise InvalidState(f"streams of {job}: the application must be running: they need its session")
         return Streams(self._here.session, job)
 
     @asynccontextmanager
@@ -251,7 +253,7 @@ class ElasticJob(Declarations, Asking):
         require_asyncio()
         refuse_while_imported()
         if self._here.running:
-            raise InvalidSetting("running", True, "this application runs already")
+            raise InvalidState("this application runs already: enter app.running() once")
         for job in tuple(self._jobs.values()):
             if job.engine is not None:
                 self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check(job.config.executor))
@@ -268,7 +270,7 @@ class ElasticJob(Declarations, Asking):
             yield session
             if asyncio.current_task() is not task:
                 text = "use aioelasticjob.integrations.guest(app), for instance in a fixture of pytest-asyncio"
-                raise InvalidSetting("running", "left in another task than entered", text)
+                raise InvalidState(f"app.running() was left in another task than entered: {text}")
 
     def run(self) -> None:
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM, SIGINT, SIGHUP.
@@ -287,15 +289,16 @@ class ElasticJob(Declarations, Asking):
         if not self._jobs:
             raise InvalidSetting("jobs", (), "declare at least one: decorate a function with @app.job(cron=…)")
         if asyncio._get_running_loop() is not None:
-            raise InvalidSetting("run", "in a running event loop", "write async with app.running(): …")
+            raise InvalidState("an event loop runs already: write async with app.running(): … in place of app.run()")
         if threading.current_thread() is not threading.main_thread():
-            raise InvalidSetting("run", "in a thread", "which gets no signals: write async with app.running(): …")
+            text = "app.run() needs the main thread, since other threads get no signals"
+            raise InvalidState(f"{text}: write async with app.running(): …")
         end_process_1_on_signals()
         open_standard_descriptors()
         try:
             with forced_exit(self._here.busy) as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._main(force))
-        except (InvalidSetting, RegistryError) as error:
+        except (InvalidSetting, InvalidState, RegistryError) as error:
             raise error.with_traceback(
                 None
             ) from error.__cause__  # the text says all: the way through here helps nobody
@@ -303,7 +306,7 @@ class ElasticJob(Declarations, Asking):
     def _check(self, config: JobConfig) -> None:
         super()._check(config)
         if self._here.running:
-            raise InvalidSetting("name", config.job_name, "jobs are declared before the application runs")
+            raise InvalidState(f"the application runs already: declare the job {config.job_name} before it runs")
 
     @property
     def _events(self) -> Events:  # read by the metrics of this application

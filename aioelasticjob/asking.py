@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import InvalidState
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running_app import RunningApp
 
@@ -34,7 +34,8 @@ class Asking:
 
         Raises:
             TypeError: there is no such option.
-            InvalidSetting: the application does not run, there is no such job, an argument makes no sense, or the job
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job, an argument makes no sense, or the job
                 does not allow it: without ``monitor_execution`` only a whole job can be triggered, at once.
             NotPossible: nobody can answer it, or workers are too old for that.
             ChangedMeanwhile: others have changed the job meanwhile.
@@ -86,7 +87,8 @@ class Asking:
         """Return the requests of a job, and how far each has come; those that have ended are shown for a while.
 
         Raises:
-            InvalidSetting: the application does not run, or there is no such job.
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job.
             RegistryError: the registry could not be read.
         """
         from aioelasticjob import operations
@@ -100,7 +102,8 @@ class Asking:
         the other items that its instance runs have.
 
         Raises:
-            InvalidSetting: the application does not run, there is no such job or item, or its execution is not
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job or item, or its execution is not
                 monitored.
             NotPossible: nothing runs, or workers are too old for that.
             ChangedMeanwhile: others have changed the job meanwhile.
@@ -115,7 +118,8 @@ class Asking:
         """Cancel a request: nothing more of it is begun.  Runs that have begun go on.
 
         Raises:
-            InvalidSetting: the application does not run, or there is no such job or request.
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job or request.
             ChangedMeanwhile: others have changed the request meanwhile.
             RegistryError: the registry could not be read or written.
         """
@@ -126,5 +130,5 @@ class Asking:
 
     def _session(self, what: str, job: str) -> Session:
         if self._here.session is None:
-            raise InvalidSetting(what, job, "the application must be running: this needs its session")
+            raise InvalidState(f"{what} of {job}: the application must be running: this needs its session")
         return self._here.session

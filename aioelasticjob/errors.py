@@ -4,6 +4,7 @@ ElasticJobError
 ├── InvalidSetting            a setting is wrong: names it, its value and what would be right
 │   ├── JobConflict           the name is already used by another kind of job
 │   └── ForeignData           a znode or directory holds data that is not ours
+├── InvalidState              what was called cannot be done now: the application runs, or does not run
 ├── ClockSkew                 this host and the registry disagree about the time
 ├── NotAnException            users' code raised SystemExit, a panic, or a cancellation of its own
 ├── GivenUp                   a run was cut off again and again, so it is rescued no more
@@ -119,6 +120,10 @@ class ForeignData(InvalidSetting):
     """A znode or directory that is meant for our data holds other data, which was left as it is."""
 
     names_page: ClassVar[bool] = True
+
+
+class InvalidState(ElasticJobError, RuntimeError):
+    """What was called cannot be done now, or not here: the application runs already, or it does not run yet."""
 
 
 class ClockSkew(ElasticJobError):

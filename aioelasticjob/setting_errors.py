@@ -32,6 +32,12 @@ OTHER_NAMES: Mapping[str, str] = {
     ),
 }
 """What to write in place of settings that other schedulers have."""
+_WHAT_TO_WRITE: Mapping[str, str] = {
+    "int_parsing": "must be a whole number, such as 3",
+    "float_parsing": "must be a number, such as 0.5",
+    "bool_parsing": "must be true or false",
+}
+"""By pydantic's names of mistakes, what is said in place of its text, which does not say what to write."""
 _PARTS = (2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
 INTERVALS: Mapping[int, str] = {
     1: "* * * * * ?",
@@ -87,7 +93,7 @@ def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
             yield cause
         else:
             location = ".".join(str(part) for part in one["loc"]) or "settings"
-            message = one["msg"].removeprefix("Value error, ")
+            message = _WHAT_TO_WRITE.get(one["type"], one["msg"].removeprefix("Value error, "))
             yield InvalidSetting(location, one.get("input"), message[:1].lower() + message[1:])
 
 

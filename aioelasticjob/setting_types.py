@@ -16,6 +16,9 @@ from aioelasticjob.nesting import all_inside
 
 def _item_parameters(given: object) -> object:
     """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
+    if isinstance(given, list | tuple):
+        written = {item: text if isinstance(text, str) else "…" for item, text in enumerate(given[:3])}
+        raise ValueError(f"must be a mapping with a text for each item: write {written or {0: 'Beijing'}}")
     if not isinstance(given, str):
         return {} if given is None else given
     pairs = _pairs(given, "0=Beijing")

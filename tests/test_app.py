@@ -23,6 +23,7 @@ from aioelasticjob.errors import (
     AuthenticationFailed,
     Conflict,
     ForeignData,
+    InvalidState,
     JobConflict,
     NotPermitted,
     RegistryUnreachable,
@@ -222,10 +223,10 @@ def test_an_application_runs_once_at_a_time_and_takes_no_jobs_while_it_does(addr
         app = quick(address)
         app.add(runs, name="job", cron=EVERY_SECOND)
         async with app.running():
-            with pytest.raises(InvalidSetting, match="runs already"):
+            with pytest.raises(InvalidState, match="runs already"):
                 async with app.running():
                     pass
-            with pytest.raises(InvalidSetting, match="before the application runs"):
+            with pytest.raises(InvalidState, match="before it runs"):
                 app.add(nothing)
             await runs.more()
         app.add(nothing, name="late", cron=EVERY_SECOND)
@@ -238,7 +239,7 @@ def test_an_application_runs_once_at_a_time_and_takes_no_jobs_while_it_does(addr
 def test_an_application_that_handles_signals_is_refused_outside_the_main_thread() -> None:
     app = ElasticJob(NOWHERE)
     app.add(nothing)
-    with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidSetting, match=r"run = 'in a thread': .*app\.running"):
+    with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidState, match=r"needs the main thread.*app\.running"):
         threads.submit(app.run).result()
 
 
@@ -314,7 +315,7 @@ def test_a_block_that_is_left_in_another_task_says_what_to_use(address: str) -> 
     async def main() -> None:
         block = quick(address).running()
         await asyncio.create_task(block.__aenter__())
-        with pytest.raises(InvalidSetting, match=r"left in another task than entered.*integrations\.guest"):
+        with pytest.raises(InvalidState, match=r"left in another task than entered.*integrations\.guest"):
             await asyncio.create_task(block.__aexit__(None, None, None))
 
     asyncio.run(main())
@@ -439,7 +440,7 @@ def test_run_inside_a_running_loop_names_what_to_write() -> None:
     async def main() -> None:
         app.run()
 
-    with pytest.raises(InvalidSetting, match=r"write async with app\.running\(\)"):
+    with pytest.raises(InvalidState, match=r"write async with app\.running\(\)"):
         asyncio.run(main())
 
 
@@ -681,7 +682,7 @@ def test_foreign_data_is_left_as_it_was_and_the_job_waits(address: str, data: by
         async with clerk(address) as session:
             await write(session, Create("/job"), Create(LAYOUT.config, data))
         app = quick(address)
-        app.add(nothing, name="job", overwrite=True)
+        app.add(nothing, name="job")
         app.add(nothing, name="innocent")
         async with clerk(address) as session:
             async with app.running():

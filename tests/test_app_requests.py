@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import InvalidSetting, ItemContext
+from aioelasticjob import InvalidState, ItemContext
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 
@@ -41,7 +41,7 @@ def test_an_application_that_does_not_run_cannot_ask() -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app()
         for ask in (app.trigger("job"), app.requests("job"), app.cancel_request("job", "r")):
-            with pytest.raises(InvalidSetting, match="must be running"):
+            with pytest.raises(InvalidState, match="must be running"):
                 await ask
 
     simulate(scene)

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 import aioelasticjob
+from aioelasticjob import errors, operations
 from aioelasticjob.declarations import Declarations
+from aioelasticjob.errors import ElasticJobError
 
 MOST = 12
 """Methods of a class that everything would like to move into; properties are not counted, they decide nothing."""
@@ -15,9 +17,16 @@ MOST = 12
 
 def test_every_promised_name_is_there_and_shown() -> None:
     for name in aioelasticjob.__all__:
-        assert getattr(aioelasticjob, name).__name__ == name
+        assert getattr(aioelasticjob, name).__name__.rpartition(".")[2] == name
     assert set(aioelasticjob.__all__) <= set(dir(aioelasticjob))
-    assert sorted(aioelasticjob._HOMES) == sorted(aioelasticjob.__all__)
+    assert sorted([*aioelasticjob._HOMES, *aioelasticjob._MODULES]) == sorted(aioelasticjob.__all__)
+
+
+def test_all_errors_and_the_operations_are_imported_from_the_package_itself() -> None:
+    classes = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, ElasticJobError)}
+    assert classes <= set(aioelasticjob.__all__)
+    assert aioelasticjob.JobConflict is errors.JobConflict
+    assert aioelasticjob.operations is operations
 
 
 def test_other_names_are_not() -> None:

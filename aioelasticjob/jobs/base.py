@@ -77,9 +77,7 @@ class Job:
             needs = requested_by(handler)
             inspect.signature(handler).bind(object(), **({} if needs is None else needs.provided))
         except TypeError as mismatch:
-            raise InvalidSetting(
-                "handler", _name(handler), f"must take one context and nothing else that is not provided: {mismatch}"
-            ) from None
+            raise InvalidSetting("handler", _name(handler), _what_to_write(config, handler, mismatch)) from None
         except InvalidSetting:
             raise
         except ValueError:  # built in C: it has no signature to look at
@@ -120,6 +118,19 @@ class Job:
         elif config.executor == "process":
             check_sendable(self.handler, self.blocking)
             pickled(self.handler)
+
+
+def _what_to_write(config: JobConfig, handler: Handler, mismatch: TypeError) -> str:
+    """Return the advice for a handler that cannot be called with one context."""
+    names = list(inspect.signature(handler).parameters)
+    context = "ItemContext" if config.per == "item" else "InstanceContext"
+    name = getattr(handler, "__name__", "")
+    if names[:1] == ["self"]:
+        return f"is a method without its object: write app.add(object.{name}) in place of the decorator"
+    expected = "must take one context and nothing else that is not provided"
+    if not names and name.isidentifier():
+        return f"{expected}: write async def {name}(context: {context})"
+    return f"{expected}, as (context: {context}): {mismatch}"
 
 
 def check_per(config: JobConfig, role: str, handler: Handler) -> None:

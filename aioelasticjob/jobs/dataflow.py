@@ -175,7 +175,8 @@ def _bind(role: str, handler: object, *takes: str) -> RequestedValues | None:
     try:
         inspect.signature(handler).bind(*takes, **({} if needs is None else needs.provided))
     except TypeError as mismatch:
-        raise InvalidSetting(role, _name(handler), f"{wanted}: {mismatch}") from None
+        arguments = ", ".join("context: ItemContext" if one == "context" else one for one in takes)
+        raise InvalidSetting(role, _name(handler), f"{wanted}, as ({arguments}): {mismatch}") from None
     except ValueError:  # built in C: it has no signature to look at
         pass
     return needs

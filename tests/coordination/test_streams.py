@@ -11,7 +11,7 @@ import pytest
 
 from aioelasticjob import ElasticJob
 from aioelasticjob.coordination.streams import Streams
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import InvalidState
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
@@ -129,7 +129,7 @@ def test_a_slow_reader_skips_but_ends_with_the_newest_state() -> None:
 
 
 def test_an_applications_streams_need_it_to_run() -> None:
-    with pytest.raises(InvalidSetting, match="must be running"):
+    with pytest.raises(InvalidState, match="must be running"):
         ElasticJob("embedded://").streams("job")
 
     async def scene(here: SimulatedJobs) -> None:

@@ -53,7 +53,9 @@ def test_what_can_be_called_with_one_context_is_a_handler(handler: Any, blocking
 @pytest.mark.parametrize(
     ("handler", "says"),
     [
-        (none, "must take one context.*too many positional"),
+        (none, r"must take one context.*: write async def none\(context: ItemContext\)$"),
+        (lambda: None, r"must take one context.*, as \(context: ItemContext\): too many positional"),
+        (Called.method, r"is a method without its object: write app\.add\(object\.method\) in place of the decorator"),
         (two, "must take one context.*'more'"),
         ("report", "must be a function"),
         (None, "must be a function"),

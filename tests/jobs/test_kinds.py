@@ -149,7 +149,7 @@ def test_what_a_package_offers_may_be_no_kind_or_fail_to_load(offer: Offer) -> N
     ("settings", "setting", "says"),
     [
         ({}, "statement", "field required"),
-        ({"statement": "x", "batch_rows": "many"}, "batch_rows", "valid integer"),
+        ({"statement": "x", "batch_rows": "many"}, "batch_rows", "whole number"),
         ({"statement": "x", "batch_row": 1}, "batch_row", "did you mean batch_rows"),
         ({"statement": "x", "failovr": True}, "failovr", "did you mean failover"),
         ({"statement": "x", "cron": "0 0 25 * * ?"}, "cron", "hour"),

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 from anyio import create_task_group, from_thread, sleep
 
-from aioelasticjob import ElasticJob, FireSource, InvalidSetting, ItemContext, Outcome
+from aioelasticjob import ElasticJob, FireSource, InvalidSetting, InvalidState, ItemContext, Outcome
 from aioelasticjob.events import Began, Ended, JobEvent, Started
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import Instance, NotSeen, VirtualClock, VirtualCluster, simulated
@@ -121,7 +121,7 @@ async def _a_chain(cluster: VirtualCluster) -> None:
     await sleep(1)
     assert len({end.task_id for end in cluster.events if isinstance(end, Ended) and end.job == "load"}) == 1
     assert len(set(health)) == len(status.instances) == 2
-    with pytest.raises(InvalidSetting, match="the application must be running"):
+    with pytest.raises(InvalidState, match="the application must be running"):
         await app.trigger("load")  # the test is no process of the application
 
 
