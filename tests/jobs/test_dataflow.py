@@ -73,7 +73,10 @@ async def generating(context: ItemContext, record: int) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (one, "process = 'one': must be a function that takes context, record, and what is provided: too many"),
+        (
+            one,
+            "process = 'one': must be a function that takes context, record, and what is provided, as .*record.*: too many",
+        ),
         (three, "missing a required argument: 'other'"),
         (generating, "is a generator: only fetch yields"),
         ("process", "process = 'process': must be a function"),

@@ -397,7 +397,7 @@ def not_provided(context: object, given: Annotated[int, "a note"]) -> None: ...
     [
         (no_name, "given is provided by name: no '/'"),
         (unknown, "annotation of given cannot be evaluated.*'nowhere' is not defined.*top of their module"),
-        (not_provided, "must take one context and nothing else that is not provided: missing .*'given'"),
+        (not_provided, "must take one context and nothing else that is not provided, as .*: missing .*'given'"),
     ],
 )
 def test_a_handler_whose_signature_is_wrong_is_refused_when_it_is_declared(handler: Any, says: str) -> None:

@@ -26,7 +26,7 @@ def test_a_process_shares_with_the_application_only_what_is_named_here() -> None
     twin = stand_in(app, app.settings, {})
     shared = {name for name, value in vars(twin).items() if value is vars(app)[name]}
     # A new field belongs here if it is the same in each process, into Presence if each process has its own.
-    assert shared == {"_from_outside", "_threads", "_processes"}
+    assert shared == {"_from_outside", "_overwrite", "_threads", "_processes"}
 
 
 def test_a_process_begins_with_nothing_of_what_the_application_was_or_did() -> None:
