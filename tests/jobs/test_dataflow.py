@@ -75,7 +75,7 @@ async def generating(context: ItemContext, record: int) -> AsyncIterator[int]:
     [
         (
             one,
-            "process = 'one': must be a function that takes context, record, and what is provided, as (context: ItemContext,",
+            "process = 'one': must be a function that takes context, record, and what is provided, as (context: ",
         ),
         (three, "missing a required argument: 'other'"),
         (generating, "is a generator: only fetch yields"),
