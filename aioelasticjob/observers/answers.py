@@ -123,7 +123,7 @@ class Answers:
                 continue
             text = f"process {process} has not answered with its metrics, so they are left out"
             if self._limited_log.admits(log, None, "processes that have not answered with their metrics"):
-                log.warning("%s", text, extra={"number": process})
+                log.warning("%s", text, extra={"reason": text})
         return Answer(200, await to_thread.run_sync(together, dict(sorted(texts.items()))), own.content_type)
 
     async def _asked(self, path: str, accept: str, timeout: float) -> dict[int, Answer | None]:

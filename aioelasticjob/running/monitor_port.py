@@ -84,7 +84,7 @@ class MonitorPort:
             if is_new and self._member.admits(log, "monitor ports cannot be opened"):
                 why = "another process has it" if error.errno == EADDRINUSE else error.strerror or str(error)
                 text = "%s: the monitor port %d is not open, and is tried again every %g s: %s"
-                log.warning(text, job, port, RETRY_PAUSE, why, extra={"job": job, "wanted": port})
+                log.warning(text, job, port, RETRY_PAUSE, why, extra={"job": job, "port": port})
             return
         self._server = server
         found = server.sockets[0].getsockname()[1]
