@@ -46,6 +46,8 @@ CUT_OFF = "cut off"
 """Stands for the outcome of a run that nobody could end: its instance died."""
 GIVEN_UP = "given up"
 """The outcome of a run that was cut off too often in a row, so that it is not rescued any more.  No handler ends so."""
+LEFT_OPEN = "left open"
+"""Stands for the outcome of a stream that has given way: the item's next holder goes on with the same run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,10 @@ class Progress:
     failed: int = 0
     """How many of these runs, without the newest one, did not complete."""
     outcome: str = ""
-    """How the newest run ended; empty while it goes on, or if it was cut off and nobody has rescued it."""
+    """How the newest run ended; empty while it goes on, or if it was cut off and nobody has rescued it.
+
+    It is ``LEFT_OPEN`` if the run is a stream that has given way, and goes on.
+    """
     otherwise: Mapping[str, int] = field(default_factory=dict)
     """By outcome, how many of those that did not complete ended in another way than ``failed``."""
 

@@ -24,6 +24,7 @@ _TONES: Final[Mapping[str, str]] = {
     "cut off": "bad",
     "given up": "bad",
     "running": "run",
+    "left open": "run",
 }
 
 

@@ -160,9 +160,11 @@ def is_cut_off(record: Record) -> bool:
 def left_open(record: Record) -> Record:
     """Return the record of a stream that has given way: its moment counts as unclaimed, so its holder claims it again.
 
-    Moments of schedules are whole seconds, so ``open_moment`` finds it again.
+    Moments of schedules are whole seconds, so ``open_moment`` finds it again.  The record of a run that somebody has
+    asked for stays as it is: its ``slot`` is an earlier moment, and it is the request that is left open.
     """
-    return replace(record, slot=record.slot - 1) if record.slot and record.slot % 1000 == 0 else record
+    is_scheduled = not record.asked and record.slot and record.slot % 1000 == 0
+    return replace(record, slot=record.slot - 1) if is_scheduled else record
 
 
 def open_moment(record: Record) -> int:

@@ -18,6 +18,8 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import (
     CUT_OFF,
     GIVEN_UP,
+    LEFT_OPEN,
+    NONE,
     Fire,
     FireSource,
     Outcome,
@@ -86,10 +88,13 @@ def waiting_items(view: JobView, request: Request) -> Iterator[int]:
 def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) -> RequestedRun | None:
     """Return the run that free items have to make next for requests of one kind; None if there is none.
 
-    ``free`` are the items that this instance may claim now, and ``now`` is in milliseconds since the epoch.
+    ``free`` are the items that this instance may claim now, and ``now`` is in milliseconds since the epoch.  A stream
+    that has given way goes on when no other request has anything to begin.  Otherwise the request to which it gave way
+    would never begin if the stream has no end.
     """
     if not free:
         return None
+    going_on: RequestedRun | None = None
     for request in open_requests(view):
         if request.at > now or 0 < request.expires <= now or request.source is not source or request.paused:
             continue
@@ -98,17 +103,21 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
             items = frozenset(item for item, moment in moments.items() if moment == oldest)
             progress = {item: one for item in items if (one := progress_of(view, request, item)) is not None}
             requested = Requested(request.id, request.version, progress)
-            return RequestedRun(Fire(oldest, source, request.parameter, None, request.number, requested), items)
-    return None
+            found = RequestedRun(Fire(oldest, source, request.parameter, None, request.number, requested), items)
+            if any(item not in progress or progress[item][0].outcome != LEFT_OPEN for item in items):
+                return found
+            going_on = going_on or found
+    return going_on
 
 
-def requested_of(view: JobView, items: Collection[int]) -> frozenset[str]:
-    """Return the requests for which one of these items has moments to run."""
+def requested_of(view: JobView, items: Collection[int]) -> frozenset[tuple[str, int]]:
+    """Return the requests for which these items have moments to run, each with the item."""
     return frozenset(
-        request.id
+        (request.id, item)
         for request in open_requests(view)
         if not request.paused
-        and any(request.asks_for(item) and following(view, request, item) is not None for item in items)
+        for item in items
+        if request.asks_for(item) and following(view, request, item) is not None
     )
 
 
@@ -167,8 +176,13 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
     return operations
 
 
-def settling(layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord]) -> list[Set]:
-    """Return the operations with which a settlement notes how the runs for a request have ended."""
+def settling(
+    layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord], unfinished: Collection[int] = NONE
+) -> list[Set]:
+    """Return the operations with which a settlement notes how the runs for a request have ended.
+
+    The runs of ``unfinished`` items are streams that have given way: the request stays open for these items.
+    """
     if (requested := fire.requested) is None:
         return []
     operations = list[Set]()
@@ -177,7 +191,8 @@ def settling(layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord]) -
         # a rescue goes on with what was begun before
         progress = before[0] if before is not None and fire.source is FireSource.FAILOVER else _begun(fire, before)
         if seen.record.completed:
-            data = encode_progress(replace(progress, outcome=seen.record.outcome))
+            outcome = LEFT_OPEN if item in unfinished else seen.record.outcome
+            data = encode_progress(replace(progress, outcome=outcome))
             operations.append(Set(layout.request_item(requested.id, item), data, -1))
     return operations
 
@@ -206,10 +221,12 @@ def _unfinished(view: JobView, request: Request) -> Iterator[int]:
 
 
 def _begun(fire: Fire, before: tuple[Progress, int] | None) -> Progress:
-    """Return an item's progress once it has begun a moment."""
+    """Return an item's progress once it has begun a moment, or goes on with one that was left open."""
     if before is None:
         return Progress(fire.slot)
     last = before[0]
+    if last.outcome == LEFT_OPEN:
+        return replace(last, outcome="")
     how = last.outcome or CUT_OFF
     if how in (Outcome.COMPLETED, Outcome.FAILED):
         otherwise = last.otherwise

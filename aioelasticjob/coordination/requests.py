@@ -20,7 +20,7 @@ from aioelasticjob.coordination.records import MAX_MILLISECONDS, whole_number
 from aioelasticjob.encoding import encodable_text, unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.job_settings import MAX_ITEMS
-from aioelasticjob.model import FireSource, Progress
+from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.nesting import read_json
 from aioelasticjob.registry.tree import Node
 
@@ -127,7 +127,12 @@ class Request:
         return self.items[place : place + 1] == (item,)
 
     def following(self, progress: Progress | None) -> int | None:
-        """Return the moment that an item has to run next, given its progress; None if it has run all."""
+        """Return the moment that an item has to run next, given its progress; None if it has run all.
+
+        A stream that has given way goes on with its moment.
+        """
+        if progress is not None and progress.outcome == LEFT_OPEN:
+            return progress.moment
         if self.span is not None:
             return self.span.following(0 if progress is None else progress.moment)
         return self.moment if progress is None else None

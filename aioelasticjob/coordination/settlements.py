@@ -37,11 +37,13 @@ class Settlement:
     parts: list[Ended]
     """The records that are still to be written, in one part for each transaction; the first part is next."""
     what: str
-    fire: Fire | None
-    read_first: bool
+    fire: Fire | None = None
+    read_first: bool = False
     """Whether the items are read before a transaction is sent for them."""
-    handed_over: frozenset[int]
+    handed_over: frozenset[int] = NONE
     """The items that the settlement marks as orphans, because their runs were cut off."""
+    unfinished: frozenset[int] = NONE
+    """The items whose runs are streams that have given way: their request is left open."""
     transaction: SentTransaction | None = None
     """The transaction of the first part; None if its items are to be read first."""
     gone: frozenset[str] = frozenset()
@@ -55,17 +57,25 @@ class Settlements:
         self._member, self._cache = member, cache
 
     def settle(
-        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool, removed: bool = False
+        self,
+        claim: Claim,
+        outcomes: Mapping[int, Outcome],
+        now: int,
+        *,
+        hand_over: bool,
+        removed: bool = False,
+        unfinished: frozenset[int] = NONE,
     ) -> Settlement:
         """Begin to end the runs of a claim; ``settled`` or ``finish`` gives the result.
 
         ``now`` is in milliseconds since the epoch.  With ``hand_over``, items whose run was cut off are marked as
         orphans.  ``removed`` says that this instance's node is gone.  Then the job may have been removed and made
         again: other instances may hold the locks, and the versions of nodes have begun again at 0.  So the items are
-        read first.
+        read first.  ``unfinished`` are the items of streams that have given way.
         """
         ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
-        return self._begin(ended, SETTLE, hand_over=hand_over, fire=claim.fire, read_first=removed)
+        settlement = Settlement([], SETTLE, claim.fire, read_first=removed, unfinished=unfinished)
+        return self._begin(settlement, ended, hand_over=hand_over)
 
     def settled(self, settlement: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
@@ -106,7 +116,7 @@ class Settlements:
     async def give_back(self, claim: Claim) -> bool:
         """Give back items whose run has not begun, with their former records; False if the session was lost."""
         former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
-        return await self.finish(self._begin(former, GIVE_BACK))
+        return await self.finish(self._begin(Settlement([], GIVE_BACK), former))
 
     async def release(self, item: int, *, hand_over: bool) -> None:
         """Remove a lock of this session that no execution needs any more, because its run was cut off.
@@ -130,7 +140,7 @@ class Settlements:
             raise
         if self._member.owns(rescue):
             entry.rescuing = True
-        if await self.finish(self._begin({item: seen}, SETTLE, hand_over=hand_over)):
+        if await self.finish(self._begin(Settlement([], SETTLE), {item: seen}, hand_over=hand_over)):
             why = "was still locked by this instance, though its run had been cut off"
             text = f"item {item} {why}; the lock was removed"
             self._member.log_limited(log, "locks of runs that were cut off were removed", text, item=item)
@@ -148,17 +158,15 @@ class Settlements:
             if self._member.owns(lock):
                 await self.release(item, hand_over=hand_over)
 
-    def _begin(
-        self, ended: Ended, what: str, *, hand_over: bool = False, fire: Fire | None = None, read_first: bool = False
-    ) -> Settlement:
+    def _begin(self, settlement: Settlement, ended: Ended, *, hand_over: bool = False) -> Settlement:
         """Begin to write these records, and to remove the locks of their items."""
         at_once = items_per_transaction(
             [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
         )
-        unfinished = [item for item, seen in ended.items() if not seen.record.completed] if hand_over else NONE
+        if hand_over:
+            settlement.handed_over = frozenset([item for item, seen in ended.items() if not seen.record.completed])
         given = list(ended.items())
-        together = [dict(given[n : n + at_once]) for n in range(0, len(given), at_once)]
-        settlement = Settlement(together, what, fire, read_first, frozenset(unfinished))
+        settlement.parts = [dict(given[n : n + at_once]) for n in range(0, len(given), at_once)]
         self._begin_part(settlement)
         return settlement
 
@@ -199,7 +207,7 @@ class Settlements:
             seen = ended[item]
             operations.append(Create(layout.item(item).orphan, records.encode_mark(seen.record, seen.zxid)))
         if settlement.fire is not None and settlement.fire.requested is not None:
-            noted = settling(layout, settlement.fire, ended)
+            noted = settling(layout, settlement.fire, ended, settlement.unfinished)
             operations += [one for one in noted if one.path not in settlement.gone]
         settlement.transaction = send(self._member, operations, settlement.what)
         return settlement.transaction

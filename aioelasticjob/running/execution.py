@@ -187,7 +187,10 @@ async def execute(execution: Execution) -> None:
                 await _run_items(execution)
     finally:  # if this instance leaves, cancelled runs without an outcome would be handed over, and begun again
         for item in execution.to_stop & claim.items.keys():
+            if item in execution.unfinished:  # its stream gave way before, and does not go on elsewhere
+                del execution.outcomes[item]
             execution.outcomes.setdefault(item, Outcome.STOPPED)
+        execution.unfinished -= execution.to_stop
 
 
 async def _run_engine(execution: Execution, engine: Engine) -> None:

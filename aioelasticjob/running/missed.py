@@ -13,6 +13,7 @@ from aioelasticjob.running.commands import AnyReport, Report
 from aioelasticjob.running.state import AWAY, REFUSED, UNKNOWN, Items, Newest, Passed, Timetable
 
 NOT_RECORDED = "the run was cut off, and the job keeps no records"
+NOT_KEPT = "an operator triggered the run, its stream gave way, and nothing was kept with which it could go on"
 SKIPPED = "the clock was set ahead and skipped this time"
 WAITED = "the clock had been set back, and this process waited to see whether that was a mistake"
 GIVEN_BACK = "the instance that had claimed the item was too slow, and gave it back"

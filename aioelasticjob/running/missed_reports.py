@@ -18,8 +18,10 @@ from aioelasticjob.plural import listed_items
 from aioelasticjob.running.commands import Report, SayLowered
 from aioelasticjob.running.state import ORDINARY_IN_STREAMS, Newest, Passed, Timetable
 
-EXPIRED = "it was asked for, and could not be begun before the request expired"
-REMOVED = "it was asked for, and the item was removed before the run could begin, because the item count was lowered"
+EXPIRED = "it was asked for, and could not begin, or go on, before the request expired"
+REMOVED = (
+    "it was asked for, and the item was removed before it could begin, or go on, because the item count was lowered"
+)
 OF_REQUESTS = frozenset({EXPIRED, REMOVED})
 """Why runs that somebody has asked for are missed."""
 

@@ -23,7 +23,7 @@ from aioelasticjob.running.driver import Awaited, InTask, StateDriver
 from aioelasticjob.running.early_end import RetryWaits, StreamControl, left_open
 from aioelasticjob.running.execution import JOB_LEAVES, Execution, execute
 from aioelasticjob.running.listeners import with_listeners
-from aioelasticjob.running.missed import NOT_RECORDED
+from aioelasticjob.running.missed import NOT_KEPT, NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import Passed
 from aioelasticjob.running.stopping import Stopping
@@ -218,19 +218,25 @@ class Runs:
         """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""
         claim, outcomes, unfinished = ended.claim, ended.outcomes, ended.unfinished
         driver, view = self._driver, self._views.value
-        if claim.fire.source in SCHEDULED:
+        slot = Passed(claim.fire.slot, claim.fire.slot)
+        if is_scheduled := claim.fire.source in SCHEDULED:
             driver.state.items.ran(claim.items, claim.fire.slot, unfinished)
+        elif claim.fire.requested is None:  # without a request, nobody would know that the stream is to go on
+            asked = [n for n in unfinished if claim.fire.source is FireSource.TRIGGER or claim.items[n].record.asked]
+            driver.state.missed.put(asked, slot, NOT_KEPT)
         if not claim.is_recorded:  # the next holder finds no record of this run
-            for item in unfinished:
+            for item in unfinished if is_scheduled else ():
                 driver.state.items[item].assume(claim.fire.slot - 1)
-            slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - outcomes.keys()
+            cut_off = claim.items.keys() - outcomes.keys()
             driver.state.missed.put(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
             driver.say_all()
             return None
         settled = left_open(claim, unfinished) if unfinished else claim
         hand_over, removed = view.config.failover, self._member.id not in view.instances
         self._stopping.settling = claim
-        return self._settlements.settle(settled, outcomes, driver.now(), hand_over=hand_over, removed=removed)
+        return self._settlements.settle(
+            settled, outcomes, driver.now(), hand_over=hand_over, removed=removed, unfinished=unfinished
+        )
 
     def _failed(self, context: Context, error: Exception, **of_a_part: Any) -> None:
         self._stats.failed(self._views.value.config, context, error, **of_a_part)

@@ -151,7 +151,11 @@ class RequestedRuns:
     def __init__(self, me: str, state: JobState) -> None:
         self._me, self._state = me, state
         self._waiting_for_view: dict[int, int] = {}
-        """By item, the transaction of its last claim for a request, until the view shows it."""
+        """By item, the transaction of its last claim for a request, until the view shows that claim and its settlement.
+
+        On an older view, the request would seem to go on that this item's stream has left open.  So a stream that was
+        begun on that view would give way to this request as if it were new.
+        """
         self._obstructed: dict[int, float] = {}
         """Until when an item is not tried again, by the clock that nobody sets."""
         self._schedule_is_next = False
@@ -190,6 +194,17 @@ class RequestedRuns:
     def _not_ready(self, view: JobView) -> frozenset[int]:
         """Return the items that are not to be claimed for a request now."""
         zxid, now = view.tree.zxid, self._state.clock.steady
-        self._waiting_for_view = {item: fence for item, fence in self._waiting_for_view.items() if fence > zxid}
+        self._waiting_for_view = {
+            item: fence for item, fence in self._waiting_for_view.items() if self._written(view, item, fence) > zxid
+        }
         self._obstructed = {item: until for item, until in self._obstructed.items() if until > now}
         return frozenset({*self._waiting_for_view, *self._obstructed})
+
+    def _written(self, view: JobView, item: int, fence: int) -> int:
+        """Return the newest transaction that has written how far an item has come with its last request.
+
+        If somebody has removed that node, the settlement did not write it, so no view would show the settlement.
+        """
+        seen = self._state.items[item].seen
+        is_noted = seen is not None and view.layout.request_item(seen.record.request, item) in view.tree
+        return max(fence, seen.zxid) if seen is not None and is_noted else fence
