@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
+from types import MappingProxyType
 from typing import TypeAlias
 
 from anyio import create_task_group, sleep
@@ -16,6 +17,7 @@ from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.registry.session import Session
 from tests.simulation.chaos import Chaos, operate
 from tests.simulation.cluster import Cluster
+from tests.simulation.streaming import LAST
 
 Wish: TypeAlias = Callable[[Session, str, Random], Awaitable[object]]
 """Asks something of a job."""
@@ -48,6 +50,18 @@ async def rerun(session: Session, job: str, dice: Random) -> None:
         await operations.rerun(session, job, came, items=_items(dice), id=_id(dice))
 
 
+async def backfill_of_the_past(session: Session, job: str, dice: Random) -> None:
+    """Ask a streaming job for the last moments that its schedule had."""
+    start, at_once = LAST - timedelta(seconds=dice.randint(1, 3)), dice.choice([None, 1, 2])
+    await operations.backfill(session, job, start, LAST, items=_items(dice), items_at_once=at_once, id=_id(dice))
+
+
+async def rerun_of_the_past(session: Session, job: str, dice: Random) -> None:
+    """Ask a streaming job for one of the last moments that its schedule had."""
+    moment = LAST - timedelta(seconds=dice.randint(1, 9))
+    await operations.rerun(session, job, moment, items=_items(dice), id=_id(dice))
+
+
 async def cancel_runs(session: Session, job: str, dice: Random) -> None:
     """Stop the runs that are under way, or the run of one item."""
     await operations.cancel(session, job, item=dice.choice([None, 0, 1, 2]))
@@ -72,24 +86,35 @@ WISHES: dict[Wish, int] = {
 }
 """What is asked, and how often compared to the rest."""
 
+STREAM_WISHES: dict[Wish, int] = {
+    run_now: 5,
+    run_later: 5,
+    backfill_of_the_past: 5,
+    rerun_of_the_past: 3,
+    cancel_runs: 2,
+    change_a_request: 3,
+}
+"""The same for streaming jobs."""
 
 OFTEN = 0.45
 """How many wishes there are in a second."""
 
 
-async def rage(cluster: Cluster, dice: Random, seconds: float) -> None:
+async def rage(
+    cluster: Cluster, dice: Random, seconds: float, wishes: Mapping[Wish, int] = MappingProxyType(WISHES)
+) -> None:
     """Let programs ask for things for a while, several at a time."""
     chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
     async with create_task_group() as tasks:
         while (now := cluster.history.now()) < end:
             await sleep(min(end - now, dice.expovariate(OFTEN)))
-            tasks.start_soon(_ask, chaos)
+            tasks.start_soon(_ask, chaos, wishes)
         tasks.cancel_scope.cancel()
 
 
-async def _ask(chaos: Chaos) -> None:
+async def _ask(chaos: Chaos, wishes: Mapping[Wish, int]) -> None:
     job, own = chaos.layout().job, Random(chaos.dice.random())
-    (wish,) = own.choices(list(WISHES), list(WISHES.values()))
+    (wish,) = own.choices(list(wishes), list(wishes.values()))
 
     async def act(session: Session) -> None:
         with suppress(ElasticJobError):  # the job may not allow it now, and what was asked for may be over

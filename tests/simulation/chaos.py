@@ -167,7 +167,8 @@ async def reconfigure(chaos: Chaos) -> None:
     count = dice.randint(1, 9) if dice.random() < 0.7 else None
     cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
     cron = cron if count is None or dice.random() < 0.3 else ""
-    settings = ({"shardingTotalCount": count} if count else {}) | ({"cron": cron} if cron else {})
+    other = {"concurrency": len(cron)} if chaos.cluster.plan.streams else {"cron": cron}  # streams have no schedule
+    settings = ({"shardingTotalCount": count} if count else {}) | (other if cron else {})
     await operate(
         chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: set_config(session, layout, settings)
     )

@@ -37,6 +37,7 @@ from tests.simulation.history import (
     Reported,
     Started,
 )
+from tests.simulation.streaming import StreamCode
 from tests.simulation.users import Code
 from tests.simulation.witness import NAMESPACE, Hearing, Witness
 
@@ -67,6 +68,8 @@ class JobPlan:
     """Whether its handler asks a provider for something."""
     attempts: int = 0
     """How many attempts a run may have; 0 if it has one, and the job no ``retry``."""
+    is_streaming: bool = False
+    """Whether it is a streaming dataflow, whose runs are all asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Plan:
     """Whether the surroundings do what nobody expects of them: the kinds of faults in ``hostile``."""
     requests: bool = False
     """Whether programs ask for runs, and cancel what runs or was asked for."""
+    streams: bool = False
+    """Whether all jobs are streaming ones."""
 
 
 class Registry:
@@ -253,6 +258,8 @@ class Cluster:
         self.registry = Registry(self.faults, self.history, tick=min(1.0, plan.session_timeout / 5))
         self.hosts = [Host(self, f"10.0.1.{n}", skew) for n, skew in enumerate(plan.skews, 1)]
         self.layouts = {job.name: Layout(job.name) for job in plan.jobs}
+        self.processed: set[tuple[str, int, str, int]] = set()
+        """The records of streaming jobs that were processed: job, item, run and number."""
         self.garbled: dict[str, bytes | None] = {}
         """What was at a path before an operator wrote nonsense there; None for nodes that were not there."""
         self.unruly: dict[tuple[str, str], str] = {}
@@ -278,8 +285,11 @@ class Cluster:
         )
         for job in self.plan.jobs:
             settings: dict[str, Any] = dict(job.settings)
-            code = Code(self, host, job)
             settings |= {"name": job.name, "cron": job.cron, "sharding_total_count": job.items}
+            if job.is_streaming:
+                StreamCode(self, host, job).declare(app, settings)
+                continue
+            code = Code(self, host, job)
             app.add(code.handler(), listeners=code.listeners(), **settings)
             if job.attempts:
                 app._events.attach(code)

@@ -11,19 +11,19 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from aioelasticjob.coordination import claims, effects, records, request_runs, rules
+from aioelasticjob.coordination import claims, effects, records, request_runs, rules, settlements
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.effects import Effect, RequireAssignment
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.offsets import Offsets
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.rules import RuleInput, assign_items
-from aioelasticjob.coordination.settlements import Settlement, Settlements
+from aioelasticjob.coordination.settlements import Ended, Settlement, Settlements
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import GIVEN_UP, Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.model import GIVEN_UP, NONE, Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
@@ -277,6 +277,15 @@ def begin_where_it_was_known() -> AbstractContextManager[object]:
 def bury_the_cut_off() -> AbstractContextManager[object]:
     """Tell nobody that a run was cut off."""
     return mock.patch.object(MissedMoments, "report_lost_runs")
+
+
+def end_what_gave_way() -> AbstractContextManager[object]:
+    """Note a run for a request as completed although its stream has given way."""
+
+    def settling(layout: Layout, fire: Fire, ended: Ended, _unfinished: frozenset[int] = NONE) -> list[Set]:
+        return request_runs.settling(layout, fire, ended)
+
+    return mock.patch.object(settlements, "settling", settling)
 
 
 def run_requests_again() -> AbstractContextManager[object]:

@@ -106,6 +106,16 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Drained:
+    """The handler of a streaming job has found no more records of a run of an item."""
+
+    at: float
+    job: str
+    item: int
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
 class Attempted:
     """A handler was called, for the first time in a run or once more."""
 
@@ -235,6 +245,7 @@ Entry: TypeAlias = (
     | Fault
     | Begun
     | Saved
+    | Drained
     | Attempted
     | AttemptOver
     | Finished

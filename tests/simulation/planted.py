@@ -77,6 +77,7 @@ class Planted:
     failover: bool = False
     wild: bool = False
     requests: bool = False
+    streams: bool = False
     seeds: int = 1
     """How many seeds it took when it was measured last."""
 
@@ -84,6 +85,7 @@ class Planted:
         """Play a seed with the defect, or ``sound`` without it."""
         kinds = tuple(filter(None, self.kinds.split(",")))
         asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
+        asked["streams"] = self.streams
         wanted = self.tweak(plan(seed, kinds=kinds, **asked))
         if sound:
             return live(wanted)
@@ -151,6 +153,7 @@ PLANTED = (
         failover=True,
         requests=True,
     ),
+    Planted(defects.end_what_gave_way, "streams are fetched to their end", "leave,reconfigure", streams=True),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
 )
 

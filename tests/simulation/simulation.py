@@ -25,7 +25,7 @@ from anyio import create_task_group, sleep
 from aioelasticjob import Retry
 from aioelasticjob.coordination import effects
 from aioelasticjob.testing.loop import START, run
-from tests.simulation import asking
+from tests.simulation import asking, streaming
 from tests.simulation import hostile as surroundings
 from tests.simulation.chaos import KINDS, WILD, mend, rage
 from tests.simulation.cluster import Cluster, JobPlan, Plan
@@ -72,7 +72,8 @@ def replay(plan: Plan) -> str:
     failover += " --wild" if plan.wild else ""
     failover += " --hostile" if plan.hostile else ""
     failover += " --retries" if any(job.attempts for job in plan.jobs) else ""
-    failover += " --requests" if plan.requests else ""
+    failover += " --requests" if plan.requests and not plan.streams else ""
+    failover += " --streams" if plan.streams else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -86,13 +87,14 @@ def plan(
     hostile: bool = False,
     retries: bool = False,
     requests: bool = False,
+    streams: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
     In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.  In a ``hostile``
     one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
     With ``retries`` handlers fail some attempts of a run, and are called again.  With ``requests`` programs ask for
-    runs, besides everything else that happens.
+    runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -111,7 +113,9 @@ def plan(
         jobs = surroundings.jobs(seed, jobs, kinds)
     if retries:
         jobs = tuple(_with_attempts(job, Random(f"retries {seed} {job.name}")) for job in jobs)
-    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile, requests)
+    if streams:
+        jobs, requests = tuple(map(streaming.streaming, jobs)), True
+    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile, requests, streams)
 
 
 def live(wanted: Plan) -> SimulationVerdict:
@@ -168,7 +172,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
             chance = Random(f"hostile {cluster.plan.seed}")
             tasks.start_soon(rage, cluster, chance, cluster.plan.chaos, surroundings.KINDS, surroundings.OFTEN)
         if cluster.plan.requests:
-            tasks.start_soon(asking.rage, cluster, Random(f"asks {cluster.plan.seed}"), cluster.plan.chaos)
+            wishes = asking.STREAM_WISHES if cluster.plan.streams else asking.WISHES
+            tasks.start_soon(asking.rage, cluster, Random(f"asks {cluster.plan.seed}"), cluster.plan.chaos, wishes)
         await rage(cluster, dice, cluster.plan.chaos)
     cluster.peaceful = True
     enter("recovery")
@@ -269,6 +274,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     kinds = tuple(filter(None, given.kinds.split(",")))
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
     wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
+    wanted["streams"] = given.streams
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -289,6 +295,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hostile", action="store_true", help="let the registry refuse, users' code raise anything, …")
     parser.add_argument("--retries", action="store_true", help="let attempts of runs fail, and be tried again")
     parser.add_argument("--requests", action="store_true", help="let programs ask for runs, and cancel some")
+    parser.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

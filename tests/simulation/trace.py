@@ -9,6 +9,7 @@ from tests.simulation.history import (
     Called,
     Change,
     ClockSet,
+    Drained,
     Entry,
     Fault,
     Finished,
@@ -59,9 +60,11 @@ def describe(entry: Entry, origin: float) -> str:
 
 
 def _describe_rare(
-    entry: Attempted | AttemptOver | Refusal | Repeated | ClockSet | Raised | Called | Nonsense, origin: float
+    entry: Drained | Attempted | AttemptOver | Refusal | Repeated | ClockSet | Raised | Called | Nonsense, origin: float
 ) -> str:
     match entry:
+        case Drained(_, job, item, run):
+            return f"{job}/{item}: there are no more records of {run}"
         case Attempted(_, run, number):
             return f"run {run} begins its attempt {number}"
         case AttemptOver(_, run, number, how):

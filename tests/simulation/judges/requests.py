@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from math import inf
 
 from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
-from aioelasticjob.model import ASKED, FireSource, Outcome
+from aioelasticjob.model import ASKED, LEFT_OPEN, FireSource, Outcome, run_name
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Change, Written
+from tests.simulation.history import Change, Drained, Written
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record
 
@@ -79,11 +79,13 @@ def items_go_on_by_claims(facts: Facts) -> Iterator[Violation]:
 
 
 def requested_runs_begin_once(facts: Facts) -> Iterator[Violation]:
-    """No moment of a request is begun twice for an item, unless it is rescued."""
+    """No moment of a request is begun twice for an item, unless it is rescued, or is a stream that had given way."""
     begun = Counter[tuple[str, str, int, int]]()
     for run in facts.runs:
         one = run.begun
         if one.source in ASKED and (name := request_of(facts, run)):
+            if _was_left_open(facts, run, name):
+                continue
             begun[one.job, name, one.item, one.slot] += 1
             if begun[one.job, name, one.item, one.slot] > 1:
                 yield Violation(PROMISE, one.at, f"{one.job}/{name}: item {one.item} runs {one.slot} again")
@@ -145,8 +147,27 @@ def cancelled_runs_are_not_rescued(facts: Facts) -> Iterator[Violation]:
             yield Violation("cancelled runs are not rescued", one.at, text)
 
 
+def streams_are_fetched_to_their_end(facts: Facts) -> Iterator[Violation]:
+    """A run of a streaming job is noted as completed for its request only if ``fetch`` has found no more records."""
+    drained = dict[tuple[str, int, str], float]()
+    for entry in facts.entries:
+        if isinstance(entry, Drained):
+            drained.setdefault((entry.job, entry.item, entry.run), entry.at)
+        for change in entry.changes if isinstance(entry, Written) else ():
+            if (place := _place(change)) is None or change.data is None:
+                continue
+            job, name, item = place
+            progress = decode_progress(change.data)
+            is_stream = any(era.config.streaming for era in facts.job(job).eras)
+            run = run_name(progress.moment, name)
+            if is_stream and progress.outcome == Outcome.COMPLETED and (job, int(item), run) not in drained:
+                text = f"{job}/{name}: item {item} has completed {progress.moment}, and there are more records"
+                yield Violation("streams are fetched to their end", entry.at, text)
+
+
 RULES = (
     items_go_on_by_claims,
+    streams_are_fetched_to_their_end,
     requested_runs_begin_once,
     requests_are_answered,
     only_cancelled_runs_are_stopped,
@@ -158,6 +179,14 @@ RULES = (
 def _place(change: Change) -> tuple[str, str, str] | None:
     parts = change.path[1:].split("/")
     return (parts[0], parts[2], parts[3]) if len(parts) == 4 and parts[1] == "requests" else None
+
+
+def _was_left_open(facts: Facts, run: ObservedRun, name: str) -> bool:
+    """Whether a stream had given way and left its moment open when it was claimed for this run."""
+    one = run.begun
+    claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
+    before = [data for at, data in facts.nodes.changes(f"/{one.job}/requests/{name}/{one.item}") if at < claimed]
+    return bool(before) and before[-1] is not None and decode_progress(before[-1]).outcome == LEFT_OPEN
 
 
 def _is_under_way(job: JobFacts, name: str) -> bool:
