@@ -53,6 +53,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-wild": (*SIMULATION, "--wild"),
     "seeds-wild-failover": (*SIMULATION, "--wild", "--failover"),
     "seeds-retries": (*SIMULATION, "--retries", "--failover", "--requests"),
+    "seeds-streams": (*SIMULATION, "--streams", "--failover"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "benchmarks.chaos", "--minutes", "10"),
 }

@@ -115,7 +115,10 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
 
 
 def left_open(claim: Claim, items: Collection[int]) -> Claim:
-    """Return the claim with the moment of these items marked as unclaimed, so that their holder claims it again."""
+    """Return the claim with the moment of these items marked as unclaimed, so that their holder claims it again.
+
+    If somebody has asked for the run, nothing changes: the settlement leaves the request open.
+    """
     seen = {item: claim.items[item] for item in items}
     opened = {item: replace(one, record=records.left_open(one.record)) for item, one in seen.items()}
     return replace(claim, items={**claim.items, **opened})

@@ -56,7 +56,7 @@ class Execution:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """The outcome of each item.  An item whose run was cut off has none."""
     unfinished: frozenset[int] = NONE
-    """Items of a stream that may have more records.  Their moment stays unclaimed, so their holder runs it again."""
+    """Items of a stream that may have more records.  Their moment or request stays open, so their holder goes on."""
     is_proven: Callable[[], bool] = lambda: True
     """Returns whether the session of the claim is certain to live now.  If it is not, the execution is cancelled."""
     handling: AbstractContextManager[object] = field(default_factory=nullcontext)

@@ -144,7 +144,7 @@ class ClaimedJob:
         return self.settled(claim, dict(zip(claim.items, outcomes, strict=False)), NOW + 100, hand_over=hand_over)
 
     def settled(
-        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int = NOW, **options: bool
+        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int = NOW, **options: Any
     ) -> frozenset[int] | None:
         """Settle a claim; return the items handed over, or None if the session is over."""
 

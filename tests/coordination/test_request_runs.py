@@ -167,6 +167,44 @@ def test_a_backfill_runs_the_moments_of_an_item_one_after_another() -> None:
     assert progress(job, 1, "b") == {"moment": START + 2 * SECOND, "runs": 3, "outcome": "completed"}
 
 
+def test_a_backfill_goes_on_with_the_moment_whose_stream_gave_way_and_counts_its_run_once() -> None:
+    job = asked(BACKFILL)
+    run_all(job, Outcome.FAILED, Outcome.COMPLETED, Outcome.COMPLETED, source=FireSource.BACKFILL)
+    items = ITEMS
+    for _ in range(2):
+        found = next_run(job.view(), FireSource.BACKFILL, ITEMS, NOW)
+        assert found is not None
+        assert (found.items, found.fire.slot) == (items, START + SECOND)
+        claim, items = job.taken(found.fire, items), frozenset({0, 1})
+        job.settled(claim, dict.fromkeys(claim.items, Outcome.COMPLETED), hand_over=False, unfinished=items)
+        left_open = {"moment": START + SECOND, "runs": 2, "outcome": "left open"}
+        assert [progress(job, item, "b") for item in (0, 1)] == [{**left_open, "failed": 1}, left_open]
+    assert job.settle(job.taken(fire_of(job, source=FireSource.BACKFILL), items), *[Outcome.COMPLETED] * 2)
+    outcomes = decode_progress(json.dumps(progress(job, 0, "b")).encode()).outcomes()
+    assert outcomes == {"failed": 1, "completed": 1}
+
+
+def test_a_rescue_that_gives_way_leaves_the_request_open() -> None:
+    job = asked(ONCE)
+    claim = job.taken(fire_of(job), [0])
+    assert job.hand_over(claim) == {0}
+    job.learn()
+    record = job.record()
+    requested = request_of_run(job.view(), 0, record)
+    rescue = job.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter, requested=requested), [0])
+    job.settled(rescue, {0: Outcome.COMPLETED}, hand_over=False, unfinished=frozenset({0}))
+    assert progress(job, 0) == {"moment": NOW, "runs": 1, "outcome": "left open"}
+    assert fire_of(job, frozenset({0})).slot == NOW
+
+
+def test_a_stream_that_gave_way_goes_on_after_requests_that_have_not_begun() -> None:
+    job = asked(ONCE, replace(ONCE, id="s", at=NOW + 1))
+    first = job.taken(fire_of(job), ITEMS)
+    job.settled(first, dict.fromkeys(ITEMS, Outcome.COMPLETED), hand_over=False, unfinished=ITEMS)
+    assert [run_all_later(job).slot, run_all_later(job).slot] == [NOW + 1, NOW]
+    assert next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW + 1) is None
+
+
 def test_a_backfill_counts_what_failed() -> None:
     job = asked(BACKFILL)
     for outcome in (Outcome.FAILED, Outcome.COMPLETED, Outcome.TIMED_OUT):

@@ -23,7 +23,7 @@ from aioelasticjob.coordination.requests import (
     encode_progress,
     is_id,
 )
-from aioelasticjob.model import FireSource, Progress
+from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.registry.tree import Node, Stat
 
 MIDNIGHT = 1_795_132_800_000
@@ -120,7 +120,7 @@ def test_keys_that_are_not_known_are_kept_when_a_request_is_changed() -> None:
         moments,
         st.integers(0, 99),
         st.integers(20, 99),
-        st.sampled_from(["", "completed", "failed"]),
+        st.sampled_from(["", "completed", "failed", LEFT_OPEN]),
         st.dictionaries(st.sampled_from(["stopped", "cut off"]), st.integers(1, 10)),
     )
 )
@@ -152,6 +152,11 @@ def test_an_item_runs_a_trigger_once_for_when_it_was_asked_or_for_when_it_was_pl
     assert ONCE.following(None) == MIDNIGHT
     assert replace(ONCE, at=MIDNIGHT + HOUR).following(None) == MIDNIGHT + HOUR
     assert ONCE.following(Progress(MIDNIGHT)) is None
+
+
+def test_an_item_goes_on_with_a_moment_whose_stream_has_given_way() -> None:
+    assert ONCE.following(Progress(MIDNIGHT, outcome=LEFT_OPEN)) == MIDNIGHT
+    assert BACKFILL.following(Progress(MIDNIGHT + HOUR, 2, outcome=LEFT_OPEN)) == MIDNIGHT + HOUR
 
 
 def test_a_backfill_has_its_first_moment_and_not_its_end() -> None:

@@ -9,12 +9,18 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.requests import Request, encode, encode_cancellation, encode_progress
+from aioelasticjob.coordination.requests import (
+    Request,
+    decode_progress,
+    encode,
+    encode_cancellation,
+    encode_progress,
+)
 from aioelasticjob.events import Ended, Refused
-from aioelasticjob.model import FireSource, Progress, Record
-from tests.simulation.asking import WISHES
+from aioelasticjob.model import LEFT_OPEN, FireSource, Progress, Record, run_name
+from tests.simulation.asking import STREAM_WISHES, WISHES
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Begun, Fault, Phase, Reported, Written, of_kind
+from tests.simulation.history import Begun, Drained, Fault, Phase, Reported, Written, of_kind
 from tests.simulation.judges import requests
 from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import history_of
@@ -64,6 +70,37 @@ def test_what_was_asked_for_is_answered_unless_it_was_cancelled_or_nobody_may() 
     assert not broken(requests.requests_are_answered, history_of(assigned, MADE, *calm, refused))
     for excuse in (claim(16), off, cancelled):
         assert not broken(requests.requests_are_answered, history_of(MADE, excuse, *calm))
+
+
+def settled(at: float, outcome: str, moment: int = MOMENT) -> Written:
+    """Return the settlement of item 0 for the request."""
+    return written(at, 1, put("requests/r/0", encode_progress(Progress(moment, outcome=outcome))))
+
+
+def test_a_stream_that_gave_way_is_begun_again_and_no_other_run() -> None:
+    run = begun(1, 16, slot=15, fence=1, source=FireSource.TRIGGER)
+    again = replace(run, run=2, at=T + 18, fence=2)
+    for outcome, wrong in ((LEFT_OPEN, False), ("completed", True)):
+        first = MADE, claim(15.9), run, ended(1, 17), settled(17, outcome)
+        history = history_of(*first, claim(17.9, fence=2, first=False), again)
+        assert bool(broken(requests.requested_runs_begin_once, history)) is wrong
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_stream_that_was_asked_for_is_completed_only_when_there_are_no_more_records(is_stream: bool) -> None:
+    streaming = b', "streamingProcess": true, "jobType": "DATAFLOW"}' if is_stream else b"}"
+    config = written(0.5, 9, put("config", CONFIG.replace(b"}", streaming)))
+    first, rule = (config, MADE, claim(15.9), RUN), requests.streams_are_fetched_to_their_end
+    drained = Drained(T + 17, "job", 0, run_name(MOMENT, "r"))
+    of_another = Drained(T + 17, "job", 0, run_name(MOMENT + 1000, "r"))
+    assert not broken(rule, history_of(*first, drained, settled(18, "completed")))
+    assert not broken(rule, history_of(*first, settled(18, LEFT_OPEN), settled(19, "failed")))
+    for wrong in (
+        [settled(18, "completed")],
+        [of_another, settled(18, "completed")],
+        [settled(16, "completed"), drained],
+    ):
+        assert bool(broken(rule, history_of(*first, *wrong))) is is_stream
 
 
 WISH = written(19, 9, made("requests/cancel-1", encode_cancellation({0: 1}, MOMENT, "")))
@@ -131,6 +168,25 @@ def test_clusters_keep_their_promises_while_programs_ask_for_runs() -> None:
     assert {wish.__name__ for wish in WISHES} <= asked
     assert {"crash", "pause", "drop", "expire"} <= kinds
     assert {"completed", "failed", "stopped"} <= outcomes
+    assert {FireSource.TRIGGER, FireSource.BACKFILL, FireSource.FAILOVER} <= sources
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(600)
+def test_streams_that_programs_ask_for_are_fetched_to_their_end() -> None:
+    asked, outcomes, sources = set[str](), set[str](), set[FireSource]()
+    for seed in SEEDS:
+        verdict = live(plan(seed, failover=seed % 2 == 1, streams=True))
+        assert not verdict.violations, verdict.report()
+        assert "--streams" in replay(verdict.plan)
+        faults = of_kind(verdict.entries, Fault)
+        asked |= {fault.detail.partition(" of ")[0] for fault in faults if fault.kind == "operator"}
+        changes = [change for one in of_kind(verdict.entries, Written) for change in one.changes if change.data]
+        noted = [one.data for one in changes if one.path.split("/")[2] == "requests" and one.path.count("/") == 4]
+        outcomes |= {decode_progress(data).outcome for data in noted if data}
+        sources |= {run.source for run in of_kind(verdict.entries, Begun)}
+    assert {wish.__name__ for wish in STREAM_WISHES} <= asked
+    assert {LEFT_OPEN, "completed", "failed", "stopped"} <= outcomes
     assert {FireSource.TRIGGER, FireSource.BACKFILL, FireSource.FAILOVER} <= sources
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import inf
 
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.model import ASKED, LEFT_OPEN, FireSource, Outcome, run_name
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
@@ -33,6 +34,11 @@ def is_cancelled(facts: Facts, run: ObservedRun) -> bool:
     return cancelled(facts).get((one.job, one.item, one.fence), inf) <= run.end
 
 
+def _is_one_call(config: JobConfig) -> bool:
+    """Whether all items that an instance runs are run in one call."""
+    return config.per == "instance" or config.job_type == "DATAFLOW"
+
+
 def named(facts: Facts) -> Mapping[tuple[str, int, int], float]:
     """Return when each run was first named by somebody who cancelled it, by job, item and fence; reckoned once."""
     found: dict[tuple[str, int, int], float] | None = facts.__dict__.get("_named")
@@ -53,7 +59,7 @@ def cancelled(facts: Facts) -> Mapping[tuple[str, int, int], float]:
     found: dict[tuple[str, int, int], float] | None = facts.__dict__.get("_cancelled")
     if found is None:
         found = facts.__dict__["_cancelled"] = dict(named(facts))
-        together = {name for name in facts.jobs if any(era.config.per == "instance" for era in facts.job(name).eras)}
+        together = {name for name in facts.jobs if any(_is_one_call(era.config) for era in facts.job(name).eras)}
         first = {(job, fence): at for (job, _, fence), at in sorted(named(facts).items(), key=lambda one: -one[1])}
         for job, item, fence in facts.claimed:
             if job in together and (job, fence) in first:
