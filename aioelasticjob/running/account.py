@@ -256,6 +256,8 @@ class Account:
         account.elsewhere = False
         if account.seen is not None:
             account.rescued = account.rescued and item in self._in_rescue()  # then it stays blocked
+            if account.cut_off and not self.view.config.failover:  # else each view would let it be followed again
+                account.released_run = account.record.begun
             # a moment that a stream has left open elsewhere is not missed: the stream goes on here
             if self.view.config.misfire or account.run_until != self.timetable.newest:
                 self._account([item], Came.ELSEWHERE)

@@ -217,6 +217,8 @@ class Item(Entry):
     """The newest moment that was run here before records were switched on; no record shows that."""
     lost_run: int = 0
     """When the run began that was last reported as cut off."""
+    released_run: int = 0
+    """When the run began of which it is known that it goes on nowhere, although it was cut off and is not rescued."""
     future: FutureRecord | None = None
     """What is known of the item's record if the record claims moments that have yet to come."""
 

@@ -353,7 +353,12 @@ class JobState(Account):
         found = view.config.failover or view.config.streaming  # in other jobs a claim finds it out
         held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
         # ``locked``: the job has left this instance's own lock before it joined again under the same session
-        return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
+        return frozenset(
+            number
+            for number, item in held
+            if not item.elsewhere
+            and (item.locked or (found and item.cut_off and item.record.begun != item.released_run))
+        )
 
     def _note_rescued(self) -> None:
         """Report moments that came while items of this instance were rescued, once it may run the items again."""

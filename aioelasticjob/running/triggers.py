@@ -151,11 +151,7 @@ class RequestedRuns:
     def __init__(self, me: str, state: JobState) -> None:
         self._me, self._state = me, state
         self._waiting_for_view: dict[int, int] = {}
-        """By item, the transaction of its last claim for a request, until the view shows that claim and its settlement.
-
-        On an older view, the request would seem to go on that this item's stream has left open.  So a stream that was
-        begun on that view would give way to this request as if it were new.
-        """
+        """By item, the transaction of its last claim for a request, until the view shows claim and settlement."""
         self._obstructed: dict[int, float] = {}
         """Until when an item is not tried again, by the clock that nobody sets."""
         self._schedule_is_next = False
@@ -198,6 +194,10 @@ class RequestedRuns:
             item: fence for item, fence in self._waiting_for_view.items() if self._written(view, item, fence) > zxid
         }
         self._obstructed = {item: until for item, until in self._obstructed.items() if until > now}
+        if self._waiting_for_view and view.config.streaming:
+            # On this view the request that a stream has left open seems to go on.  A stream that is begun on it would
+            # give way to that request as if it were new, and the two would give way to one another again and again.
+            return self._state.held
         return frozenset({*self._waiting_for_view, *self._obstructed})
 
     def _written(self, view: JobView, item: int, fence: int) -> int:

@@ -22,7 +22,7 @@ from aioelasticjob.running.missed import NOT_KEPT
 from aioelasticjob.running.missed_reports import EXPIRED
 from aioelasticjob.testing import Process, VirtualClock
 from tests.running.test_stream_control import change
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 JUNE = [datetime(year, 6, 1, 12, tzinfo=UTC) for year in (2024, 2025)]
 """The moments of the yearly schedule that a backfill runs again."""
@@ -43,6 +43,8 @@ class Streams:
     here: SimulatedJobs
     by_moment: bool = False
     endless: bool = False
+    is_listened: bool = True
+    """Whether the job has listeners, which are called once in the cluster."""
     settings: dict[str, Any] = field(default_factory=dict)
     processed: Counter[RECORD] = field(default_factory=Counter)
     runs: list[tuple[float, str, str, tuple[int, ...], str | None, str]] = field(default_factory=list)
@@ -83,7 +85,8 @@ class Streams:
 
         for_all = self.settings.get("per") == "instance"
         once = OnceListener(before=self._listener("before"), after=self._listener("after"))
-        flow = app.dataflow("job", listeners=[once], **{**given, **self.settings})(fetch_all if for_all else fetch)
+        listeners = [once] if self.is_listened else []
+        flow = app.dataflow("job", listeners=listeners, **{**given, **self.settings})(fetch_all if for_all else fetch)
 
         @flow.process
         async def process(context: ItemContext | InstanceContext, record: RECORD) -> None:
@@ -304,12 +307,13 @@ def requested(
     wait: float = 1.2,
     names: str = "a",
     endless: bool = False,
+    is_listened: bool = True,
     **settings: Any,
 ) -> None:
     """Play a scene in which a stream was asked for, and has run for a while."""
 
     async def play(here: SimulatedJobs) -> None:
-        streams = Streams(here, settings=settings, endless=endless)
+        streams = Streams(here, endless=endless, is_listened=is_listened, settings=settings)
         await streams.start(*names)
         await trigger(streams)
         await anyio.sleep(wait)
@@ -463,6 +467,40 @@ def test_a_stream_goes_on_that_is_left_open_while_its_next_holder_runs_another_i
         assert (slow,) in [items for at, name, _, items, *_ in streams.runs if name == "b" and at >= ended - 0.1]
 
     requested(scene, names="ab", endless=True, shutdown_timeout=30)
+
+
+def test_a_stream_does_not_give_way_again_and_again_because_another_item_was_cut_off() -> None:
+    async def scene(streams: Streams) -> None:
+        here = streams.here
+        here.faults.delay("10.0.0.1", REGISTRY, 0.02)
+        lost = next(items[0] for _, name, _, items, *_ in streams.runs if name == "b")
+        here.faults.crash(streams.processes["b"])
+        await anyio.sleep(20)  # item ``lost`` is held by a now, and has nothing to run
+        await operations.ask(here.observer, "job", items=[1 - lost], id="other", parameter="other")
+        await anyio.sleep(2)
+        before = len(streams.runs)
+        await anyio.sleep(10)
+        assert len(streams.runs) == before
+        assert streams.runs[-1][3:5] == ((1 - lost,), "other")
+
+    requested(scene, names="ab", endless=True, is_listened=False)
+
+
+def test_what_two_streams_on_one_instance_have_left_open_goes_on_one_after_the_other() -> None:
+    async def scene(streams: Streams) -> None:
+        here = streams.here
+        for item in (0, 1):
+            await operations.ask(here.observer, "job", items=[item], id=f"r{item}", parameter=f"r{item}")
+            await anyio.sleep(1)
+        before = len(streams.runs)
+        await anyio.sleep(10)
+        assert len(streams.runs) == before
+        assert streams.runs[-1][4] == "r1"
+        await change(here, concurrency=20)
+        await anyio.sleep(10)
+        assert [run[4] for run in streams.runs[before:]] == ["P", "P"]  # of both items: the oldest request
+
+    requested(scene, endless=True)
 
 
 def test_a_stream_that_has_given_way_does_not_go_on_if_its_run_is_cancelled_before_the_others_have_ended() -> None:
