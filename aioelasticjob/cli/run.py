@@ -12,7 +12,6 @@ from aioelasticjob.cli import FAILED, logs
 from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.logging import logger
-from aioelasticjob.settings.environment import name_of
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
@@ -129,4 +128,6 @@ def _from_code(app: str, config: Path | None, registry: str | None) -> ElasticJo
 
 
 def _source_of_registry(config: Path | None) -> str:
+    from aioelasticjob.settings.environment import name_of  # here, so that other commands do not wait for the import
+
     return name_of("registry", os.environ) or str(config)
