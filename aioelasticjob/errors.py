@@ -24,7 +24,7 @@ ElasticJobError
     ├── Fenced                a run that is over tried to save something; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
-    ├── NodeTooLarge          a request would exceed max_request
+    ├── NodeTooLarge          a request would exceed max_request, or what the servers take
     └── Conflict              a transaction's condition did not hold; nothing was written
 
 Other modules define more of them, such as those of the kinds of jobs.  Each class has a page, ``docs/errors/NAME.md``.
@@ -271,13 +271,18 @@ class NodeMissing(RegistryError):
 
 
 class NodeTooLarge(RegistryError):
-    """A request would exceed max_request, which has to be below the registry's jute.maxbuffer."""
+    """A request would exceed max_request, or the jute.maxbuffer of the servers, which close the connection then."""
 
-    def __init__(self, path: str, size: int, limit: int) -> None:
-        super().__init__(
+    def __init__(self, path: str, size: int, limit: int, *, is_found: bool = False) -> None:
+        not_allowed = (
             f"request for {path} is {size} bytes, and max_request allows {limit}: "
             "shorten it, or raise jute.maxbuffer of the servers and then max_request"
         )
+        not_taken = (
+            f"request for {path} is {size} bytes, and the servers close the connection on more than {limit}: "
+            "shorten it, or raise their jute.maxbuffer"
+        )
+        super().__init__(not_taken if is_found else not_allowed)
         self.path, self.size, self.limit = path, size, limit
 
 

@@ -14,14 +14,14 @@ from itertools import chain
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, answer_to, result_of, send, write
-from aioelasticjob.coordination.effects import MAX_OPERATIONS
+from aioelasticjob.coordination.effects import MAX_OPERATIONS, halves
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.refusals import CLAIM
 from aioelasticjob.coordination.request_runs import claiming, losing
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
+from aioelasticjob.errors import Conflict, NodeTooLarge, RegistryError, SessionEnded
 from aioelasticjob.logging import logger
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
@@ -179,15 +179,23 @@ class Claims:
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
 
-        Items that cannot be claimed are left out.  If the view may be outdated, the result is stale.
+        Items that cannot be claimed are left out.  If the view may be outdated, the result is stale.  A transaction
+        that is too large is sent in two halves.
 
         Raises:
             Conflict: the claim has met the same conflict again, although everything was read again.
+            NodeTooLarge: the claim of one item is too large.
         """
         met = ""
         while True:
+            has_parts = len(sent.wanted) > 1
             try:
-                return self._note_claimed(sent, await result_of(self._member, sent.transaction), taken)
+                committed = await result_of(self._member, sent.transaction, has_parts=has_parts)
+                return self._note_claimed(sent, committed, taken)
+            except NodeTooLarge:
+                if not has_parts:
+                    raise
+                return await self._take_halves(sent, taken)
             except Conflict as conflict:
                 if str(conflict) == met:
                     raise
@@ -200,6 +208,12 @@ class Claims:
             if not left:
                 return None
             sent = self._send_more(sent, left, taken)
+
+    async def _take_halves(self, sent: SentClaim, taken: ClaimResult) -> None:
+        """Claim the items of a transaction that was too large in two transactions."""
+        for half in halves(sorted(sent.wanted)):
+            if not taken.stale:
+                await self._take(self._send_more(sent, half, taken), taken)
 
     def _note_claimed(self, sent: SentClaim, committed: Committed, taken: ClaimResult) -> None:
         """Note records that a claim has written, and those that it has replaced."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, NodeTooLarge, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -46,27 +46,31 @@ def send(member: Member, ops: Sequence[Op], what: str) -> SentTransaction:
     return SentTransaction(ops, what, member.session.zxid, answer)
 
 
-async def write(member: Member, ops: Sequence[Op], what: str, *, wait: bool = False) -> Committed:
+async def write(
+    member: Member, ops: Sequence[Op], what: str, *, wait: bool = False, has_parts: bool = False
+) -> Committed:
     """Write a transaction under the member's session.  ``what`` says what the job wants, as in "to settle items".
 
     Without a connection this raises Suspended; with ``wait`` it waits for a connection of the same session.  Every wait
-    can be cancelled, and ends when the session ends.
+    can be cancelled, and ends when the session ends.  If the transaction ``has_parts``, and is too large, the caller
+    sends the parts, so that does not count as a refusal.
 
     Raises:
         SessionEnded: the session is over, so every lock that the transaction may have made is gone.
         RegistryError: nothing was written, and the session goes on.
     """
-    return await result_of(member, send(member, ops, what), wait=wait)
+    return await result_of(member, send(member, ops, what), wait=wait, has_parts=has_parts)
 
 
-async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False) -> Committed:
+async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False, has_parts: bool = False) -> Committed:
     """Wait for the result of a transaction that was sent, as ``write`` does."""
     try:
         committed = await _result_of(member, sent, wait)
     except (Conflict, Suspended, SessionEnded):  # a conflict and a missing connection do not count as refusals
         raise
     except RegistryError as error:
-        member.refusals.refused(sent.what, error)
+        if not (has_parts and isinstance(error, NodeTooLarge)):
+            member.refusals.refused(sent.what, error)
         raise
     if member.refusals.open:
         member.refusals.accepted(sent.what)

@@ -16,6 +16,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, result_of, send, write
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
 from aioelasticjob.coordination.effects import (
+    MAX_OPERATIONS,
     Assign,
     Effect,
     EndRun,
@@ -25,6 +26,7 @@ from aioelasticjob.coordination.effects import (
     SayStrategyFailed,
     Transaction,
     UpdateRequest,
+    halves,
     to_transactions,
 )
 from aioelasticjob.coordination.foreign import foreign
@@ -269,7 +271,9 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
                 if isinstance(effect, MarkOrphan):
                     committed = await result_of(member, marks[effect.item])
                 else:
-                    committed = await write(member, transaction, f"to coordinate the job ({type(effect).__name__})")
+                    what = f"to coordinate the job ({type(effect).__name__})"
+                    has_parts = _has_parts(member, effect, transaction)
+                    committed = await write(member, transaction, what, has_parts=has_parts)
             except (Suspended, SessionEnded):
                 raise
             except RegistryError as error:  # the view was outdated, or the effect is tried again
@@ -288,6 +292,11 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
             for item, record in lost.items():
                 _log_lost_run(member, view.config, item, record)
     return written, in_part
+
+
+def _has_parts(member: Member, effect: Effect, transaction: Transaction) -> bool:
+    """Whether the next turn makes smaller transactions if the servers turn out not to take one of this size."""
+    return isinstance(effect, Assign | RemoveItems) and member.session.is_small_enough(transaction)
 
 
 def _is_mirrored(effect: Effect, view: JobView) -> bool:
@@ -330,18 +339,47 @@ async def _transactions(
 ) -> tuple[list[Transaction], Mapping[int, Record]]:
     """Return an effect's transactions, and the records that they remove of runs that were cut off.
 
-    Surplus items that still run stay, and so do those below whose records somebody has made nodes by hand.
+    If a transaction would be larger than the registry takes, it is made smaller.
     """
-    if not isinstance(effect, RemoveItems):
-        return to_transactions(effect, view), {}
-    idle, removal, lost = set[int](), Transaction(), dict[int, Record]()
-    for item, paths, record, mark, running in await read_items(member, sorted(effect.items)[:REMOVED_AT_ONCE]):
+    match effect:
+        case RemoveItems(items):
+            return await _removal_of_items(member, view, sorted(items)[:REMOVED_AT_ONCE])
+        case Assign():
+            found, most = to_transactions(effect, view), MAX_OPERATIONS
+            while most > 1 and not all(map(member.session.is_small_enough, found)):
+                most //= 2
+                found = to_transactions(effect, view, most)
+            return found, {}
+        case _:
+            return to_transactions(effect, view), {}
+
+
+async def _removal_of_items(
+    member: Member, view: JobView, items: Sequence[int]
+) -> tuple[list[Transaction], Mapping[int, Record]]:
+    """Return a transaction that removes surplus items, and the records that it removes of runs that were cut off.
+
+    Items that still run stay, and so do those below whose records somebody has made nodes by hand.  If all together
+    are too many for one transaction, a later turn removes the others.
+    """
+    removal, lost = dict[int, list[Delete]](), dict[int, Record]()
+    for item, paths, record, mark, running in await read_items(member, items):
         nodes = _removal(paths, record, mark)
         if running is not None or (record is not None and Delete(paths.execution, record.stat.version) not in nodes):
             continue
-        idle.add(item)
-        removal += nodes
+        removal[item] = nodes
         if record and (run := records.decode(record.data)) is not None and not run.completed:
             lost[item] = run
-    items = to_transactions(RemoveItems(frozenset(idle)), view)[0]
-    return [[*items, *removal, *losing(view, lost)]] if idle else [], lost
+    while removal:
+        below = [node for nodes in removal.values() for node in nodes]
+        transaction = [
+            *to_transactions(RemoveItems(frozenset(removal)), view)[0],
+            *below,
+            *losing(view, lost),
+        ]
+        if len(removal) == 1 or member.session.is_small_enough(transaction):
+            return [transaction], lost
+        kept, _ = halves(sorted(removal))
+        removal = {item: removal[item] for item in kept}
+        lost = {item: run for item, run in lost.items() if item in removal}
+    return [], {}

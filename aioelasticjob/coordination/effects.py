@@ -132,8 +132,11 @@ Effect = (
 Transaction = list[Op]
 
 
-def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
-    """Return the transactions that write an effect; each is conditional on what the view shows."""
+def to_transactions(effect: Effect, view: JobView, most: int | None = None) -> list[Transaction]:
+    """Return the transactions that write an effect; each is conditional on what the view shows.
+
+    An assignment is written in parts of at most ``most`` operations, MAX_OPERATIONS by default.
+    """
     layout, tree, leading = view.layout, view.tree, _leading(view)
     match effect:
         case BecomeLeader(me):
@@ -145,7 +148,7 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
         case RequireAssignment():
             return [[*leading, *_mark_necessary(view)]]
         case Assign(assignment):
-            return _assign(view, assignment)
+            return _assign(view, assignment, most or MAX_OPERATIONS)
         case SayStrategyFailed():
             return []
         case RemoveItems(items):
@@ -168,6 +171,11 @@ def parts(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (whole[n : n + size] for n in range(0, len(whole), size))
 
 
+def halves(whole: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the two halves of a sequence of at least two."""
+    return parts(whole, (len(whole) + 1) // 2)
+
+
 def _mark_necessary(view: JobView) -> Transaction:
     """Return the operation that makes the mark ``necessary``.
 
@@ -183,7 +191,7 @@ def _leading(view: JobView) -> Transaction:
     return [Check(view.layout.epoch, view.epoch)]
 
 
-def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
+def _assign(view: JobView, assignment: Mapping[int, str], most: int) -> list[Transaction]:
     layout = view.layout
     taken = _taken_from_paused(view, assignment)
     moves, paused = list(_moves(view, assignment, taken)), [Check(path) for path in sorted({*taken.values()})]
@@ -197,10 +205,10 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     if view.necessary is not None:
         answer = Check if view.obstructed(layout.necessary) else Delete
         end.append(answer(layout.necessary, view.necessary))
-    if len(moves) + len(begin) + len(end) <= MAX_OPERATIONS:
+    if len(moves) + len(begin) + len(end) <= most:
         return [[*_leading(view), *begin, *paused, *moves, *end]]
     outdated = Set(layout.sharding, b"", -1)  # refuses earlier claims even if somebody removes ``processing``
-    chunks = [[outdated, *paused, *part] for part in parts(moves, MAX_OPERATIONS)]
+    chunks = [[outdated, *paused, *part] for part in parts(moves, most)]
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
 

@@ -14,11 +14,12 @@ from typing import TypeAlias
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import items_per_transaction
 from aioelasticjob.coordination.commit import SentTransaction, answer_to, result_of, send
+from aioelasticjob.coordination.effects import halves
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import RecordCache, items_below
 from aioelasticjob.coordination.refusals import GIVE_BACK, SETTLE
 from aioelasticjob.coordination.request_runs import settling
-from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
+from aioelasticjob.errors import Conflict, NodeTooLarge, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
 from aioelasticjob.logging import logger
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, VersionedRecord
@@ -91,19 +92,24 @@ class Settlements:
         """Wait until the items of a settlement are settled; False if the session and its locks were lost.
 
         If the registry refuses the settlement, for whatever reason, it is tried again as long as the session lives,
-        because the items stay locked until they are settled.
+        because the items stay locked until they are settled.  A transaction that is too large is sent in two halves.
         """
         items, refused, before = [item for part in settlement.parts for item in part], 0, ""
         while settlement.parts:
             try:
                 if sent := settlement.transaction or await self._read_and_send(settlement):
-                    self._note_settled(settlement, await result_of(self._member, sent, wait=True))
+                    has_parts = len(settlement.parts[0]) > 1
+                    committed = await result_of(self._member, sent, wait=True, has_parts=has_parts)
+                    self._note_settled(settlement, committed)
                 del settlement.parts[0]
                 self._begin_part(settlement)
             except SessionEnded:
                 return False
             except RegistryError as error:
                 settlement.transaction = None
+                if isinstance(error, NodeTooLarge) and len(settlement.parts[0]) > 1:
+                    settlement.parts[:1] = [dict(half) for half in halves(list(settlement.parts[0].items()))]
+                    continue
                 if isinstance(error, Conflict):
                     _leave_out_refused(self._member.layout, settlement, error)
                 if str(error) == before:  # after a new error, the items are read and tried again at once

@@ -108,8 +108,7 @@ async def _max_request(target: Target) -> int:
 
 
 async def _takes(target: Target, size: int) -> bool:
-    codec = Codec("", private=False)
-    body = codec.watching("/" + "x" * max(size - len(codec.watching("/")), 1))
+    body = Codec("", private=False).long_question(size)
     async with line(target, SHORTEST) as one:
         return (await one.call(EXISTS, body))[0] != LOST
 

@@ -107,7 +107,7 @@ async def commit_groups(session: Session, groups: Sequence[Sequence[Op]], summar
         RegistryError: the registry could not be written, or did not answer.
     """
     paths, zxid, written = list[str](), session.zxid, 0
-    for part in _parts(groups, round(session.settings.max_request * MAX_FILLED_PART), len(session.settings.namespace)):
+    for part in _parts(groups, round(session.max_request * MAX_FILLED_PART), len(session.settings.namespace)):
         already = f"{written:,} of {len(groups):,} {noun} were done before" if written else ""
         done = await commit(session, [op for group in part for op in group], summary, already)
         paths, zxid, written = [*paths, *done.paths], done.zxid, written + len(part)

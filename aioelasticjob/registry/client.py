@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 
@@ -75,18 +75,24 @@ class Client:
 
         Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed.
         """
-        (reply,) = await self.read_all(opcode, (body,))
+        (reply,) = await self.read_all(opcode, lambda: (body,))
         return reply
 
-    async def read_all(self, opcode: int, bodies: Sequence[bytes]) -> list[Reply]:
+    async def read_all(self, opcode: int, render: Callable[[], Sequence[bytes]]) -> list[Reply]:
         """Send several reads at once and return their replies in the same order.
 
-        Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed.
+        They are rendered again before they are sent again, because the largest request that may be sent may be a
+        smaller one by then.
+
+        Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed, NodeTooLarge.
         """
         retries = 0
         while True:
             overloaded = False
             if (connection := self.keeper.connection) is not None:
+                bodies = render()
+                for body in bodies:
+                    self._check_size(opcode, body)
                 futures = [connection.call(opcode, body) for body in bodies]
                 replies = [await future for future in futures]
                 if not any(error in ASKED_AGAIN for error, _, _ in replies):
@@ -103,8 +109,9 @@ class Client:
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
         body = codec.multi(ops)
-        if len(body) > self.settings.max_request:
-            raise _too_large(ops, len(body), self.settings.max_request)
+        if len(body) > self.keeper.request_limit.bytes:
+            largest = max(ops, key=lambda op: len(op.data) if isinstance(op, Create | Set) else 0)
+            raise self._too_large(largest.path, body)
         return self.group_commit.commit(ops, body, incarnation)
 
     async def connected(self) -> None:
@@ -158,7 +165,10 @@ class Client:
         # awaiting a reply that is there already does not suspend: without this pause a retry could block the loop
         await asyncio.sleep(0)
 
+    def _check_size(self, opcode: int, body: bytes) -> None:
+        if len(body) > self.keeper.request_limit.bytes:
+            raise self._too_large(self.keeper.codec.paths(opcode, body)[0], body)
 
-def _too_large(ops: Sequence[Op], size: int, limit: int) -> NodeTooLarge:
-    largest = max(ops, key=lambda op: len(op.data) if isinstance(op, Create | Set) else 0)
-    return NodeTooLarge(largest.path, size, limit)
+    def _too_large(self, path: str, body: bytes) -> NodeTooLarge:
+        limit = self.keeper.request_limit
+        return NodeTooLarge(path, len(body), limit.bytes, is_found=limit.is_found)

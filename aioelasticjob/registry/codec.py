@@ -76,6 +76,7 @@ CHUNK: Final = 100_000  # bytes per frame where we can choose: Java's client doe
 HEADER: Final = Struct("!iqi")  # of a reply: xid, zxid, error
 BODY: Final = HEADER.size  # where a reply's body begins
 
+_WATCH_HEAD: Final = 20  # bytes before the lists of paths: a zxid, and three empty lists of other watches
 _READ_ONLY: Final = 36  # where the answer to the first frame says so, after a password of 16 bytes
 _int = Struct("!i")
 _string = Struct("!i").pack
@@ -134,6 +135,14 @@ class Codec:
         """Render the body of a read of one node; its last byte says that it sets no watch."""
         return self.path(path) + b"\0"
 
+    def long_question(self, size: int) -> bytes:
+        """Render the question whether a node with a very long name exists, in ``size`` bytes.
+
+        It changes nothing, so it tells whether a server takes requests of this size.
+        """
+        shortest = "/x"
+        return self.watching(shortest + "x" * max(size - len(self.watching(shortest)), 0))
+
     def multi(self, ops: Sequence[Op]) -> bytes:
         """Render a transaction."""
         root, parts = self.root, bytearray()
@@ -152,18 +161,41 @@ class Codec:
         parts = [part for kind, path in reads for part in (_READS[kind], self.path(path), b"\0")]
         return b"".join([*parts, _end])
 
+    def paths(self, opcode: int, body: bytes) -> list[str]:
+        """Read which nodes a request is about, for people; of a request that sets watches, only the first one."""
+        if opcode not in (MULTI, MULTI_READ):
+            at = 0
+            if opcode == WATCH:  # two lists, of which the first may be empty
+                at = _WATCH_HEAD + (4 if _int.unpack_from(body, _WATCH_HEAD)[0] else 8)
+            return [self.relative(_text(body, at)[0])]
+        found, at = list[str](), 0
+        while at + _part.size < len(body):
+            kind, _, _ = _part.unpack_from(body, at)
+            path, at = _text(body, at + _part.size)
+            found.append(self.relative(path))
+            if kind in (_create, _set):
+                at += 4 + _int.unpack_from(body, at)[0]
+            at += 1 if opcode == MULTI_READ else 4 + (len(self.acl) if kind == _create else 0)
+        return found
+
     def remove_watch(self, path: str) -> bytes:
         """Render the end of a persistent watch."""
         return self.path(path) + _int.pack(ANY_WATCH)
 
-    def watch(self, roots: Roots, zxid: int) -> list[bytes]:
-        """Render requests that set persistent watches, in chunks that no server refuses as too large."""
+    def watch(self, roots: Roots, zxid: int, most: int = CHUNK) -> list[bytes]:
+        """Render requests that set persistent watches, in chunks of at most ``most`` bytes."""
         head = _long(zxid) + 3 * _int.pack(0)  # no one-shot watches
         absolute = {self.absolute(path): shallow for path, shallow in roots.items()}
         return [
             head + b"".join(_vector([path for path in chunk if absolute[path] is shallow]) for shallow in (True, False))
-            for chunk in chunked([*absolute])
+            for chunk in chunked([*absolute], most - len(head))
         ]
+
+
+def _text(body: bytes, at: int) -> tuple[str, int]:
+    """Read a text, and return it with the position after it."""
+    end = at + 4 + int(_int.unpack_from(body, at)[0])
+    return body[at + 4 : end].decode(errors="replace"), end
 
 
 def _vector(texts: Sequence[str]) -> bytes:
@@ -176,13 +208,17 @@ def joined(bodies: Sequence[bytes]) -> bytes:
     return b"".join([*[body[: -len(_end)] for body in bodies], _end])
 
 
-def chunked(paths: Sequence[str]) -> list[Sequence[str]]:
-    """Split paths into chunks of at most CHUNK bytes, far below the request limit of any server."""
+def chunked(paths: Sequence[str], most: int | None = None, prefix: int = 0) -> list[Sequence[str]]:
+    """Split paths into chunks of at most ``most`` bytes; CHUNK is far below the usual limit of servers.
+
+    The registry's paths are longer by ``prefix`` characters.
+    """
+    most = CHUNK if most is None else min(CHUNK, most)
     # a character takes up to four bytes, and what stands around a path less than 32
-    if sum(map(len, paths)) * 4 + len(paths) * 32 <= CHUNK or len(paths) < 2:
+    if (sum(map(len, paths)) + len(paths) * prefix) * 4 + len(paths) * 32 <= most or len(paths) < 2:
         return [paths] if paths else []
     half = len(paths) // 2
-    return chunked(paths[:half]) + chunked(paths[half:])
+    return chunked(paths[:half], most, prefix) + chunked(paths[half:], most, prefix)
 
 
 def render(request: Request) -> bytes:

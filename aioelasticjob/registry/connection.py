@@ -49,9 +49,11 @@ class Connection(asyncio.Protocol):
         self.opened = False  # with TLS: the handshake is over
         self.answers_with_tls = False
         self.error: Exception | None = None  # that ended the connection from below, such as a TLS alert
+        self.largest_answered = 0  # bytes of a request
+        self.suspect: tuple[int, bytes] = (0, b"")  # the largest request that was unanswered when the server ended all
         self._transport: asyncio.Transport | None = None
         self._greeting: asyncio.Future[bytes] | None = None
-        self._pending: dict[int, tuple[asyncio.Future[Reply], float, bool]] = {}
+        self._pending: dict[int, tuple[asyncio.Future[Reply], float, int, bytes]] = {}
         self._auths: deque[asyncio.Future[Reply]] = deque()
         self._rest = bytearray()  # the beginning of a frame
         self._missing = 0  # bytes of it still to come, as far as known
@@ -96,7 +98,7 @@ class Connection(asyncio.Protocol):
             self._auths.append(future)
         else:
             xid = self._xid = self._xid % LAST_XID + 1
-            self._pending[xid] = (future, self.lease.now(), opcode in THROUGH_LEADER)
+            self._pending[xid] = (future, self.lease.now(), opcode, body)
         self._write(_head.pack(len(body) + 8, xid, opcode) + body)
         return future
 
@@ -112,7 +114,7 @@ class Connection(asyncio.Protocol):
             self._greeting.set_exception(ConnectionError(reason))
             # mark the error as retrieved: the caller that waited for it may have been cancelled
             self._greeting.exception()
-        pending = [*self._auths, *(future for future, _, _ in self._pending.values())]
+        pending = [*self._auths, *(future for future, _, _, _ in self._pending.values())]
         self._auths.clear()
         self._pending.clear()
         self._out.clear()
@@ -130,6 +132,9 @@ class Connection(asyncio.Protocol):
         """End."""
         self.gone.set()
         self.error = exc
+        if not self.lost.is_set():
+            unanswered = ((opcode, body) for _, _, opcode, body in self._pending.values())
+            self.suspect = max(unanswered, key=lambda request: len(request[1]), default=self.suspect)
         self.abort(str(exc or "") or CLOSED)
 
     def data_received(self, data: bytes) -> None:
@@ -180,11 +185,13 @@ class Connection(asyncio.Protocol):
         else:
             if (waiting := self._pending.pop(xid, None)) is None:
                 raise ValueError(f"an answer to no request, {xid}")
-            future, sent, through_leader = waiting
+            future, sent, opcode, body = waiting
             lease = self.lease
+            if len(body) > self.largest_answered:
+                self.largest_answered = len(body)
             if zxid > lease.zxid:
                 lease.zxid = zxid
-            if through_leader and not error:  # a refused request may not have got to the leader
+            if opcode in THROUGH_LEADER and not error:  # a refused request may not have got to the leader
                 lease.prove(sent)
         if not future.done():
             future.set_result((error, zxid, frame))

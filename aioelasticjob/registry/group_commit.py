@@ -66,7 +66,7 @@ class GroupCommit:
         transaction, group = _Transaction(ops, body, incarnation, self._loop.create_future()), self._group
         if group and (
             self._operations + len(ops) > MAX_GROUP_OPERATIONS
-            or self._bytes + len(body) > MAX_GROUP_BYTES
+            or self._bytes + len(body) > min(MAX_GROUP_BYTES, self._keeper.request_limit.bytes)
             or group[0].incarnation != incarnation
         ):
             self._send_group()

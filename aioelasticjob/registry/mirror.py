@@ -9,7 +9,7 @@ from typing import Final
 
 from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.registry.codec import CREATED, DELETED, chunked
+from aioelasticjob.registry.codec import CREATED, DELETED
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent, prefix_below
 
@@ -124,8 +124,8 @@ class Follower:
                     self._note_children(tree)
                 else:
                     noted, self._dirty = self._dirty, {}
-                    paths = read | noted if rounds > 1 and _fit_one_request(read | noted) else noted
-                    read = paths if _fit_one_request(paths) else {}
+                    paths = read | noted if rounds > 1 and self._session.is_one_request(read | noted) else noted
+                    read = paths if self._session.is_one_request(paths) else {}
                     tree = tree.replace(await self._read(tree, [path for path in paths if self._is_read(path)]), 0)
             except BaseException as error:  # what was noted is in no tree that anybody sees, also if this is cancelled
                 self._stale = True
@@ -179,7 +179,3 @@ class Follower:
 
     def _is_shallow(self, path: str) -> bool:
         return path in self._shallow or parent(path) in self._shallow
-
-
-def _fit_one_request(paths: Collection[str]) -> bool:
-    return len(chunked(tuple(paths))) < 2

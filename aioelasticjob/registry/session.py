@@ -123,6 +123,10 @@ class Session:
         """
         return tuple(sorted(wire.names(await self._one(wire.CHILDREN, path))[0]))
 
+    def is_one_request(self, paths: Collection[str]) -> bool:
+        """Whether these nodes are read in one request, so that they are shown as they were at one moment."""
+        return len(self._chunks(tuple(paths))) < 2
+
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """Read the names below many nodes in few requests, in the order asked for; None where there is no node.
 
@@ -230,6 +234,15 @@ class Session:
         """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
+    @property
+    def max_request(self) -> int:
+        """The largest request that may be sent, in bytes: by the settings, or less if the servers refuse that."""
+        return self._keeper.request_limit.bytes
+
+    def is_small_enough(self, ops: Sequence[Op]) -> bool:
+        """Whether a transaction is not larger than ``max_request``."""
+        return len(self._codec.multi(ops)) <= self.max_request
+
     def commit(self, ops: Sequence[Op], *, incarnation: int) -> asyncio.Future[Committed]:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
@@ -280,14 +293,23 @@ class Session:
 
     async def _many(self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]]) -> list[Node | list[str] | None]:
         """Read every path once for each of its ``kinds``; the answers are in that order."""
-        asked = [[(kind, path) for path in chunk for kind in kinds(path)] for chunk in wire.chunked(paths)]
-        replies = await self._client.read_all(wire.MULTI_READ, [self._codec.multi_read(reads) for reads in asked])
+        asked = list[list[tuple[int, str]]]()
+
+        def requests() -> list[bytes]:
+            asked[:] = [[(kind, path) for path in chunk for kind in kinds(path)] for chunk in self._chunks(paths)]
+            return [self._codec.multi_read(reads) for reads in asked]
+
+        replies = await self._client.read_all(wire.MULTI_READ, requests)
         found: list[Node | list[str] | None] = []
         for (error, _, frame), reads in zip(replies, asked, strict=True):
             if error:
                 raise wire.failure(error, reads[0][1])
             found += wire.nodes_and_names(frame, [path for _, path in reads])
         return found
+
+    def _chunks(self, paths: Sequence[str]) -> list[Sequence[str]]:
+        """Split paths into those that one request reads; it may ask twice for each: for the data and for the names."""
+        return wire.chunked(paths, self.max_request // 2, len(self._codec.root))
 
 
 class _DeletionWatcher:

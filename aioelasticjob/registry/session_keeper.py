@@ -40,6 +40,7 @@ from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.dialling import dial, why_failed
 from aioelasticjob.registry.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from aioelasticjob.registry.names import addresses, is_ip
+from aioelasticjob.registry.request_limit import RequestLimit, note_end, try_sizes
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.watches import Roots, Watcher, Watches
 
@@ -95,6 +96,7 @@ class SessionKeeper:
         self.lease = Lease(expired=self._unproven, ends_worker=settings.exit_at_lease_end)
         self.watches, self.backoff = Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
+        self.request_limit = RequestLimit(settings.max_request)
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
         self.refused: AuthenticationFailed | None = None
@@ -176,7 +178,7 @@ class SessionKeeper:
             if depth is None:
                 connection.call(UNWATCH, self.codec.remove_watch(root))
         watched = {root: depth for root, depth in needed.items() if depth is not None}
-        for body in self.codec.watch(watched, self.lease.zxid):
+        for body in self.codec.watch(watched, self.lease.zxid, self.request_limit.bytes):
             judge = partial(_judge_watch, connection, self._limited_log)
             connection.call(WATCH, body).add_done_callback(judge)
 
@@ -228,6 +230,8 @@ class SessionKeeper:
                     self._password = password
                     if access.sasl is not None:
                         await log_in(connection, access.sasl)
+                    if not await try_sizes(self.request_limit, connection, self.codec):
+                        return await self._attach(host, address, count)
         except (OSError, Malformed, ElasticJobError) as error:  # a timeout and the end of a connection are OSErrors
             self._failed(error, connection, host, time_limit)
             return None
@@ -306,6 +310,7 @@ class SessionKeeper:
     def _lost(self, connection: Connection) -> None:
         if connection is self.connection:  # the end of an older connection changes nothing
             self.connection, self.reason = None, connection.reason
+            note_end(self.request_limit, connection, self.codec)
             silent = self._loop.time() - connection.heard if connection.reason == SILENT_REASON else 0.0
             self.away_since = self.lease.now() - silent
             text = f"the connection to the registry was lost: {connection.reason}"

@@ -160,7 +160,7 @@ def test_a_refused_watch_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 
     async def use(world: SimulatedRegistry, session: Session) -> None:
         monkeypatch.setattr(session_keeper, "WATCH", CHILDREN)  # answered with an error, as there is no such node
-        monkeypatch.setattr(Codec, "watch", lambda codec, roots, zxid: [*map(codec.watching, roots)])
+        monkeypatch.setattr(Codec, "watch", lambda codec, roots, zxid, most: [*map(codec.watching, roots)])
         with session.watching(["/nowhere"], Ear()):
             await session.sync()
 
@@ -181,7 +181,7 @@ def test_watches_that_are_refused_again_and_again_are_logged_once_and_counted(
 
     async def use(world: SimulatedRegistry, session: Session) -> None:
         monkeypatch.setattr(session_keeper, "WATCH", CHILDREN)
-        monkeypatch.setattr(Codec, "watch", lambda codec, roots, zxid: [*map(codec.watching, roots)])
+        monkeypatch.setattr(Codec, "watch", lambda codec, roots, zxid, most: [*map(codec.watching, roots)])
         with session.watching([f"/nowhere-{number}" for number in range(30)], Ear()):
             await session.sync()
         await asyncio.sleep(INTERVAL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,7 +22,9 @@ from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.life import Life
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.testing.loop import START
+from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.settings import Settings
 
 LAYOUT = Layout("job")
 REGISTRY = "10.0.9.9"
@@ -82,16 +85,17 @@ class SimulatedJobs:
 
 
 @asynccontextmanager
-async def simulated_jobs() -> AsyncIterator[SimulatedJobs]:
+async def simulated_jobs(max_frame: int = MAX_FRAME) -> AsyncIterator[SimulatedJobs]:
+    """Run a registry that takes requests of up to ``max_frame`` bytes."""
     faults, address = Faults(), f"zk://{REGISTRY}:2181/office"
-    server = faults.start("registry", REGISTRY, _registry)
+    server = faults.start("registry", REGISTRY, partial(_registry, Settings(tick_time=1000, max_frame=max_frame)))
     async with open_session(ConnectionSettings.parse(address), clock=VirtualClock()) as observer:
         yield SimulatedJobs(address, observer, START, faults)
     server.terminate()
 
 
-async def _registry() -> None:
-    async with serve("0.0.0.0", 2181, clock=VirtualClock().now, tick_time=1000):
+async def _registry(settings: Settings) -> None:
+    async with serve("0.0.0.0", 2181, clock=VirtualClock().now, settings=settings):
         await anyio.sleep_forever()
 
 
@@ -110,11 +114,13 @@ async def listening(here: SimulatedJobs, app: ElasticJob) -> AsyncIterator[None]
             tasks.cancel_scope.cancel()
 
 
-def simulate(scene: Callable[[SimulatedJobs], Awaitable[None]], *, seed: int = 0) -> SimulatedJobs:
+def simulate(
+    scene: Callable[[SimulatedJobs], Awaitable[None]], *, seed: int = 0, max_frame: int = MAX_FRAME
+) -> SimulatedJobs:
     """Play a scene in virtual time, starting at a whole minute, and return the office as it is afterwards."""
 
     async def main() -> SimulatedJobs:
-        async with simulated_jobs() as here:
+        async with simulated_jobs(max_frame) as here:
             await scene(here)
             return here
 

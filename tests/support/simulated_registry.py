@@ -15,6 +15,7 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.testing import Faults, VirtualClock
 from aioelasticjob.zookeeper.server import Server, serve
+from aioelasticjob.zookeeper.settings import Settings
 
 OUR_HOST = "127.0.0.1"
 PORT = 2181
@@ -48,14 +49,16 @@ class SimulatedRegistry:
 
 
 @asynccontextmanager
-async def simulated(servers: int = 1, tick_time: int = 500) -> AsyncIterator[SimulatedRegistry]:
-    """Run embedded servers in the present simulation."""
+async def simulated(
+    servers: int = 1, tick_time: int = 500, settings: Settings | None = None
+) -> AsyncIterator[SimulatedRegistry]:
+    """Run embedded servers in the present simulation; ``tick_time`` counts where no ``settings`` are given."""
     faults = Faults()
     started: list[asyncio.Future[Server]] = []
 
     def main(host: str, up: asyncio.Future[Server]) -> Callable[[], Coroutine[object, object, None]]:
         async def run() -> None:
-            async with serve(host, PORT, tick_time=tick_time, clock=VirtualClock().now) as server:
+            async with serve(host, PORT, tick_time=tick_time, settings=settings, clock=VirtualClock().now) as server:
                 up.set_result(server)
                 await asyncio.get_running_loop().create_future()
 

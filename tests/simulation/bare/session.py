@@ -21,9 +21,10 @@ from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionE
 from aioelasticjob.host.guard import Start
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.client import ClockReading
-from aioelasticjob.registry.codec import CHILDREN
+from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
+from aioelasticjob.registry.settings import MAX_REQUEST
 from aioelasticjob.registry.transaction import Committed, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.registry.watches import Roots, Watcher, Watches
@@ -77,6 +78,8 @@ class BareSession(Session):
     timeout = margin = 10.0
     host = "10.0.0.1"
     zxid = 0
+    max_request = MAX_REQUEST
+    _codec = Codec("", private=False)
 
     def __init__(self, registry: BareRegistry, past: Past, dice: Random, incarnation: int) -> None:
         self.status = Latest(SessionStatus(SessionState.CONNECTED, incarnation))
