@@ -149,7 +149,8 @@ class _ServerRestarter:
                 raise RegistryUnreachable(error.hosts, error.seconds, f"its server has ended: {reason}") from error
             raise
 
-    async def __call__(self) -> None:
+    async def __call__(self) -> str:
+        """Start the server unless it is there; return why that is impossible, or an empty text."""
         try:
             await ensure_server(self._server)
         except ElasticJobError as error:
@@ -157,11 +158,12 @@ class _ServerRestarter:
             if str(error) != self._start_failure:  # the reason is logged once, however often the start is tried
                 self._start_failure = str(error)
                 self._warn("the embedded registry cannot be started again", self._start_failure, each=MOST)
-            return
+            return self._start_failure
         self._start_failure = ""
         if reason := self._server_log.newest_error():
             self._server_error = reason
             self._warn("the embedded registry was started again after it had ended", reason)
+        return ""
 
     def _warn(self, text: str, reason: str, *, each: int = 1) -> None:
         if self._limited_log.admits(log, None, text, each=each):

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from urllib.parse import unquote
 import anyio
 from anyio import CapacityLimiter, to_thread
 
+from aioelasticjob.child_python import has_interpreter, python_command
 from aioelasticjob.credentials import hide_in_address
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
@@ -36,8 +36,6 @@ MAX_LOG_BYTES: Final = 1 << 20
 ERROR_PREFIX: Final = "error: "
 """A line of the server's log that begins with this text says why the server has ended."""
 EXAMPLE: Final = "embedded://127.0.0.1:2181/namespace?data_dir=DIR&linger=30"
-
-_PACKAGE_ROOT = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +139,13 @@ def _ask(host: str, port: int) -> str | None:
 def _start(server: SharedServer) -> None:
     """Start the server, unless another process holds the lock.  Return when it listens or another one starts."""
     from aioelasticjob.zookeeper.lock import LockHeld, locked
-    from aioelasticjob.zookeeper.store import StoreError, prepare
+    from aioelasticjob.zookeeper.store import StoreError, check_room, prepare
 
-    if not sys.executable:
+    if not has_interpreter():
         raise InvalidSetting("address", server.address, "no Python interpreter known to start it with: use zk://…")
     try:
         prepare(server.data_dir)
+        check_room(server.data_dir)  # on a full disk the server could not say in its log why it ends
         with locked(server.data_dir) as lock:
             _spawn(server, lock)
     except LockHeld as held:
@@ -161,9 +160,9 @@ def _spawn(server: SharedServer, lock: int) -> None:
     """Run the command of the server, which goes to the background when it listens; it inherits the lock."""
     from aioelasticjob.zookeeper.lock import LOG
 
-    command = [sys.executable, "-P", "-m", "aioelasticjob.zookeeper", "--detach", f"--lock={lock}"]
-    command += [f"--host={server.host}", f"--port={server.port}"]
-    command += [f"--data-dir={server.data_dir}", f"--linger={server.linger:g}"]
+    where = f"--host={server.host}", f"--port={server.port}", f"--data-dir={server.data_dir}"
+    linger = f"--linger={server.linger:g}"
+    command = python_command("aioelasticjob.zookeeper", "--detach", f"--lock={lock}", *where, linger)
     with (server.data_dir / LOG).open("ab") as log:
         if log.tell() > MAX_LOG_BYTES:
             log.truncate(0)
@@ -176,7 +175,6 @@ def _spawn(server: SharedServer, lock: int) -> None:
                 stderr=log,
                 pass_fds=(lock,),
                 cwd="/",  # the server may live longer than our working directory
-                env=_environment(),
                 start_new_session=True,  # a signal to our process group, such as Ctrl-C, must not end the registry
                 timeout=START_TIMEOUT,
                 check=False,
@@ -187,7 +185,11 @@ def _spawn(server: SharedServer, lock: int) -> None:
             raise RegistryUnreachable(server.address, START_TIMEOUT, "it was started and does not listen") from None
     if code:
         words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
-        reason = words[-1].removeprefix(ERROR_PREFIX) if words else f"its server ended with {code}"
+        said = words[-1] if words else f"exit code {code}"
+        reason = said.removeprefix(ERROR_PREFIX)
+        if reason == said:  # it has not said what is wrong: it could not even begin, or has failed in an unknown way
+            why = f"{sys.executable} could not run its server ({reason}), see {server.data_dir / LOG}"
+            raise InvalidSetting("address", server.address, why)
         if reason.startswith("cannot listen"):
             raise InvalidSetting("address", server.address, reason)
         raise InvalidSetting("data_dir", str(server.data_dir), reason)
@@ -211,13 +213,6 @@ def _is_locked_for(server: SharedServer) -> bool:
         return held.address in ("", server.address)
     except OSError:
         return False
-
-
-def _environment() -> Mapping[str, str]:
-    """Return our environment, extended so that the server finds this package where we found it."""
-    if any(path == _PACKAGE_ROOT for path in sys.path if "site-packages" in path):
-        return os.environ
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGE_ROOT, os.environ.get("PYTHONPATH"))))}
 
 
 def _options(query: str) -> dict[str, str]:

@@ -25,8 +25,9 @@ from aioelasticjob.cli.application import application as commands
 from aioelasticjob.errors import RegistryUnreachable
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create
+from aioelasticjob.running.health import Health
 from aioelasticjob.shared_registry import ServerLog, SharedServer, ensure_server
-from aioelasticjob.zookeeper import port_holder
+from aioelasticjob.zookeeper import port_holder, store
 from aioelasticjob.zookeeper.lock import announce, locked
 from tests.support import shared
 from tests.support.loops import LoopKind, run_async
@@ -425,6 +426,15 @@ def test_no_interpreter(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatc
     assert "cannot start /nowhere/python" in str(refused(registry.address))
 
 
+def test_a_server_that_cannot_even_begin_is_not_blamed_on_its_directory(
+    registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_registry, "python_command", lambda *_: [sys.executable, "-c", "import nothing_at_all"])
+    error = refused(registry.address)
+    assert error.setting == "address"
+    assert "could not run its server (ModuleNotFoundError: No module named 'nothing_at_all'), see" in str(error)
+
+
 def test_a_system_without_locks(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
     error = refused(registry.address)
@@ -508,6 +518,55 @@ def log_as_server(registry: SharedRegistry, line: str) -> None:
     registry.data_dir.mkdir(exist_ok=True)
     with (registry.data_dir / "server.log").open("a") as log:
         log.write(f"{line}\n")
+
+
+FULL = Path("/dev/full")
+"""A device that refuses to be written as a full disk does."""
+
+
+def fill_disk(patch: pytest.MonkeyPatch) -> None:
+    """Let the room on the disk be looked for on a device that has none."""
+    patch.setattr(store, "TemporaryFile", lambda **_: FULL.open("wb", buffering=0))
+
+
+def test_on_a_full_disk_the_start_ends_with_an_error_that_says_so(
+    registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_disk(monkeypatch)
+    error = refused(registry.address)
+    assert error.setting == "data_dir"
+    assert "the disk is full: 1,024 KiB cannot be written in" in str(error)
+    assert registry.starts == 0
+
+
+@pytest.mark.process
+def test_a_server_that_starts_where_files_may_not_become_large_says_so_and_ends(registry: SharedRegistry) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))"
+    server = "from aioelasticjob.zookeeper.__main__ import main; sys.exit(main())"
+    options = ["--port", str(registry.port), "--data-dir", str(registry.data_dir)]
+    command = [sys.executable, "-c", f"import sys; {limit}; {server}", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: the disk is full: 1,024 KiB cannot be written in")
+
+
+@pytest.mark.process
+def test_a_disk_that_is_full_when_the_server_is_to_start_again_is_named_by_health(
+    registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with open_registry(registry.address, session_timeout=20, base_sleep_time=0.1) as session:
+            fill_disk(monkeypatch)
+            registry.kill()
+            with anyio.fail_after(TIMEOUT):
+                while "the disk is full" not in (Health.of(session, []).reason or ""):
+                    await anyio.sleep(0.02)
+            monkeypatch.undo()
+            with anyio.fail_after(TIMEOUT):
+                await session.connected()
+            assert Health.of(session, []).reason is None
+
+    anyio.run(main)
 
 
 def test_the_newest_error_is_one_that_the_server_has_logged_since_the_last_call(registry: SharedRegistry) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -14,6 +13,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import Process
 
+from aioelasticjob.child_python import python_command
 from aioelasticjob.errors import ElasticJobError
 
 STOP_TIMEOUT = 5.0
@@ -22,8 +22,6 @@ START_TIMEOUT = 20.0
 """Seconds for the server to accept connections."""
 LOG_LINES_SHOWN = 3
 """Lines that are shown of the log of a process that ended by itself."""
-
-_PACKAGE_ROOT = str(Path(__file__).parents[2])
 
 
 class ProcessEnded(ElasticJobError):
@@ -95,7 +93,7 @@ class ProcessGroup:
     async def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> DemoProcess:
         """Start ``python -m`` with ``arguments``."""
         log = self._logs / f"{name.replace(' ', '-')}.log"
-        command = [sys.executable, "-u", "-m", "aioelasticjob.demo.child_process", *arguments]
+        command = python_command("aioelasticjob.demo.child_process", *arguments, unbuffered=True)
         # not cancelled in between: every started process must be in the list
         with log.open("wb") as output, anyio.CancelScope(shield=True):
             process = await anyio.open_process(
@@ -121,8 +119,7 @@ class ProcessGroup:
 @asynccontextmanager
 async def process_group(logs: Path) -> AsyncIterator[ProcessGroup]:
     """Yield a starter of processes; all of them have ended when the block is left."""
-    paths = filter(None, (_PACKAGE_ROOT, os.environ.get("PYTHONPATH")))
-    members = ProcessGroup(logs, {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"})
+    members = ProcessGroup(logs, {"PYTHONDONTWRITEBYTECODE": "1"})
     try:
         yield members
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.codec import EXISTS, LOST, Codec
 from aioelasticjob.registry.connection import Connection
@@ -101,7 +102,7 @@ def note_end(limit: RequestLimit, connection: Connection, codec: Codec) -> None:
     limit.connection_ended(connection.largest_answered, len(body), request)
 
 
-async def try_sizes(limit: RequestLimit, connection: Connection, codec: Codec) -> bool:
+async def try_sizes(limit: RequestLimit, connection: Connection, codec: Codec, limited_log: LimitedLog) -> bool:
     """Try how large a request may be, if that is in doubt; False if the server has refused a size.
 
     Then the connection has ended, and the next size is tried on the next one.
@@ -112,7 +113,8 @@ async def try_sizes(limit: RequestLimit, connection: Connection, codec: Codec) -
         limit.tried(size, is_taken=is_taken)
         if not is_taken:
             break
-    if limit.is_found and limit.bytes != before:
+    is_new = limit.is_found and limit.bytes != before
+    if is_new and limited_log.admits(log, None, "the registry closes the connection on large requests"):
         text = (
             "the registry closes the connection on requests of more than %d bytes, such as %s: larger requests are sent"
             " in parts, or fail if they have no parts; raise jute.maxbuffer of its servers"

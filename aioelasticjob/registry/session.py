@@ -27,6 +27,7 @@ from aioelasticjob.registry.access import read_access
 from aioelasticjob.registry.beside import beside
 from aioelasticjob.registry.client import Client, ClockReading
 from aioelasticjob.registry.codec import Codec
+from aioelasticjob.registry.deletion import DeletionWatcher
 from aioelasticjob.registry.lease import Cancellable, SessionRunLease
 from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, SessionStatus
 from aioelasticjob.registry.settings import ConnectionSettings
@@ -64,6 +65,11 @@ class Session:
     def incarnation(self) -> int:
         """ZooKeeper's id of the current or last session."""
         return self._keeper.status.value.incarnation
+
+    @property
+    def reason(self) -> str:
+        """Why there is no connection, or why the last one that was lost has ended."""
+        return self._keeper.reason
 
     @property
     def timeout(self) -> float:
@@ -188,7 +194,7 @@ class Session:
 
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that exists now has been deleted; the wait goes on over lost connections and sessions."""
-        gone = _DeletionWatcher(path)
+        gone = DeletionWatcher(path)
         with self.watching((path,), gone):
             czxid = None
             while not gone.deleted:
@@ -312,36 +318,21 @@ class Session:
         return wire.chunked(paths, self.max_request // 2, len(self._codec.root))
 
 
-class _DeletionWatcher:
-    """A watcher that waits until one node may have been deleted."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.deleted, self.news = path, False, asyncio.Event()
-
-    def changed(self, kind: int, path: str) -> None:
-        if kind == wire.DELETED and path == self.path:
-            self.deleted = True
-            self.news.set()
-
-    def reset(self) -> None:
-        self.news.set()
-
-
 @asynccontextmanager
 async def open_session(
     settings: ConnectionSettings,
     *,
     clock: Clock | None = None,
     seed: int | None = None,
-    ensure_server: Callable[[], Awaitable[None]] | None = None,
+    ensure_server: Callable[[], Awaitable[str]] | None = None,
     creates: bool = True,
     tells_of_waiting: bool = True,
 ) -> AsyncIterator[Session]:
     """Connect, create the namespace if it is missing, and stay connected; ``seed`` makes random choices repeatable.
 
-    ``ensure_server`` is called whenever no server could be reached; it may start one.  A session that does not create
-    the namespace finds nothing if it is missing.  ``tells_of_waiting`` says whether the log has after a while what is
-    waited for.
+    ``ensure_server`` is called whenever no server could be reached; it may start one, and returns why it could not, or
+    an empty text.  A session that does not create the namespace finds nothing if it is missing.  ``tells_of_waiting``
+    says whether the log has after a while what is waited for.
 
     Raises: RegistryUnreachable, TlsFailed, AuthenticationFailed, NotPermitted, InvalidSetting.
     """

@@ -90,7 +90,7 @@ class SessionKeeper:
         codec: Codec,
         random: Random,
         clock: Clock,
-        ensure_server: Callable[[], Awaitable[None]] | None,
+        ensure_server: Callable[[], Awaitable[str]] | None,
     ) -> None:
         self.settings, self.codec, self.clock = settings, codec, clock
         self.lease = Lease(expired=self._unproven, ends_worker=settings.exit_at_lease_end)
@@ -134,7 +134,7 @@ class SessionKeeper:
                 elif self.failure is not None and self._certain and not self.status.value.incarnation:
                     raise self.failure  # at the start nothing depends on us, and the settings given may be wrong
                 elif self._ensure_server is not None:
-                    await self._ensure_server()
+                    self.reason = await self._ensure_server() or self.reason
                 self.backoff.ended(lived)
                 urgent = self.lease.now() < self.lease.proven + self.lease.timeout
                 await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
@@ -230,7 +230,7 @@ class SessionKeeper:
                     self._password = password
                     if access.sasl is not None:
                         await log_in(connection, access.sasl)
-                    if not await try_sizes(self.request_limit, connection, self.codec):
+                    if not await try_sizes(self.request_limit, connection, self.codec, self._limited_log):
                         return await self._attach(host, address, count)
         except (OSError, Malformed, ElasticJobError) as error:  # a timeout and the end of a connection are OSErrors
             self._failed(error, connection, host, time_limit)

@@ -88,12 +88,16 @@ class Health:
     jobs: tuple[JobHealth, ...]
     phase: Phase = "running"
     """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, then ``ended``."""
+    reason: str | None = None
+    """Why the registry does not answer, if the status is ``suspended``."""
 
     @classmethod
     def of(cls, session: Session | None, jobs: Iterable[JobHealth], phase: Phase = "running") -> Health:
         """Return the health of an application.  Without a session it has not connected yet, or does not run."""
         address = None if session is None else session.settings.address
-        return cls(_status(session), os.getpid(), address, tuple(jobs), phase)
+        status = _status(session)
+        reason = session.reason if session is not None and status == "suspended" else None
+        return cls(status, os.getpid(), address, tuple(jobs), phase, reason)
 
     @property
     def alive(self) -> bool:
@@ -115,6 +119,7 @@ class Health:
         """Return the health as a dictionary that can be encoded as JSON."""
         return {
             "status": self.status,
+            "reason": self.reason,
             "alive": self.alive,
             "ready": self.ready,
             "phase": self.phase,

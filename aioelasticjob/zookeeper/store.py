@@ -4,12 +4,14 @@ The file holds the state, not a log: a batch writes the newest row of every znod
 synchronous=FULL, so a commit that returned is on the disk.
 """
 
+import errno
 import secrets
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from aioelasticjob.zookeeper.acl import Acl, AclList, intern
 from aioelasticjob.zookeeper.datatree import DataTree
@@ -23,6 +25,10 @@ FILE = "zookeeper.sqlite3"
 _OURS = {FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal", LOCK, LOG}
 _APPLICATION = 0x5A4B6169  # "ZKai"
 _SCHEMA_VERSION = 1
+ROOM = 1024 * 1024
+"""Bytes that have to be free when a server starts."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors after which there is no room: a full disk, a quota, or a limit of the size of files."""
 _SCHEMA = """
 CREATE TABLE znode (
     path TEXT PRIMARY KEY, data BLOB, acl BLOB NOT NULL, owner INTEGER NOT NULL,
@@ -140,12 +146,30 @@ def prepare(directory: Path) -> None:
         raise StoreError(f"{directory} holds files of another program ({foreign[0]}): choose an empty directory")
 
 
+def check_room(directory: Path) -> None:
+    """Check that something can be written: otherwise a server would start, and end at its first write.
+
+    Raises: StoreError if the disk is full.
+    """
+    try:
+        with TemporaryFile(dir=directory, buffering=0) as file:
+            left = memoryview(bytes(ROOM))
+            while left:  # as long as there is some room, a part is written without an error
+                left = left[file.write(left) :]
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise StoreError(f"cannot write in {directory}: {error.strerror or error}") from error
+        why = f"{ROOM // 1024:,} KiB cannot be written in {directory} ({error.strerror})"
+        raise StoreError(f"the disk is full: {why}; make room, or choose another directory") from error
+
+
 def open_store(directory: Path) -> Store:
     """Open a data directory for this process alone; one that is absent or empty is prepared.
 
-    Raises: StoreError if it belongs to another program or is in use.
+    Raises: StoreError if it belongs to another program or is in use, or if the disk is full.
     """
     prepare(directory)
+    check_room(directory)
     try:
         # One that is there is not opened: closing it would end this process's locks on it.
         with suppress(FileExistsError):

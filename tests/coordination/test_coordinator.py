@@ -266,10 +266,10 @@ def test_what_is_refused_in_part_is_not_begun_over_and_over(
 ) -> None:
     job, written = ClaimedJob(), list[set[str]]()
 
-    async def writing(member: Member, ops: Sequence[Op], what: str) -> Committed:
+    async def writing(member: Member, ops: Sequence[Op], what: str, **options: bool) -> Committed:
         if refused in (paths := {op.path for op in ops}):
             raise failure(-102, refused)
-        committed = await write(member, ops, what)
+        committed = await write(member, ops, what, **options)
         written.append(paths & {REQUEST, ASKED.sharding})
         return committed
 

@@ -60,12 +60,12 @@ def test_an_application_is_up_suspended_and_down_as_its_session_is_and_shows_no_
             settings = world.settings(digest="us:secret", session_timeout=4)
             async with open_session(settings, clock=VirtualClock()) as session:
                 health = Health.of(session, IDLE)
-                assert (health.status, health.ready) == ("up", True)
+                assert (health.status, health.ready, health.reason) == ("up", True, None)
                 assert health.registry == "zk://10.0.0.1:2181/test"
                 world.partition()
                 await session.status.until(lambda status: status.state is SessionState.SUSPENDED)
                 health = Health.of(session, IDLE)
-                assert (health.status, health.ready) == ("suspended", False)
+                assert (health.status, health.ready, health.as_json()["reason"]) == ("suspended", False, "silent")
                 world.heal()
                 await session.status.until(lambda status: status.state is SessionState.CONNECTED)
                 assert Health.of(session, IDLE).ready
