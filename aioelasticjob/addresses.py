@@ -8,6 +8,7 @@ embedded://127.0.0.1:2181/namespace?data_dir=DIR       one durable server for al
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -65,6 +66,12 @@ class Address:
             if question:
                 raise wrong_address(text, f"a registry to share names its host and port: {EXAMPLE}")
             return cls(text, ConnectionSettings.parse(f"zk://127.0.0.1/{place.strip('/')}", **options), private=True)
+        if re.fullmatch(r"[\w-]+", host := place.partition("/")[0]) and host != "localhost":
+            namespace = place.strip("/")
+            private = f"embedded:///{namespace} for a registry in this process"
+            shared = f"embedded://127.0.0.1:2181/{namespace} for one that this machine's processes share"
+            why = f"{host!r} stands in the place of a host; if it is the namespace, write {private}, or {shared}"
+            raise wrong_address(text, why)
         try:
             settings = ConnectionSettings.parse(f"zk://{place}", **options)
         except InvalidSetting as error:

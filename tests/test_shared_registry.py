@@ -138,6 +138,18 @@ def test_what_cannot_be_meant_names_the_setting(address: str, setting: str) -> N
     assert found.value.setting == setting
 
 
+@pytest.mark.parametrize(
+    ("place", "namespace"), [("shop", "shop"), ("my_shop/", "my_shop"), ("shop/north", "shop/north")]
+)
+def test_a_namespace_in_the_place_of_the_host_is_understood(place: str, namespace: str) -> None:
+    with pytest.raises(InvalidSetting) as found:
+        Address.parse(f"embedded://{place}")
+    assert found.value.expected.endswith(
+        f"write embedded:///{namespace} for a registry in this process,"
+        f" or embedded://127.0.0.1:2181/{namespace} for one that this machine's processes share"
+    )
+
+
 def test_a_wrong_option_beside_the_address_keeps_its_name() -> None:
     with pytest.raises(InvalidSetting, match="session_timeout"):
         Address.parse("embedded://127.0.0.1:2181/x", session_timeout=-1)
