@@ -67,12 +67,12 @@ def refuse_ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the registry refuse the first two times that the leader ends a run; return what was refused."""
     refused = list[str]()
 
-    async def refusing(member: Member, ops: Sequence[Op], what: str) -> Committed:
+    async def refusing(member: Member, ops: Sequence[Op], what: str, **options: bool) -> Committed:
         if "EndRun" in what and len(refused) < 2:
             refused.append(what)
             member.refusals.refused(what, error := RegistryError("the quota is used up"))
             raise error
-        return await commit.write(member, ops, what)
+        return await commit.write(member, ops, what, **options)
 
     monkeypatch.setattr(coordinator, "write", refusing)
     return refused

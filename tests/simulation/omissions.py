@@ -122,13 +122,13 @@ def former_schedules_forgotten() -> AbstractContextManager[object]:
 def lead_unfenced() -> Any:
     """Let leaders write without showing that they still lead, and assign whatever the assignment is by now."""
 
-    def assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
+    def assign(view: JobView, assignment: Mapping[int, str], most: int) -> list[Transaction]:
         return [
             [
                 Set(op.path, op.data, -1) if isinstance(op, Set) and op.path == view.layout.sharding else op
                 for op in part
             ]
-            for part in _assign(view, assignment)
+            for part in _assign(view, assignment, most)
         ]
 
     nobody = mock.patch.object(effects, "_leading", side_effect=lambda _view: [])

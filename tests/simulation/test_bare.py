@@ -331,9 +331,9 @@ def assign_whatever_is_asked() -> Iterator[None]:
     the leader's own, and those it makes and answers in turn.
     """
 
-    def assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
+    def assign(view: JobView, assignment: Mapping[int, str], most: int) -> list[Transaction]:
         mark = view.layout.necessary
-        return [[Delete(mark) if op.path == mark else op for op in part] for part in _assign(view, assignment)]
+        return [[Delete(mark) if op.path == mark else op for op in part] for part in _assign(view, assignment, most)]
 
     marks = mock.patch.object(membership, "to_transactions", lambda _elected, view: [_mark_necessary(view)])
     with mock.patch.object(effects, "_assign", assign), marks:
