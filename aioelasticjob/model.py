@@ -185,6 +185,19 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class ZoneRules:
+    """The rules of a time zone as a process has them."""
+
+    zone: str
+    year: int
+    """The first of the years whose rules are compared."""
+    digest: str
+    """Two processes have the same rules for these years if this is the same."""
+    database: str
+    """In words, which database of zones the process uses, with its version."""
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """One running copy of a job in one process."""
 
@@ -201,6 +214,10 @@ class Instance:
     """Whether it only finishes its running items: it is given no more items, and does not lead."""
     features: frozenset[str] = frozenset()
     """The features of the registry's format that its node says it knows."""
+    cannot_use: int = field(default=0, compare=False)
+    """The transaction that wrote the configuration which its process cannot use; 0 if it can use the present one."""
+    zone_rules: ZoneRules | None = field(default=None, compare=False)
+    """The rules of the job's time zone that its process has; None if it has not said so."""
 
 
 def run_name(slot: int, request: str = "") -> str:

@@ -58,9 +58,9 @@ def alert(
 ) -> None:
     """Run until SIGTERM or Ctrl-C: call the error handler of each job that nobody can run (alert_on: nobody-there).
 
-    Nobody can run a job if no instance is up, if every instance lacks a feature that the job requires, or if all that
-    could run it refuse to because of the clocks of their hosts. A job that is paused, or has no scheduled moment to
-    come, misses nothing.
+    Nobody can run a job if no instance is up, if every instance lacks a feature that the job requires or cannot use
+    its configuration, or if all that could run it refuse to because of the clocks of their hosts. A job that is
+    paused, or has no scheduled moment to come, misses nothing.
     """
     logs.set_up(log_level, log_format)
     with unwrapped():

@@ -130,6 +130,8 @@ def _instance(one: InstanceStatus) -> Json:
         "differs": one.differs,
         "refused": one.refused,
         "clockDiffers": one.clock_differs,
+        "unusable": one.unusable or None,
+        "zoneDatabase": None if one.zone_rules is None else one.zone_rules.database,
     }
 
 

@@ -162,12 +162,21 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     if status.succeeded or status.failed:
         counts = counted(status.succeeded, "record" if config.job_type == "DATAFLOW" else "run")
         lines.append(Text(f"in the last interval {counts} succeeded and {status.failed:,} failed"))
-    lines += [Text(), _instances(status, now), *_refusing(status), *_declared_otherwise(status)]
+    lines += [Text(), _instances(status, now), *_unable(status), *_refusing(status), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:
         if server.flags:
             lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(server.flags)}", style="yellow"))
     return Group(*lines)
+
+
+def _unable(status: JobStatus) -> list[Text]:
+    """Return a line for each instance that runs nothing because its process cannot use the configuration."""
+    return [
+        Text(f"{one.id} runs nothing, because its process cannot use the configuration: {one.unusable}", style="red")
+        for one in status.instances
+        if one.unusable
+    ]
 
 
 def _refusing(status: JobStatus) -> list[Text]:
@@ -194,6 +203,9 @@ def _declared_otherwise(status: JobStatus) -> list[Text]:
     handlers = sorted({one.handler for one in status.instances if one.handler})
     if len(handlers) > 1:
         lines.append(Text(f"the instances run different handlers: {', '.join(handlers)}", style="yellow"))
+    if found := status.zone_databases:
+        text = f"the instances have different rules for {status.config.time_zone}: {', '.join(found)}"
+        lines.append(Text(text, style="yellow"))
     return lines
 
 
@@ -220,6 +232,8 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
         return Text("leaving", style="yellow")
     if one.lacks:
         return Text(f"lacks {operations.listed(one.lacks, 3)}", style="red")
+    if one.unusable:
+        return Text("cannot use the configuration", style="red")
     closed = status.paused or any(server.ip == one.ip and server.flags for server in status.servers)
     return Text("switched off", style="yellow") if closed else Text("leads" if one.leads else "", style="bold")
 

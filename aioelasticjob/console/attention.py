@@ -95,6 +95,7 @@ def reasons(
     return (
         *_not_run(status),
         *_writes_refused(status.instances),
+        *_unusable(status.instances),
         *_clock_differs(able_instances(status)),
         *_given_up(status.items),
         *_cut_off(status),
@@ -115,6 +116,8 @@ def _not_run(status: JobStatus) -> Iterator[Reason]:
         yield Reason("nobody there", "nobody is there to run it")
     elif all(one.lacks for one in status.instances):
         yield Reason("nobody able", "every instance lacks a feature that the job requires")
+    elif not any(one.is_able for one in status.instances):
+        yield Reason("nobody able", "no process that is there can do what the job requires")
     elif status.state == "never fires":
         yield Reason("never fires", "its schedule names no moment of any year")
 
@@ -128,6 +131,15 @@ def _writes_refused(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
         since = {f"{what}: {why}": at for what, why, at in reversed(found)}
         sentence = "the registry refuses {what}: {why} (instances: {instances})"
         yield Reason("writes refused", sentence, values, min(since.values()), since)
+
+
+def _unusable(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
+    """Yield one reason for all instances that run nothing because their processes cannot use the configuration."""
+    found = [one for one in instances if one.unusable]
+    if found:
+        values = {"host": found[0].host or found[0].ip, "why": found[0].unusable, "instances": len(found)}
+        sentence = "processes cannot use the configuration, and run nothing: {instances}; that on {host}: {why}"
+        yield Reason("unusable here", sentence, values, details={one.unusable: None for one in found})
 
 
 def _clock_differs(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:

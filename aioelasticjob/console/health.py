@@ -36,6 +36,7 @@ _REASONS_IN_PLACE: Final = (
     "not converging",
     "writes refused",
     "clock differs",
+    "unusable here",
 )
 """Reasons whose word stands in place of the job's state."""
 _NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty", "foreign")

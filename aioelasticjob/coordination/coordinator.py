@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from typing import Protocol, TypeAlias
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, result_of, send, write
@@ -178,7 +178,7 @@ class Coordinator:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
         if due.tick:
-            await _renew_own_node(member, view)
+            await _renew_own_node(member, view, moment(time).year)
         if due.counts:
             await self._run_counts.publish(member, view, time)
         # there is no leader while all instances are switched off
@@ -231,10 +231,10 @@ class Coordinator:
         return self._clock.now() - (self._member.session.clock_skew or 0.0)
 
 
-async def _renew_own_node(member: Member, view: JobView) -> None:
+async def _renew_own_node(member: Member, view: JobView, year: int) -> None:
     """Bring the notes in the instance's node up to date.  If the registry refuses that, the next tick tries again."""
     try:
-        if (renewal := renewed(member, view)) is not None:
+        if (renewal := renewed(member, view, year)) is not None:
             await member.session.commit([renewal], incarnation=member.incarnation)
     except (Suspended, SessionEnded):
         raise

@@ -61,12 +61,25 @@ def differences(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ..
     return tuple(Difference(name, mine, theirs) for name, mine, theirs in pairs if mine != theirs)
 
 
-def with_known_names(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
-    """Return a configuration whose error handler and executor work here, and what is wrong with its own, if anything.
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """A configuration as a process can use it."""
+
+    config: JobConfig
+    """The configuration, with other names in place of those that do not work in this process."""
+    fault: str | None = None
+    """Which names were replaced, and why; None if none was."""
+    unusable: str | None = None
+    """Why this process cannot run the job by the configuration; None if it can."""
+
+
+def with_known_names(config: JobConfig, last: JobConfig) -> Usable:
+    """Return a configuration with an error handler and an executor that work here.
 
     An error handler that does not work here is replaced by that of ``last``, with its options; an executor likewise.
+    Without its executor a process cannot run the job as configured, without its error handler it can.
     """
-    kept, wrong = dict[str, object](), list[str]()
+    kept, wrong, unusable = dict[str, object](), list[str](), None
     try:
         error_handlers.check(config.error_handler, config.error_handler_options)
     except InvalidSetting as mistake:
@@ -75,9 +88,9 @@ def with_known_names(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str
     try:
         executors.check(config.executor)
     except InvalidSetting as mistake:
-        kept["executor"] = last.executor
+        kept["executor"], unusable = last.executor, str(mistake)
         wrong.append(f"{mistake}; the executor {last.executor} stays in use")
-    return (config.model_copy(update=kept), "; ".join(wrong)) if wrong else (config, None)
+    return Usable(config.model_copy(update=kept), "; ".join(wrong), unusable) if wrong else Usable(config)
 
 
 def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping[str, str]:

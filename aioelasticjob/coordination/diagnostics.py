@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
+from aioelasticjob.coordination import zone_rules
 from aioelasticjob.coordination.member import Member, is_host
 from aioelasticjob.coordination.mirrored_nodes import is_item
 from aioelasticjob.coordination.view import JobView
@@ -20,7 +21,7 @@ log = logger(__name__)
 def diagnose(view: JobView, me: str) -> Mapping[str, str]:
     """Return the findings by path; empty if there is none.
 
-    The features that an instance lacks are reported only by that instance itself, ``me``.
+    What keeps an instance from running anything is reported only by that instance itself, ``me``.
     """
     config = view.layout.config
     found = {} if view.fault is None else {config: view.fault.removeprefix(f"{config}: ")}
@@ -28,8 +29,16 @@ def diagnose(view: JobView, me: str) -> Mapping[str, str]:
         found[config] = "; ".join(view.config.ignored)
     if me in view.lacking:
         found[view.layout.instance(me)] = missing_features_text(view.lacking[me])
+    if me in view.unable:
+        found[view.layout.instance(me)] = unusable_text(view.unusable)
     for path, why in (*_parents(view), *_instances(view), *_items(view), *_requests(view), *_obstructed(view)):
         found.setdefault(path, why)
+    mine, leaders = (view.instances.get(one) for one in (me, view.leader or ""))
+    if mine and leaders and zone_rules.differ(mine.zone_rules, leaders.zone_rules):
+        assert mine.zone_rules is not None
+        assert leaders.zone_rules is not None
+        text = zone_rules.difference_text(mine.zone_rules, leaders.zone_rules)
+        found.setdefault(view.layout.instance(me), text)
     return found
 
 
@@ -39,6 +48,12 @@ def missing_features_text(features: Collection[str]) -> str:
     return (
         f"the job requires {named}, which this release does not know: this instance runs nothing until it is upgraded"
     )
+
+
+def unusable_text(why: str | None) -> str:
+    """Return the warning for an instance whose process cannot use the configuration, which others can use."""
+    text = "others can use the job's configuration, but this process cannot, so this instance runs nothing"
+    return f"{text}: {why}" if why else text
 
 
 def _parents(view: JobView) -> Iterator[tuple[str, str]]:

@@ -102,6 +102,14 @@ class NoteSchedule(WriteNodes):
     """Note which schedule is in force and since when."""
 
 
+class AcceptConfiguration(WriteNodes):
+    """Note that an instance can use the configuration, which another one cannot; also who does not lead may do that."""
+
+
+class NoteUnusable(WriteNodes):
+    """Note in the instance's own node which configuration its process cannot use, or that it can use it."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateRequest:
     """Note that a request has expired or has ended."""
@@ -127,6 +135,8 @@ Effect = (
     | RestoreNodes
     | RefreshServer
     | NoteSchedule
+    | AcceptConfiguration
+    | NoteUnusable
     | UpdateRequest
 )
 Transaction = list[Op]
@@ -159,7 +169,12 @@ def to_transactions(effect: Effect, view: JobView, most: int | None = None) -> l
             return [_end_run(view, effect)]
         case RemoveNodes(operations) | NoteSchedule(operations):
             return [[*leading, *operations]]
-        case RestoreNodes(operations) | RefreshServer(operations):
+        case (
+            RestoreNodes(operations)
+            | RefreshServer(operations)
+            | AcceptConfiguration(operations)
+            | NoteUnusable(operations)
+        ):
             return [[*operations]]
         case UpdateRequest(request, data):
             return [[*leading, Set(layout.request(request.id), data, request.version)]]

@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 from aioelasticjob import config as settings
 from aioelasticjob.config import JobConfig, required
+from aioelasticjob.coordination import zone_rules
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout
@@ -21,6 +22,8 @@ from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Tree, changed_below
 
+UNUSABLE = "unusable"
+"""The key of what an instance says of a configuration that its process cannot use."""
 _HOST = re.compile(r"[\w.:%-]{1,255}")
 
 
@@ -130,7 +133,21 @@ def instance(name: str, node: Node) -> Instance:
         since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
         fields.get("leaving") is True,
         _shared(tuple(one for one in features if isinstance(one, str))) if isinstance(features, list) else NONE,
+        unusable_config(fields)[0],
+        zone_rules.noted(fields),
     )
+
+
+def unusable_note(written: int, why: str) -> dict[str, object]:
+    """Return what an instance says of the configuration that a transaction has written and its process cannot use."""
+    return {"config": written, "why": why}
+
+
+def unusable_config(data: Mapping[str, object]) -> tuple[int, str]:
+    """Return which configuration an instance's node says its process cannot use, and why; 0 and no text if none."""
+    note = data.get(UNUSABLE)
+    written, why = (note.get("config"), note.get("why")) if isinstance(note, dict) else (0, "")
+    return written if type(written) is int else 0, why if isinstance(why, str) else ""
 
 
 @lru_cache

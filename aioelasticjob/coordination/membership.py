@@ -14,11 +14,12 @@ from math import inf
 from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import zone_rules
 from aioelasticjob.coordination.commit import MAX_CONFLICTS, connected, write
 from aioelasticjob.coordination.declaration import differences, with_known_names
 from aioelasticjob.coordination.effects import BecomeLeader, to_transactions
 from aioelasticjob.coordination.foreign import leave_alone
-from aioelasticjob.coordination.member import Member, instance
+from aioelasticjob.coordination.member import UNUSABLE, Member, instance, unusable_note
 from aioelasticjob.coordination.operator_log import log_overwritten, who_acted
 from aioelasticjob.coordination.schedules import scheduling
 from aioelasticjob.coordination.stored_config import replaced_by, see_same_kind
@@ -58,12 +59,15 @@ async def join(
     last: JobConfig | None = None,
     up_since: float = inf,
     switches: Tree | None = None,
+    *,
+    year: int = 0,
 ) -> JobConfig:
     """Register the instance and return the configuration in force: the registry's, or with ``overwrite`` the declared.
 
     If the instance joins again, ``last`` is the configuration used before: it stays in force if the registry's is
     invalid, and nothing is overwritten.  ``up_since`` is when this process first joined.
     ``switches`` has the nodes of the servers in all jobs: an instance whose server is disabled there does not lead.
+    ``year`` is the present one: the instance says from then on which rules it has for the job's time zone.
 
     Raises:
         JobConflict: the name belongs to another kind of job.
@@ -76,8 +80,13 @@ async def join(
         leave_alone(tree, member.layout)
         stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
-        view = read(tree, member.layout, holds, switches=switches)
-        notes = {"differs": [one.setting for one in differences(config, holds)] or None}
+        view = read(tree, member.layout, holds, config.job_type, switches)
+        unusable = None if view.unusable is None else unusable_note(view.configured_by, view.unusable)
+        notes = {
+            "differs": [one.setting for one in differences(config, holds)] or None,
+            UNUSABLE: unusable,
+            zone_rules.KEY: zone_rules.note(zone_rules.present(holds, year)) if year else None,
+        }
         description = member.describe(min(up_since, view.up_since), notes=notes)
         try:
             written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
@@ -227,7 +236,7 @@ def _agreed(tree: Tree, layout: Layout, given: JobConfig, last: JobConfig | None
         fits(stored)
     except InvalidSetting as mistake:
         raise ForeignData(f"{layout.config}: {mistake.setting}", mistake.value, mistake.expected) from None
-    return stored, with_known_names(stored, given)[0]  # a wrong one is logged once there is a view
+    return stored, with_known_names(stored, given).config  # a wrong one is logged once there is a view
 
 
 def _is_configured(tree: Tree, layout: Layout) -> bool:
@@ -263,6 +272,7 @@ def _joining(
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
         operations.append(Create(layout.instance(member.id), description, ephemeral=True))
     is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)
-    if view.leader is None and member.features.issuperset(holds.requires) and not is_disabled:
+    cannot_use = view.unusable is not None and view.is_accepted
+    if view.leader is None and member.features.issuperset(holds.requires) and not (is_disabled or cannot_use):
         operations += to_transactions(BecomeLeader(member.id), view)[0]
     return operations

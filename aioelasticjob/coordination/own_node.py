@@ -1,7 +1,7 @@
 """What an instance notes in its own node for people, anew at each tick.
 
-That is what the registry refuses to it, which settings its process declares otherwise than the registry, and by how
-much its host's clock differs while its job refuses all runs because of that.
+That is what the registry refuses to it, which settings its process declares otherwise than the registry, by how much
+its host's clock differs while its job refuses all runs because of that, and which rules it has for the time zone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import inf
 
 from aioelasticjob.config import JobConfig, tolerates
-from aioelasticjob.coordination import refusals
+from aioelasticjob.coordination import refusals, zone_rules
 from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
@@ -24,20 +24,23 @@ CHANGE = 1.0
 """Seconds by which the difference has to change before it is noted anew: clocks drift all the time."""
 
 
-def renewed(member: Member, view: JobView) -> Set | None:
+def renewed(member: Member, view: JobView, year: int) -> Set | None:
     """Return the write that brings the notes in this instance's node up to date; None if they are.
 
-    Its features are written, too, if required ones were overwritten.
+    Its features are written, too, if required ones were overwritten.  ``year`` is the present one.
     """
     path = member.layout.instance(member.id)
     if not member.owns(node := view.tree.get(path)):  # somebody has removed it
         return None
     said, config = json_object(node.data), view.config
-    notes = {
+    notes: dict[str, object] = {
         refusals.KEY: member.refusals.note(said),
         "differs": [one.setting for one in differences(member.declared or config, config)] or None,
         CLOCK: _clock_note(noted_clock_difference(said), intolerable_difference(member.session.clock_skew, config)),
     }
+    rules = zone_rules.present(config, year)
+    if view.instances[member.id].zone_rules != rules:
+        notes[zone_rules.KEY] = zone_rules.note(rules)
     lost_features = member.id in view.lacking and not member.lacks(view.tree)
     if not lost_features and all(said.get(key) == note for key, note in notes.items()):
         return None

@@ -1,12 +1,13 @@
 """The rules: pure functions that compute, from a view, the effects that one instance writes.
 
-They elect a leader, note the schedule, mark orphans and end runs, assign items, remove nodes that nothing needs, and
-end requests.  Every instance follows ``RULES``, and the leader follows ``LEADER_RULES`` as well; the effects of earlier
+They elect a leader, note the schedule and who cannot use the configuration, mark orphans and end runs, assign items,
+remove nodes that nothing needs, and end requests.  Every instance follows ``RULES``, and the leader follows ``LEADER_RULES`` as well; the effects of earlier
 rules are written first.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,14 @@ from functools import cached_property
 
 from aioelasticjob.coordination.effects import (
     MAX_OPERATIONS,
+    AcceptConfiguration,
     Assign,
     BecomeLeader,
     Effect,
     EndRun,
     MarkOrphan,
     NoteSchedule,
+    NoteUnusable,
     RefreshServer,
     RemoveItems,
     RemoveNodes,
@@ -30,13 +33,16 @@ from aioelasticjob.coordination.effects import (
     UpdateRequest,
     parts,
 )
+from aioelasticjob.coordination.member import UNUSABLE, unusable_note
 from aioelasticjob.coordination.request_runs import begun_items, ended_as, following, waiting_items
 from aioelasticjob.coordination.requests import CANCELLED, EXPIRED, Cancellation, Request, changed
 from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import child
 from aioelasticjob.model import VersionedRecord
-from aioelasticjob.registry.transaction import Check, Create, Delete, Set, put
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
+from aioelasticjob.registry.tree import Node
 
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
@@ -81,8 +87,8 @@ class RuleInput:
 
     @cached_property
     def leading(self) -> bool:
-        """Whether this instance leads: the registry names it, and it knows all features that the job requires."""
-        return self.is_named_leader and self.me not in self.view.lacking
+        """Whether this instance leads: the registry names it, and it can do all that the job requires."""
+        return self.is_named_leader and self.me not in self.view.lacking and self.me not in self.view.unable
 
 
 def elect(now: RuleInput) -> Iterator[BecomeLeader]:
@@ -95,7 +101,7 @@ def elect(now: RuleInput) -> Iterator[BecomeLeader]:
 
 
 def step_down(now: RuleInput) -> Iterator[StepDown]:
-    """A leader that may not lead any more steps down, if another instance can lead or it lacks a required feature."""
+    """A leader that may not lead any more steps down, if another instance can lead or it cannot do what is required."""
     if now.is_named_leader and now.me not in now.view.staying and (now.view.staying or not now.leading):
         yield StepDown()
 
@@ -108,9 +114,43 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     """
     view, layout = now.view, now.view.layout
     config = view.tree.get(layout.config)
-    if config is not None and view.fault is None and not view.schedules.is_noted:
-        note = put(layout.schedule, view.schedules.note(config.stat.mtime), view.tree.get(layout.schedule))
-        yield NoteSchedule((Check(layout.config, config.stat.version), note))
+    if config is not None and view.unusable is None and not view.schedules.is_noted:
+        yield NoteSchedule(_note(view, config))
+
+
+def say_unusable(now: RuleInput) -> Iterator[NoteUnusable]:
+    """An instance notes in its node which configuration its process cannot use, and removes that when it can."""
+    view = now.view
+    path, config = view.layout.instance(now.me), view.tree.get(view.layout.config)
+    node = view.tree.get(path)
+    if now.me not in view.instances or config is None or node is None:
+        return
+    cannot_use = 0 if view.unusable is None else config.stat.mzxid
+    if view.instances[now.me].cannot_use != cannot_use:
+        data = {key: value for key, value in json_object(node.data).items() if key != UNUSABLE}
+        if view.unusable is not None:
+            data |= {UNUSABLE: unusable_note(cannot_use, view.unusable)}
+        yield NoteUnusable((Set(path, json.dumps(data).encode(), node.stat.version),))
+
+
+def accept_configuration(now: RuleInput) -> Iterator[AcceptConfiguration]:
+    """An instance that can use the configuration notes that if another one cannot: then it is not wrong for everybody.
+
+    Also one that does not lead does so, because it may be the leader that cannot use it.
+    """
+    view = now.view
+    config = view.tree.get(view.layout.config)
+    can_use = now.me in view.instances and now.me not in view.lacking and view.unusable is None and config is not None
+    if can_use and view.doubting and not view.is_accepted:
+        assert config is not None
+        yield AcceptConfiguration(_note(view, config))
+
+
+def _note(view: JobView, config: Node) -> tuple[Op, ...]:
+    """Return the operations that note the schedule of the configuration in a node, if nobody has changed it."""
+    path = view.layout.schedule
+    note = put(path, view.schedules.note(config.stat.mtime, config.stat.mzxid), view.tree.get(path))
+    return Check(view.layout.config, config.stat.version), note
 
 
 def answer_cut_off_runs(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
@@ -335,7 +375,7 @@ def _update(view: JobView, request: Request, unrun: Mapping[int, int], **keys: o
 
 Rule = Callable[[RuleInput], Iterable[Effect]]
 
-RULES: tuple[Rule, ...] = (restore_nodes, elect, step_down, refresh_server)
+RULES: tuple[Rule, ...] = (restore_nodes, say_unusable, accept_configuration, elect, step_down, refresh_server)
 """The rules that every instance follows."""
 LEADER_RULES: tuple[Rule, ...] = (
     note_schedule,

@@ -20,6 +20,10 @@ MAX_FORMER_SCHEDULES = 8
 """How many former schedules are kept: their last moments may still have to be reported as missed."""
 
 
+CONFIG = "config"
+"""The key of the transaction that wrote the configuration whose schedule is noted."""
+
+
 @dataclass(frozen=True, slots=True)
 class FormerSchedule:
     """A schedule that is not in force any more.  Times are in milliseconds since the epoch."""
@@ -80,10 +84,23 @@ class Schedules:
         switched = max((one.until for one in former if one.recorded is not recorded), default=0)
         return tuple(one for one in former if one.until > switched)
 
-    def note(self, since: float) -> bytes:
-        """Return the data of the leader's note: the schedule, since when it is in force, and the former ones."""
-        former = self.noted[-MAX_FORMER_SCHEDULES:]
-        return json.dumps({**scheduling(self.config), "since": round(since * 1000), "former": former}).encode()
+    @property
+    def accepted(self) -> int:
+        """The newest transaction that wrote a configuration which an instance has noted as usable; 0 if unknown."""
+        written = self.noted[-1].get(CONFIG) if self.noted else 0
+        return written if type(written) is int else 0
+
+    def note(self, since: float, written: int) -> bytes:
+        """Return the data of the note: the schedule, since when it is in force, and the former ones.
+
+        ``since`` counts if the schedule has not been noted yet; ``written`` is the transaction that wrote the
+        configuration.
+        """
+        noted = {**scheduling(self.config), "since": round(since * 1000)}
+        former = self.noted
+        if self.is_noted:
+            noted, former = {**self.noted[-1]}, self.noted[:-1]
+        return json.dumps({**noted, CONFIG: written, "former": former[-MAX_FORMER_SCHEDULES:]}).encode()
 
 
 def scheduling(config: JobConfig) -> Mapping[str, object]:

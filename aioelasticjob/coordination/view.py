@@ -48,6 +48,8 @@ class JobView:
     """What is wrong with the configuration now in the registry: it is invalid, or a name in it is unknown here."""
     switches: Tree = field(default_factory=Tree)
     """The nodes that say which servers are switched off in all jobs."""
+    unusable: str | None = None
+    """Why this process cannot run the job by the configuration now in the registry; None if it can."""
 
     @cached_property
     def missing_parents(self) -> tuple[str, ...]:
@@ -100,6 +102,30 @@ class JobView:
         needed = self.config.requires
         lacks = {one.id: tuple(x for x in needed if x not in one.features) for one in self.instances.values()}
         return {one: features for one, features in lacks.items() if features}
+
+    @cached_property
+    def configured_by(self) -> int:
+        """The transaction that has written the configuration now in the registry; 0 if there is none."""
+        node = self.tree.get(self.layout.config)
+        return 0 if node is None else node.stat.mzxid
+
+    @cached_property
+    def doubting(self) -> frozenset[str]:
+        """The instances that say that their process cannot use the configuration."""
+        return frozenset(one.id for one in self.instances.values() if 0 != one.cannot_use == self.configured_by) or NONE
+
+    @cached_property
+    def unable(self) -> frozenset[str]:
+        """The instances whose process cannot use the configuration, while another one can.  They are not eligible.
+
+        As long as none has shown that it can, the configuration may be wrong for everybody, and each keeps its last.
+        """
+        return self.doubting if self.doubting and self.is_accepted else NONE
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether an instance has noted that it can use the configuration now in the registry."""
+        return self.schedules.accepted == self.configured_by
 
     @cached_property
     def leader(self) -> str | None:
@@ -272,8 +298,8 @@ class JobView:
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
-        lacking = self.lacking
-        return in_order([x for x in self.instances.values() if x.id not in lacking and not self.is_disabled(x.ip)])
+        barred = self.lacking.keys() | self.unable
+        return in_order([x for x in self.instances.values() if x.id not in barred and not self.is_disabled(x.ip)])
 
 
 def _derive(layout: Layout, tree: Tree, before: _Derived, changed: Collection[str]) -> _Derived:
@@ -307,17 +333,18 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
     except InvalidSetting as mistake:
         requires = required(node.data)
         kept = last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
-        return JobView(layout, tree, kept, str(mistake), off)
+        return JobView(layout, tree, kept, str(mistake), off, str(mistake))
     if kind is None:  # a process that only reads need not have the job's error handler or executor
         return JobView(layout, tree, config, None, off)
-    return JobView(layout, tree, *with_known_names(config, last), off)
+    usable = with_known_names(config, last)
+    return JobView(layout, tree, usable.config, usable.fault, off, usable.unusable)
 
 
 def follow(before: JobView, tree: Tree, switches: Tree) -> JobView:
     """Return the view of newer trees of a running job.  A configuration that has not changed is not read again."""
     path, last = before.layout.config, before.config
     if tree.get(path) == before.tree.get(path):
-        return JobView(before.layout, tree, last, before.fault, switches)
+        return JobView(before.layout, tree, last, before.fault, switches, before.unusable)
     return read(tree, before.layout, last, last.job_type, switches)
 
 

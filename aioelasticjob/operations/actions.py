@@ -138,6 +138,9 @@ def _asked(view: JobView, instance: str | None) -> Sequence[str]:
         who = "its instances do" if instance is None else f"{instance} does"
         needed = listed(list(view.config.requires))
         raise NotPossible(f"{view.layout.job}: {who} not know all that the job requires ({needed}): upgrade first")
+    if all(one in view.unable for one in present):
+        who = "the process of its only instance" if len(view.instances) == 1 else f"the process of {listed(present)}"
+        raise NotPossible(f"{view.layout.job}: {who} cannot use the job's configuration: see aioelasticjob job")
     if view.paused:
         raise NotPossible(f"{view.layout.job}: is paused: resume it first")
     if not able:

@@ -13,7 +13,7 @@ from aioelasticjob.operations.status import JobStatus
 
 _WHAT: Final = {
     "nobody there": "no instance is up",
-    "nobody able": "every instance lacks a feature that the job requires",
+    "nobody able": "every instance lacks a feature that the job requires, or cannot use its configuration",
     "clock differs": "every instance that could run the job refuses to, because its host's clock differs",
 }
 """By the state of a job that nobody runs, the reason."""

@@ -230,6 +230,8 @@ def _nobody(view: JobView) -> str:
         return "all instances are leaving"
     if all(one in view.lacking for one in view.instances):
         return f"no instance knows all that the job requires ({listed(list(view.config.requires))})"
+    if all(one in view.unable for one in view.instances):
+        return "no process can use the present configuration"
     return "all servers are disabled"
 
 

@@ -11,12 +11,14 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.foreign import foreign
+from aioelasticjob.coordination.member import unusable_config
 from aioelasticjob.coordination.own_node import noted_clock_difference
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.coordination.zone_rules import databases
 from aioelasticjob.encoding import json_object
 from aioelasticjob.layout import Layout, server_switch
-from aioelasticjob.model import Instance, Outcome, Record
+from aioelasticjob.model import Instance, Outcome, Record, ZoneRules
 from aioelasticjob.registry.tree import Node, Tree
 
 
@@ -95,6 +97,16 @@ class InstanceStatus:
     """What the registry refuses to it: for each kind of request its purpose, the reason, and since when."""
     clock_differs: float | None = None
     """By how many seconds its host's clock is ahead of the registry's, while it refuses all runs because of that."""
+    unusable: str = ""
+    """Why its process cannot use the configuration, which others can; then it gets no items and cannot lead."""
+
+    zone_rules: ZoneRules | None = None
+    """The rules that its process has for the job's time zone; None if it has not said so."""
+
+    @property
+    def is_able(self) -> bool:
+        """Whether it can do what the job requires."""
+        return not (self.lacks or self.unusable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +222,11 @@ class JobStatus:
         return max(found, key=_newest_and_worst, default=None)
 
     @property
+    def zone_databases(self) -> tuple[str, ...]:
+        """The databases of time zones whose rules for the job's zone differ; empty if all instances have the same."""
+        return databases(one.zone_rules for one in self.instances)
+
+    @property
     def succeeded(self) -> int:
         """Runs that succeeded in the last interval, on all servers."""
         return sum(server.succeeded or 0 for server in self.servers)
@@ -254,7 +271,7 @@ class JobStatus:
             return "faulty"
         if not self.instances:
             return "nobody there"
-        if all(one.lacks for one in self.instances):
+        if not any(one.is_able for one in self.instances):
             return "nobody able"
         closed = self.paused or all(server.flags for server in self.servers if server.instances)
         if closed or 0 < len(self.items) == len(self.resting):
@@ -264,9 +281,9 @@ class JobStatus:
 
 
 def able_instances(job: JobStatus) -> tuple[InstanceStatus, ...]:
-    """Return the instances that may run the job: they lack no feature, and their servers are not switched off."""
+    """Return the instances that can do what the job requires, and whose servers are not switched off."""
     off = {server.ip for server in job.servers if server.flags}
-    return tuple(one for one in job.instances if not one.lacks and one.ip not in off)
+    return tuple(one for one in job.instances if one.is_able and one.ip not in off)
 
 
 def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = None) -> JobStatus | None:
@@ -333,6 +350,7 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
             runs=tuple(runs.get(one.id, ())),
             leaving=one.leaving,
             lacks=view.lacking.get(one.id, ()),
+            zone_rules=one.zone_rules,
             **_said_of_itself(view, one.id),
         )
         for one in sorted(view.instances.values(), key=_by_age)
@@ -350,6 +368,7 @@ def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
         "differs": tuple(name for name in names if isinstance(name, str)),
         "refused": noted_refusals(data),
         "clock_differs": noted_clock_difference(data),
+        "unusable": unusable_config(data)[1] if instance in view.unable else "",
     }
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.declaration import Difference, differences
-from aioelasticjob.coordination.diagnostics import missing_features_text
+from aioelasticjob.coordination.diagnostics import missing_features_text, unusable_text
 from aioelasticjob.coordination.own_node import intolerable_difference
 from aioelasticjob.coordination.refusals import RefusedRequest
 from aioelasticjob.coordination.view import JobView
@@ -67,7 +67,7 @@ class JobHealth:
             holds=tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
             running=() if claim is None else tuple(sorted(claim.items)),
             next_fire=None if schedule is None else schedule.next_after(moment(now)),
-            problem=missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
+            problem=_problem(view, instance),
             differs=differences(declared, view.config),
             clock_differs=intolerable_difference(skew, view.config),
         )
@@ -144,6 +144,12 @@ class Health:
                 for job in self.jobs
             ],
         }
+
+
+def _problem(view: JobView, instance: str) -> str | None:
+    if instance in view.lacking:
+        return missing_features_text(view.lacking[instance])
+    return unusable_text(view.unusable) if instance in view.unable else None
 
 
 def _status(session: Session | None) -> Status:

@@ -14,6 +14,7 @@ from typing import Any
 
 from anyio import CancelScope, fail_after, move_on_after
 
+from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import ENDED_STATES, connected, until_answered
 from aioelasticjob.coordination.coordinator import Coordinator
@@ -173,7 +174,7 @@ class Life:
         otherwise why this instance has to leave.
         """
         member, config, trees = self.member, self._job.config, self._follower.trees
-        await join(member, config, trees, config)
+        await join(member, config, trees, config, year=self._year)
         why = ""
         with self._wait:
             while not why and member.lacks(tree := trees.value):
@@ -189,7 +190,9 @@ class Life:
         past = self._past
         try:
             trees, switches = self._follower.trees, self._shared.switches.value
-            config = await join(self.member, self._job.config, trees, past.config, past.up_since, switches)
+            config = await join(
+                self.member, self._job.config, trees, past.config, past.up_since, switches, year=self._year
+            )
             past.resume()
             if past.config is None:
                 _warn_of_differences(self.member, self._job.config, config, trees.value)
@@ -202,6 +205,10 @@ class Life:
                 raise
             return mistake
         return None
+
+    @property
+    def _year(self) -> int:
+        return moment(self._shared.clock.now()).year
 
     async def _live(self, config: JobConfig) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import ClaimResult
-from aioelasticjob.coordination.diagnostics import missing_features_text
+from aioelasticjob.coordination.diagnostics import missing_features_text, unusable_text
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.request_runs import RequestedRun, next_run
 from aioelasticjob.coordination.view import JobView
@@ -107,6 +107,8 @@ class Triggers:
         """Say why a trigger runs nothing; nothing is said if this instance simply holds no items."""
         if self._me in view.lacking:
             why = missing_features_text(view.lacking[self._me])
+        elif self._me in view.unable:
+            why = unusable_text(view.unusable)
         elif view.paused:
             why = "the job is paused"
         elif self._me not in view.active:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 
+import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, operations
@@ -316,6 +317,39 @@ def test_an_instance_that_refuses_all_runs_because_of_its_clock_is_shown(
     assert text.splitlines()[0] == "report  simple job, clock differs"
     assert [one["clockDiffers"] for one in json.loads(as_json)["instances"]] == [seconds]
     assert "clock differs" in listed
+
+
+def test_what_keeps_a_process_from_running_a_job_and_other_rules_of_a_zone_are_shown(
+    address: str, command: Command
+) -> None:
+    async def main() -> tuple[str, ...]:
+        async with running_report(address) as there:
+            session, layout = there.session, Layout("report")
+            written = (await session.get(layout.config)).stat.mzxid
+            rules = {"zone": "Europe/Berlin", "year": 2026}
+            said: list[dict[str, object]] = [
+                {"unusable": {"config": written, "why": "there is no such time zone"}},
+                {"zoneRules": {**rules, "rules": "a", "database": "tzdata 2020a"}},
+                {"zoneRules": {**rules, "rules": "b", "database": "tzdata 2026b"}},
+            ]
+            for number, data in enumerate(said):
+                node = Create(layout.instance(f"10.9.9.9@-@{number}"), json.dumps(data).encode(), ephemeral=True)
+                await session.commit([node], incarnation=session.incarnation)
+            with anyio.fail_after(10):  # the worker says that it can use the configuration
+                while b"config" not in (await session.get(layout.schedule)).data:
+                    await anyio.sleep(0.05)
+            where = "--registry", address
+            asked = ("job", "report"), ("job", "report", "--json")
+            return tuple([(await asyncio.to_thread(command, *words, *where)).stdout for words in asked])
+
+    text, as_json = asyncio.run(main())
+    words = " ".join(text.split())
+    why = "its process cannot use the configuration: there is no such time zone"
+    assert f"10.9.9.9@-@0 runs nothing, because {why}" in words
+    assert "the instances have different rules for UTC: tzdata 2020a, tzdata 2026b" in words
+    found = {one["id"]: (one["unusable"], one["zoneDatabase"]) for one in json.loads(as_json)["instances"]}
+    assert found["10.9.9.9@-@0"] == ("there is no such time zone", None)
+    assert found["10.9.9.9@-@1"] == (None, "tzdata 2020a")
 
 
 def test_a_job_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:

@@ -167,6 +167,16 @@ def test_requests_that_the_registry_refuses_need_attention_since_the_first_refus
     assert health_of(plain, (found,)).word == "writes refused"
 
 
+def test_processes_that_cannot_use_what_others_use_need_attention() -> None:
+    plain = status("report", (item(0),), now=NOW, instances=INSTANCES[:2])
+    first, second = (replace(one, unusable="there is no such time zone") for one in plain.instances)
+    (found,) = reasons(replace(plain, instances=(first, plain.instances[1])), [])
+    assert (found.kind, found.values["instances"], found.values["why"]) == ("unusable here", 1, first.unusable)
+    assert health_of(plain, (found,)).word == "unusable here"
+    nobody = reasons(replace(plain, instances=(first, second)), [])
+    assert [one.kind for one in nobody] == ["nobody able", "unusable here"]
+
+
 @pytest.mark.parametrize(
     ("settings", "long_after"),
     [

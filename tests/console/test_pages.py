@@ -262,6 +262,30 @@ def test_what_destroys_asks_first_and_wants_the_name_typed(play: Play) -> None:
     play(act)
 
 
+def test_an_instance_that_cannot_use_the_configuration_and_other_rules_of_a_zone_are_shown(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser, session, layout = await scene.operator(), scene.registry.session, Layout("report")
+        written = (await session.get(layout.config)).stat.mzxid
+        rules = {"zone": "Europe/Berlin", "year": 2026}
+        said: list[dict[str, object]] = [
+            {"unusable": {"config": written, "why": "there is no such time zone"}},
+            {"zoneRules": {**rules, "rules": "a", "database": "tzdata 2020a"}},
+            {"zoneRules": {**rules, "rules": "b", "database": "tzdata 2026b"}},
+        ]
+        for number, data in enumerate(said):
+            node = Create(layout.instance(f"10.9.9.9@-@{number}"), json.dumps(data).encode(), ephemeral=True)
+            await session.commit([node], incarnation=session.incarnation)
+        await scene.seen(lambda _: any(one.unusable for one in scene.instances()))  # the worker says that it can
+        page = (await browser.get(REPORT)).text
+        assert '<span class="about">there is no such time zone</span>' in page
+        assert page.count("instances have different rules for the time zone") == 2
+        assert '<span class="about">tzdata 2020a</span>' in page
+        assert '<span class="about">tzdata 2026b</span>' in page
+
+    play(act)
+
+
 def test_the_audit_log_is_right_also_of_actions_that_follow_each_other_closely(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()

@@ -13,12 +13,14 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import effects
 from aioelasticjob.coordination.effects import (
     MAX_OPERATIONS,
+    AcceptConfiguration,
     Assign,
     BecomeLeader,
     Effect,
     EndRun,
     MarkOrphan,
     NoteSchedule,
+    NoteUnusable,
     RefreshServer,
     RemoveItems,
     RemoveNodes,
@@ -38,7 +40,7 @@ from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
-ANYBODYS = {BecomeLeader, RestoreNodes, RefreshServer}
+ANYBODYS = {BecomeLeader, RestoreNodes, RefreshServer, NoteUnusable, AcceptConfiguration}
 """Effects of which each instance has its own, whichever instance leads."""
 SAID = {SayStrategyFailed}
 """Effects that write nothing."""

@@ -7,7 +7,7 @@ import pytest
 from aioelasticjob.coordination.schedules import MAX_FORMER_SCHEDULES
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.registry.transaction import Delete, Set
-from tests.coordination.rules.world import LAYOUT, World, world
+from tests.coordination.rules.world import LACKED, LAYOUT, World, world
 
 
 def test_the_leader_notes_since_when_the_schedule_is_in_force_whoever_writes_another_setting() -> None:
@@ -55,6 +55,20 @@ def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:
     here.settle()
     assert _former(_change(here, 31_000, monitor_execution=True)) == []  # the records before that have been removed
     assert _former(here.settle()) == []
+
+
+def test_a_note_that_the_configuration_can_be_used_changes_neither_the_schedule_nor_the_former_ones() -> None:
+    here = world(3, cron="0 * * * * ?")  # the second lacks a time zone
+    here.settle()
+    _change(here, 2_000, cron="30 * * * * ?", time_zone=LACKED)
+    before = here.settle()
+    assert before.is_accepted
+    _change(here, 3_000, description="another transaction, which the second cannot use either")
+    after = here.settle()
+    assert after.is_accepted
+    assert (after.schedules.since, _former(after)) == (before.schedules.since, _former(before))
+    assert after.unable == {"10.0.0.2@-@1"}
+    assert set(after.assignment.values()) == {"10.0.0.1@-@1"}
 
 
 def test_a_schedule_is_not_noted_once_the_configuration_has_been_written_again() -> None:

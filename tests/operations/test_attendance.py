@@ -52,7 +52,9 @@ def test_an_instance_that_may_not_run_the_job_does_not_count() -> None:
     attendance = Attendance(0)
     unable = replace(ABSENT, instances=(replace(SOMEBODY, lacks=("requests",)),))
     ((_, failure),) = attendance.look([unable], NOON)
-    assert failure.subject.startswith("report: every instance lacks a feature that the job requires, at least since ")
+    assert failure.subject.startswith(
+        "report: every instance lacks a feature that the job requires, or cannot use its configuration, at"
+    )
     skewed = replace(SOMEBODY, clock_differs=0.0)
     for instances in ((skewed,), (skewed, *unable.instances)):
         ((_, failure),) = Attendance(0).look([replace(PRESENT, instances=instances)], NOON)

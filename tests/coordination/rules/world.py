@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
+from aioelasticjob.coordination.member import address_of
 from aioelasticjob.coordination.requests import Request, encode
 from aioelasticjob.coordination.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
@@ -23,6 +24,8 @@ from tests.simulation.bare.registry import BareRegistry
 LAYOUT = Layout("job")
 
 
+LACKED, LACKING = "Asia/Tokyo", ("10.0.0.2", "10.0.0.5")
+"""A time zone, and the servers that lack it."""
 WEEK = 7 * 24 * 3600.0
 
 
@@ -60,7 +63,13 @@ class World:
                 if decoded is not None and not decoded.completed:
                     cut_off[item] = VersionedRecord(decoded, record.stat.version, record.stat.mzxid)
         idle = [] if self.running() else unwanted
-        return RuleInput(view or self.view(), name, True, tick, self.registry.now, idle, cut_off)
+        return RuleInput(self.seen_by(name, view), name, True, tick, self.registry.now, idle, cut_off)
+
+    def seen_by(self, name: str, view: JobView | None = None) -> JobView:
+        """Return the view of an instance: on some hosts a time zone is lacking."""
+        view = view or self.view()
+        is_lacking = address_of(name) in LACKING and view.config.time_zone == LACKED
+        return replace(view, unusable="there is no such time zone") if is_lacking else view
 
     def running(self) -> dict[str, object]:
         """Return the marks of runs."""
@@ -112,6 +121,7 @@ WHATS = (
         "pause",
         "pause the job",
         "count",
+        "zone",
         "act",
         "act on an old view",
         "hands on",
@@ -172,6 +182,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False, rescues=number % 5))
     done = records.encode(Record(slot=1, instance=name, begun=1))
     changes = {
+        "zone": {"time_zone": LACKED if number % 3 else "UTC"},
         "count": {"sharding_total_count": number or 1},
         "failover": {"failover": number % 3 > 0, "monitor_execution": True},
         "monitor": {"failover": False, "monitor_execution": number % 3 == 0},
