@@ -1,8 +1,8 @@
 """The rules: pure functions that compute, from a view, the effects that one instance writes.
 
 They elect a leader, note the schedule and who cannot use the configuration, mark orphans and end runs, assign items,
-remove nodes that nothing needs, and end requests.  Every instance follows ``RULES``, and the leader follows ``LEADER_RULES`` as well; the effects of earlier
-rules are written first.
+remove nodes that nothing needs, and end requests.  Every instance follows ``RULES``, and the leader follows
+``LEADER_RULES`` as well; the effects of earlier rules are written first.
 """
 
 from __future__ import annotations
