@@ -146,10 +146,10 @@ class ElasticJob(Declarations, Asking):
         """Let this process be killed if a run goes on although its session may be over.
 
         Raises:
-            InvalidSetting: the application runs.
+            InvalidState: the application runs already.
         """
         if self._here.running:
-            raise InvalidSetting("exit_at_lease_end", True, "is set before the application runs")
+            raise InvalidState("the application runs already: set exit_at_lease_end before it runs")
         self._registry = self._registry.changed(exit_at_lease_end=True)
 
     def configure(self, file: str | Path | None = None, *, registry: str | None = None) -> None:

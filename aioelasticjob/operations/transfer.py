@@ -15,6 +15,7 @@ from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
+from aioelasticjob.logging import logger
 from aioelasticjob.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
@@ -28,6 +29,8 @@ MAX_IGNORED_KEYS = 5
 MAX_IMPORT_CHARACTERS = 16 * 1024 * 1024
 """Characters that a text to import may have; that is enough for thousands of jobs."""
 
+log = logger(__name__)
+
 _LOADER = reading_as_written(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 _DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """PyYAML's loader and dumper in C if they are installed: they are ten times as fast, and safe as well."""
@@ -38,9 +41,11 @@ async def export_jobs(
 ) -> str:
     """Return the configurations of some jobs, or of all, as text that ``import_jobs`` takes.
 
+    Jobs of another program that cannot be read are left out of an export of all jobs, and the log says so.
+
     Raises:
         InvalidSetting: there is no such job, or no such form.
-        ForeignData: what the registry holds of a job is another program's.
+        ForeignData: a job was named, and what the registry holds of it is another program's.
         NotPossible: what the registry holds of a job is no configuration.
         RegistryError: the registry could not be read.
     """
@@ -55,7 +60,14 @@ async def export_jobs(
     layouts = [Layout(name) for name in chosen]
     nodes = await session.get_many([layout.config for layout in layouts])
     there_now = [(node, layout) for node, layout in zip(nodes, layouts, strict=True) if node is not None]
-    found = [await _stored(session, node, layout) for node, layout in there_now]
+    found = list[JobConfig]()
+    for node, layout in there_now:
+        try:
+            found.append(await _stored(session, node, layout))
+        except ForeignData as error:
+            if wanted is not None:
+                raise
+            log.warning("%s is left out of the export: %s", layout.job, error, extra={"job": layout.job})
     document = {"jobs": [config.as_json() for config in found]}
     if form == "yaml":
         return str(yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))

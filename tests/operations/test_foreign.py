@@ -165,7 +165,19 @@ def test_an_export_says_why_a_job_of_java_cannot_be_exported(release: str) -> No
     async def scene(here: SimulatedJobs) -> None:
         await here.write(*java_job(release, is_up=False))
         with pytest.raises(ForeignData, match=f"Elastic-Job {release} for Java"):
-            await operations.export_jobs(here.observer)
+            await operations.export_jobs(here.observer, ["job"])
+
+    simulate(scene)
+
+
+def test_a_job_of_java_does_not_prevent_the_export_of_all_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(*java_job("3.x", is_up=False))
+        await here.write(Create("/ours"), Create("/ours/config", JobConfig(job_name="ours").to_json()))
+        found = json.loads(await operations.export_jobs(here.observer))
+        assert [job["jobName"] for job in found["jobs"]] == ["ours"]
+        assert "job is left out of the export: " in caplog.text
+        assert "Elastic-Job 3.x for Java" in caplog.text
 
     simulate(scene)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import anyio
 import pytest
@@ -197,6 +198,27 @@ def test_the_configuration_of_another_job_or_of_another_kind_is_replaced_by_nobo
         with pytest.raises(JobConflict, match="is already a DATAFLOW job"):
             async with app.running():
                 raise AssertionError("it must not start")
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("place", ["file", "variable"])
+def test_overwrite_for_all_jobs_may_stand_in_a_settings_file_or_in_the_environment(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("overwrite: true\n" if place == "file" else "threads: 7\n")
+    if place == "variable":
+        monkeypatch.setenv("AIOELASTICJOB_OVERWRITE", "true")
+
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(Create("/first"), Create("/first/config", JobConfig(job_name="first").to_json()))
+        app = ElasticJob(here.address, clock=VirtualClock())
+        app.configure(file)
+        app.add(nothing, name="first", description="declared")
+        async with app.running():
+            (found,) = await operations.jobs(here.observer, now=0)
+            assert found.config.description == "declared"
 
     simulate(scene)
 
