@@ -14,6 +14,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.events import Events
+from aioelasticjob.host.orphans import collecting_orphans
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.executors import pickled
 from aioelasticjob.limited_log import LimitedLog
@@ -91,6 +92,7 @@ class RunningApp:
                 stack.enter_context(unwrapped())
                 self.events.limited_log = limited_log
                 stack.enter_context(watchdog())
+                await stack.enter_async_context(collecting_orphans())
                 if self.recorder is not None:
                     recorder = self.recorder.open(self.events, self.clock, registry.settings.namespace)
                     await stack.enter_async_context(recorder)

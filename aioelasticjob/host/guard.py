@@ -40,13 +40,12 @@ from anyio import to_thread
 
 from aioelasticjob import clock
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.host.orphans import MARK, new_mark, orphans
 from aioelasticjob.logging import logger
 
 PAGE_SIZE = 32
 SESSION, END, BOUND, OVER = range(4)
 """The places on the page, each of eight bytes."""
-MARK = "AIOELASTICJOB_STARTED_AS"
-"""The environment variable that holds the mark of a start."""
 GUARD_PROGRAM = resources.files("aioelasticjob.host") / "guard_process.py"
 
 _real_time: Callable[[], float] = clock.boot_time
@@ -135,8 +134,9 @@ class Guard:
             Unguarded: nothing would end the program, so it must not be started.
         """
         await self.start()
-        start = Start(self, f"{os.getpid()}-{id(self):x}-{next(self._marks)}")
+        start = Start(self, new_mark(f"{id(self):x}-{next(self._marks)}"))
         self._starts[start.mark] = session
+        orphans.begin(start.mark)
         self._order(f"start {start.mark} {session}")
         try:
             yield start
@@ -146,6 +146,8 @@ class Guard:
                 self._order(f"failed {start.mark}")
             else:
                 self._forget(start.group)
+            orphans.end(start.mark)
+            orphans.collect()
 
     @asynccontextmanager
     async def watching(self, group: int, session: int) -> AsyncIterator[None]:
@@ -165,6 +167,7 @@ class Guard:
     def started(self, mark: str, group: int) -> None:
         """Note the process group of a program that was started."""
         self._groups[group] = self._starts.pop(mark)
+        orphans.started(mark, group)
         self._order(f"started {mark} {group}")
 
     def look(self) -> None:

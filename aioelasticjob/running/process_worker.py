@@ -126,7 +126,7 @@ def _stand_alone() -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs started here would inherit
     own_group = False
     with suppress(OSError, AttributeError):
-        os.setpgid(0, 0)
+        os.setsid()  # with the session, process 1 recognises what functions have left behind, see orphans.py
         own_group = True
     parent = multiprocessing.parent_process()
     assert parent is not None

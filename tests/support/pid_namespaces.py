@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.processes import TIMEOUT, ChildProcess, Workers
 
-UNSHARE = ("unshare", "--pid", "--fork", "--kill-child")
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 WAYS = (UNSHARE, (*UNSHARE, "--user", "--map-root-user"))
 """Ways to make a PID namespace: as root, and as any user where the system allows that."""
 
@@ -30,7 +30,10 @@ def _way() -> tuple[str, ...]:
 
 
 def start_as_process_1(workers: Workers, *arguments: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
-    """Start this Python interpreter as process 1 of a PID namespace; what is returned is the ``unshare`` around it."""
+    """Start this Python interpreter as process 1 of a PID namespace, in which ``/proc`` shows that namespace.
+
+    What is returned is the ``unshare`` around it.
+    """
     return workers.start(*arguments, environment=environment, below=_way())
 
 
