@@ -13,6 +13,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -22,8 +23,19 @@ from aioelasticjob.nesting import TOO_DEEP, is_too_deep
 Form: TypeAlias = Literal["text", "json"]
 LOGGER = "aioelasticjob"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Control characters, except tabs and line ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideText:
+    """Text that has control characters, as the argument of a record: for people, and as it was."""
+
+    shown: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.shown
 
 
 class TextFormatter(logging.Formatter):
@@ -57,22 +69,23 @@ class JsonFormatter(logging.Formatter):
             "time": time_text(moment(record.created), milliseconds=True),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _as_it_was(record),
         }
         entry |= {name: value for name, value in fields(record).items() if name not in entry}
         if record.exc_info:
             entry["stack"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=_as_json)
+        return json_text(entry, default=_as_json)
 
 
 def logger(name: str) -> logging.Logger:
     """Return a logger whose ``handle`` shows what handlers and filters raise on stderr, as ``logging`` does elsewhere.
 
     Otherwise a handler that fails, say because it sends records to a service that is down, would end the application.
+    Messages have visible signs for control characters, whichever formatter a handler has.
     """
     log = logging.getLogger(name)
-    if getattr(log.handle, "func", None) is not handled:
-        log.handle = partial(handled, log.handle)  # type: ignore[method-assign]
+    if getattr(log.handle, "func", None) is not _handled_here:
+        log.handle = partial(_handled_here, log.handle)  # type: ignore[method-assign]
     return log
 
 
@@ -82,6 +95,16 @@ def handled(handle: Callable[[logging.LogRecord], object], record: logging.LogRe
         handle(record)
     except Exception:
         _failing.handleError(record)
+
+
+def _handled_here(handle: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
+    try:
+        message = record.getMessage()
+    except Exception:  # the arguments do not fit the message: each handler says so
+        message = ""
+    if _CONTROL.search(message):
+        record.msg, record.args = "%s", (OutsideText(printable(message), message),)
+    handled(handle, record)
 
 
 def enable(level: int | str = logging.INFO, form: Form = "text") -> None:
@@ -117,6 +140,26 @@ _failing = logging.Handler()
 def printable(text: str) -> str:
     """Return a text with a visible sign for each control character: a terminal would execute it, and not show it."""
     return _CONTROL.sub(_sign, text)
+
+
+def output_line(line: str) -> OutsideText:
+    """Return a line of a program's output; if it overwrites itself, as progress bars do, its last state is shown."""
+    states = [state for state in line.split("\r") if state]
+    return OutsideText(printable(states[-1]) if states else "", line)
+
+
+def json_text(value: object, *, indent: int | None = None, default: Callable[[object], object] | None = None) -> str:
+    """Return a value as JSON that a terminal can show: ``json`` itself has escapes for some control characters only."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _as_it_was(record: logging.LogRecord) -> str:
+    match record.args:
+        case (OutsideText(text=text),):
+            return text
+        case _:
+            return record.getMessage()
 
 
 def _sign(found: re.Match[str]) -> str:

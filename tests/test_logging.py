@@ -67,6 +67,34 @@ def test_no_text_controls_the_terminal_of_whoever_reads_the_log() -> None:
     assert lines[-2:] == [f"ValueError: {shown}\tafter a tab", "and a line"]
 
 
+def test_a_line_end_of_another_system_is_a_line_end() -> None:
+    assert formatted("an answer:\r\nnot found").endswith("WARNING an answer: ⏎ not found")
+
+
+def test_a_line_for_programs_has_escapes_and_controls_no_terminal_either() -> None:
+    odd = "\0 \x1b[31m \r \x7f \x9b1m ä"
+    record = logging.LogRecord("aioelasticjob.x", logging.WARNING, "x.py", 1, "%s", (odd,), None)
+    vars(record).update(job=odd)
+    line = our_logging.JsonFormatter().format(record)
+    assert line.isprintable()
+    assert [json.loads(line)[name] for name in ("message", "job")] == [odd, odd]
+
+
+def test_handlers_with_other_formatters_get_messages_that_control_no_terminal() -> None:
+    log, shown = our_logging.logger("aioelasticjob.test.control"), list[str]()
+    handler = Collecting(shown)
+    log.addHandler(handler)
+    try:
+        log.warning("item %d failed: %s", 3, ValueError("\x1b[2Jgone"))
+        log.warning("item %d failed: %s", 3, "plain")
+        handler.setFormatter(our_logging.JsonFormatter())
+        log.warning("item %d failed: %s", 3, "\x1b[2Jgone")
+    finally:
+        log.removeHandler(handler)
+    assert shown[:2] == ["item 3 failed: ␛[2Jgone", "item 3 failed: plain"]
+    assert json.loads(shown[2])["message"] == "item 3 failed: \x1b[2Jgone", "programs get it as it was"
+
+
 def test_a_line_for_programs_is_one_object_with_the_fields_and_the_stack() -> None:
     record = logging.LogRecord("aioelasticjob.x", logging.ERROR, "x.py", 1, "%s failed", ("täglich",), None)
     vars(record).update(job="täglich", items=frozenset({2, 1}), when=re.compile("x"), level="mine")
@@ -101,6 +129,17 @@ def test_a_level_may_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     log.info("quiet")
     log.warning("loud")
     assert capsys.readouterr().err.endswith("WARNING loud\n")
+
+
+class Collecting(logging.Handler):
+    """Keeps the lines of a formatter."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
 
 
 class Failing(logging.Handler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -11,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from aioelasticjob.cli import stdout
-from aioelasticjob.logging import printable
+from aioelasticjob.logging import json_text, printable
 
 
 class SafeConsole(Console):
@@ -51,13 +50,13 @@ def _print_line(kind: str, message: str) -> None:
 
 def write_json(value: object, *, line: bool = False) -> None:
     """Write a value as JSON, on request as one line; times are in ISO 8601."""
-    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), file=stdout(), flush=line)
+    print(json_text(value, indent=None if line else 2, default=_text), file=stdout(), flush=line)
 
 
 def confirm(question: str, *, sure: bool) -> None:
     """Ask before something is destroyed, unless the caller is ``sure``; without an answer the command is aborted."""
     if not sure:
-        typer.confirm(question, abort=True, err=True)
+        typer.confirm(printable(question), abort=True, err=True)
 
 
 def _text(value: object) -> str:

@@ -30,7 +30,7 @@ from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.process_group import gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
 from aioelasticjob.jobs.start_errors import start_error
-from aioelasticjob.logging import logger
+from aioelasticjob.logging import logger, output_line
 from aioelasticjob.setting_types import DURATION
 
 CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
@@ -253,8 +253,9 @@ async def _log_lines(
     context: AnyContext, level: int, stream: str, lines: AsyncIterator[str], last_words: deque[str]
 ) -> None:
     async for line in lines:
-        last_words.append(line)
-        context.log.log(level, "%s", line, extra={"stream": stream})
+        said = output_line(line)
+        last_words.append(said.shown)
+        context.log.log(level, "%s", said, extra={"stream": stream})
 
 
 async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
@@ -265,9 +266,9 @@ async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
         for line in whole:
             for piece in _pieces(line.removesuffix("\r")):
                 yield piece
-        while len(rest) > MAX_LINE_CHARACTERS:
-            yield rest[:MAX_LINE_CHARACTERS]
-            rest = rest[MAX_LINE_CHARACTERS:]
+        *pieces, rest = _pieces(rest)
+        for piece in pieces:
+            yield piece
     if rest := rest + decoder.decode(b"", final=True):
         yield rest
 
@@ -286,8 +287,12 @@ async def _read(source: IO[bytes]) -> bytes:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    for start in range(0, max(1, len(line)), MAX_LINE_CHARACTERS):
-        yield line[start : start + MAX_LINE_CHARACTERS]
+    """Yield a line in pieces; each state of one that overwrites itself stays whole, unless it is very long itself."""
+    while len(line) > MAX_LINE_CHARACTERS:
+        end = line.rfind("\r", 0, MAX_LINE_CHARACTERS) + 1 or MAX_LINE_CHARACTERS
+        yield line[:end]
+        line = line[end:]
+    yield line
 
 
 async def _end(process: asyncio.subprocess.Process, grace: float, job: str) -> bool:

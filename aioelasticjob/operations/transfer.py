@@ -15,7 +15,7 @@ from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
-from aioelasticjob.logging import logger
+from aioelasticjob.logging import json_text, logger
 from aioelasticjob.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
@@ -71,7 +71,7 @@ async def export_jobs(
     document = {"jobs": [config.as_json() for config in found]}
     if form == "yaml":
         return str(yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return json_text(document, indent=2) + "\n"
 
 
 async def import_jobs(session: Session, text: str, *, overwrite: bool = False, by: str = "") -> OperationResult:

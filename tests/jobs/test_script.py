@@ -26,6 +26,7 @@ from aioelasticjob.jobs.context import run_lease, run_limited_log
 from aioelasticjob.jobs.script import Script, ScriptFailed, check, run
 from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.logging import JsonFormatter, TextFormatter
 from aioelasticjob.running import cancellation
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
@@ -94,6 +95,45 @@ def test_a_line_without_end_is_logged_in_pieces(ran: Callable[..., None], caplog
     assert max(map(len, pieces)) == script.MAX_LINE_CHARACTERS
     assert "".join(pieces) == "x" * 100_000
     assert end == "end"
+
+
+def test_control_characters_are_shown_by_logs_for_people_and_kept_by_logs_for_programs(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(**shell(r"printf '\033[31mred\033[0m\0end\n'; printf '\233H' >&2"), encoding="latin-1")
+    assert printed(caplog) == ["␛[31mred␛[0m␀end"]
+    assert printed(caplog, "stderr") == ["\N{REPLACEMENT CHARACTER}H"]
+    for record, raw in zip(caplog.records, ["\x1b[31mred\x1b[0m\0end", "\x9bH"], strict=True):
+        assert TextFormatter().format(record).isprintable()
+        assert json.loads(JsonFormatter().format(record))["message"] == raw
+
+
+def test_of_a_line_that_overwrites_itself_logs_for_people_have_the_last_state(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(**shell(r"printf ' 10%%\r 50%%\r100%%\r\ndone\r\n\r\n'"))
+    assert printed(caplog) == ["100%", "done", ""]
+    (first, *_) = caplog.records
+    assert " 100%  job=" in TextFormatter().format(first)
+    assert json.loads(JsonFormatter().format(first))["message"] == " 10%\r 50%\r100%"
+
+
+def test_a_progress_bar_without_line_ends_is_logged_in_whole_states(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(command=[sys.executable, "-c", "for n in range(10_000): print(f'{n:6} of 10000', end='\\r')"])
+    states = printed(caplog)
+    assert [state for state in states if len(state) != len("     0 of 10000")] == []
+    assert states[-1] == "  9999 of 10000"
+    messages = [json.loads(JsonFormatter().format(record))["message"] for record in caplog.records]
+    assert max(map(len, messages)) <= script.MAX_LINE_CHARACTERS
+    assert "".join(messages) == "".join(f"{n:6} of 10000\r" for n in range(10_000))
+
+
+def test_the_last_words_of_a_failure_control_no_terminal(ran: Callable[..., None]) -> None:
+    with pytest.raises(ScriptFailed) as caught:
+        ran(**shell(r"printf ' 10%%\r 20%%\n\033[31merror\033[0m\n' >&2; exit 3"))
+    assert str(caught.value).splitlines() == ["the script ended with exit code 3", " 20%", "␛[31merror␛[0m"]
 
 
 READER = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
