@@ -130,7 +130,7 @@ class Guarded:
             if search:
                 time.sleep(SEARCH_PAUSE)
             for process, environment in environments():
-                if any(mark in environment for mark in marks):
+                if any(mark + b"\0" in environment for mark in marks):  # another mark may begin with it
                     kill_group(process)
         for mark in marks:
             del self.starts[mark]

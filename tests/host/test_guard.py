@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import signal
 import subprocess
@@ -16,7 +17,9 @@ import anyio
 import pytest
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.host import guard_process
 from aioelasticjob.host.guard import Guard, Page, Unguarded, until_this_process_ends
+from aioelasticjob.host.orphans import MARK
 from tests.support.processes import TIMEOUT, Workers
 
 pytestmark = pytest.mark.process
@@ -140,6 +143,22 @@ def test_a_program_whose_start_was_not_reported_yet_is_killed_too() -> None:
     anyio.run(main)
 
 
+def test_no_program_is_killed_for_another_start_whose_mark_is_the_beginning_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, eleventh = b"1-ab-1", b"1-ab-10"
+    environments = {number: f"HOME=/\0{MARK}={mark.decode()}\0" for number, mark in ((21, first), (22, eleventh))}
+    killed = list[int]()
+    monkeypatch.setattr(guard_process, "environments", lambda: [(n, text.encode()) for n, text in environments.items()])
+    monkeypatch.setattr(guard_process, "kill_group", killed.append)
+    with mmap.mmap(-1, guard_process.PAGE_SIZE) as memory:
+        guarded = guard_process.Guarded(memory, 1, False)
+        guarded.starts = {first: SESSION, eleventh: SESSION + 1}
+        guarded.end_starts([first])
+        guarded.page.release()
+    assert set(killed) == {21}
+
+
 def test_what_has_ended_is_forgotten() -> None:
     async def main() -> None:
         async with guarding() as guard:
@@ -251,6 +270,7 @@ def test_outside_of_runs_a_program_has_a_guard_of_its_own() -> None:
 OWNER = """
 import asyncio, os, signal, subprocess, sys
 from math import inf
+from aioelasticjob.host import guard_process
 from aioelasticjob.host.guard import Guard
 
 async def main():
