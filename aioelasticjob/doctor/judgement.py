@@ -112,16 +112,32 @@ def session_timeout(facts: Facts) -> Finding:
         return not_asked(topic, facts)
     shortest, longest = max(low for low, _ in limits.values()), min(high for _, high in limits.values())
     seen = f"The servers grant {shortest:g} to {longest:g} s; jobs ask for {wanted:g} s"
+    for one in facts.members:
+        tick = _configured(one, "tickTime")
+        least = _configured(one, "minSessionTimeout")
+        if tick is not None and least is not None and least < 2 * tick:
+            seen = f"{one.server} grants {least:g} ms, less than two of its ticks ({tick:g} ms)."
+            advice = "Jobs cannot know when such a session ends. " + _two_ticks(least / 1000)
+            return Finding(topic, Verdict.BAD, seen, advice)
     if wanted > longest:
         advice = f"Set maxSessionTimeout={wanted * 1000:.0f} in zoo.cfg of all servers, or session_timeout={longest:g}."
         return Finding(topic, Verdict.BAD, f"{seen} and get {longest:g} s.", advice)
     if wanted < shortest:
         seen += f" and get {shortest:g} s: the items of a process that dies wait so long."
-        advice = (
-            f"Set minSessionTimeout={wanted * 1000:.0f} in zoo.cfg of all servers, or session_timeout={shortest:g}."
-        )
-        return Finding(topic, Verdict.WARNING, seen, advice)
+        return Finding(topic, Verdict.WARNING, seen, f"{_two_ticks(wanted)} Or set session_timeout={shortest:g}.")
     return Finding(topic, Verdict.GOOD, f"{seen} and get that.")
+
+
+def _two_ticks(seconds: float) -> str:
+    """Say how servers are set up to grant a timeout: a session has two ticks at least, which the lease relies on."""
+    tick = f"tickTime={seconds * 500:.0f} (and no minSessionTimeout) in zoo.cfg of all servers"
+    return f"Set {tick}: a session lasts at least two ticks."
+
+
+def _configured(member: Member, name: str) -> float | None:
+    """Return a number from a server's answer to ``conf``; None if it does not answer that."""
+    found = re.search(rf"^{name}=(\d+)$", member.words.get("conf", ""), re.MULTILINE)
+    return None if found is None else float(found[1])
 
 
 def clock(facts: Facts) -> Finding:

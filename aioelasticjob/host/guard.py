@@ -181,7 +181,7 @@ class Guard:
             self._end_guard()
 
     def _forget(self, group: int) -> None:
-        del self._groups[group]
+        self._groups.pop(group, None)
         self._order(f"forget {group}")
 
     def _order(self, order: str) -> None:

@@ -159,13 +159,22 @@ def test_a_release_that_no_server_reports_shows_in_what_it_can_do(
         (
             (60.0, 90.0),
             Verdict.WARNING,
-            "Set minSessionTimeout=30000 in zoo.cfg of all servers, or session_timeout=60.",
+            "Set tickTime=15000 (and no minSessionTimeout) in zoo.cfg of all servers: a session lasts at least two ticks."
+            " Or set session_timeout=60.",
         ),
     ],
 )
 def test_sessions_last_as_long_as_jobs_ask_for(limits: tuple[float, float], verdict: Verdict, advice: str) -> None:
     finding = found("session timeout", members=(member(1), member(2, timeouts=limits)))
     assert (finding.verdict, finding.advice) == (verdict, advice)
+
+
+@pytest.mark.parametrize(("least", "verdict"), [(3_999, Verdict.BAD), (4_000, GOOD)])
+def test_a_server_that_grants_less_than_two_ticks_is_not_fit(least: int, verdict: Verdict) -> None:
+    words = {"srvr": SRVR.format("3.8.0"), "conf": f"clientPort=2181\ntickTime=2000\nminSessionTimeout={least}\n"}
+    finding = found("session timeout", members=(member(1, words=words),))
+    assert finding.verdict is verdict
+    assert ("grants 3999 ms, less than two of its ticks (2000 ms)" in finding.seen) is (verdict is Verdict.BAD)
 
 
 @pytest.mark.parametrize(
