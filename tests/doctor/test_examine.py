@@ -193,7 +193,7 @@ def test_a_clock_that_is_off_is_noticed(real_loop_kind: LoopKind) -> None:
 
 def test_sessions_that_are_too_short_are_noticed() -> None:
     async def main() -> None:
-        async with embedded(min_session_timeout=500, max_session_timeout=4000) as server:
+        async with embedded(tick_time=250, min_session_timeout=500, max_session_timeout=4000) as server:
             report = await examined(server)
             assert verdicts(report) == {"session timeout": BAD}
             assert "grant 0.5 to 4 s; jobs ask for 30 s and get 4 s." in said(report, "session timeout")

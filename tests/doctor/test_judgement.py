@@ -159,8 +159,8 @@ def test_a_release_that_no_server_reports_shows_in_what_it_can_do(
         (
             (60.0, 90.0),
             Verdict.WARNING,
-            "Set tickTime=15000 (and no minSessionTimeout) in zoo.cfg of all servers: a session lasts at least two ticks."
-            " Or set session_timeout=60.",
+            "Set tickTime=15000 (and no minSessionTimeout) in zoo.cfg of all servers: a session lasts at least two"
+            " ticks. Or set session_timeout=60.",
         ),
     ],
 )
