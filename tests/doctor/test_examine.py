@@ -57,8 +57,8 @@ async def examined(server: Server, scheme: str = "zk", **options: Any) -> Report
 
 
 @asynccontextmanager
-async def embedded(**settings: Any) -> AsyncIterator[Server]:
-    async with serve(settings=Settings(tick_time=2000, **settings)) as server:
+async def embedded(*, tick_time: int = 2000, **settings: Any) -> AsyncIterator[Server]:
+    async with serve(settings=Settings(tick_time=tick_time, **settings)) as server:
         yield server
 
 
