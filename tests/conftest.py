@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -35,6 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("zookeeper"):
             item.add_marker(pytest.mark.skip("Debian's zookeeper is not installed"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the tests themselves, which live until the end.
+
+    They are some 400,000 objects.  Each simulated world that ends is collected by itself, and would look at them all.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -45,7 +45,8 @@ from tests.simulation.defects import live_on
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 
-FIXED, BATCH = 300, 50
+FIXED, BATCH = 60, 30
+"""``python3 -m tests --long`` tries thousands."""
 
 
 @pytest.fixture(autouse=True)
@@ -92,9 +93,9 @@ def test_a_seed_repeats_itself_exactly() -> None:
 
 
 def test_much_happens_in_a_seed() -> None:
-    verdicts = [live(seed, traced=True) for seed in range(80)]
-    assert sum(verdict.runs for verdict in verdicts) > 1000
-    assert sum(verdict.rescues for verdict in verdicts) > 20
+    verdicts = [live(seed, traced=True) for seed in range(25)]
+    assert sum(verdict.runs for verdict in verdicts) > 500
+    assert sum(verdict.rescues for verdict in verdicts) > 10
     text = "\n".join(line for verdict in verdicts for line in verdict.trace)
     for sight in (
         "crashes",
@@ -361,17 +362,17 @@ def prune_blindly() -> AbstractContextManager[object]:
 @pytest.mark.parametrize(
     ("defect", "promises", "likely"),
     [
-        (lead_without_epoch, {"a deposed leader writes nothing"}, 567),
-        (claim_on_hearsay, {"one run per slot", "claims are assigned"}, 1),
-        (claim_without_lock, {"one runner"}, 4),
+        (lead_without_epoch, {"a deposed leader writes nothing"}, 17),
+        (claim_on_hearsay, {"one run per slot", "claims are assigned"}, 0),
+        (claim_without_lock, {"one runner"}, 8),
         (single_item_failover, {"every orphan is rescued"}, 10),
         (no_incarnation, {"claims are of their session", "instances are of their session"}, 25),
-        (settle_in_any_session, {"records are their runner's"}, 9),
-        (leave_without_settling, {"a graceful stop is no crash"}, 1),
+        (settle_in_any_session, {"records are their runner's"}, 18),
+        (leave_without_settling, {"a graceful stop is no crash"}, 12),
         (mark_the_living, {"only orphans are marked"}, 0),
-        (assign_whatever_is_asked, {"assignments answer the newest question"}, 0),
-        (rescue_beside_the_mark, {"a rescue takes the mark"}, 11),
-        (prune_blindly, {"nothing that runs is pruned"}, 17),
+        (assign_whatever_is_asked, {"assignments answer the newest question"}, 1),
+        (rescue_beside_the_mark, {"a rescue takes the mark"}, 2),
+        (prune_blindly, {"nothing that runs is pruned"}, 18),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

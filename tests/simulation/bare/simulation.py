@@ -55,7 +55,6 @@ class BareVerdict:
 
 def live(seed: int, *, traced: bool = False) -> BareVerdict:
     """Play a seed and judge it; of its world nothing is left afterwards."""
-    gc.freeze()  # so that the collections at the end look at that world only
     try:
         return _live(seed, traced=traced)
     finally:
@@ -63,7 +62,6 @@ def live(seed: int, *, traced: bool = False) -> BareVerdict:
             warnings.simplefilter("ignore")  # what a task was to do that was cancelled before its first step
             gc.collect()
             gc.collect()  # what the first one finalized, and so could not remove: nothing else looks at it again
-        gc.unfreeze()
 
 
 def _live(seed: int, *, traced: bool) -> BareVerdict:
@@ -111,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     logging.disable(logging.CRITICAL)  # instances under fire have much to say
+    gc.freeze()  # so that the collections at the end of each seed look at its world only
     began, failed, verdicts = time.perf_counter(), 0, []
     with ProcessPoolExecutor(given.jobs) as pool:
         play = partial(live, traced=given.trace)
