@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import anyio
 import pytest
 
@@ -12,13 +10,10 @@ from tests.support.loops import run_async
 from tests.support.worker_processes import SESSION_TIMEOUT, WorkerProcesses, leading, of
 
 pytestmark = pytest.mark.process
-OUR_SHARE = 30.0
-"""Seconds: a server's ticks, half a second of quiet, the assignment, and a machine that is busy with other things.  How
-long it takes on an idle one is the benchmark's affair."""
 
 
-async def taken_over(registry: RegistryObserver, victim: str, since: float) -> None:
-    """Wait until the others hold all items of an instance, and see to it that this took no longer than it may."""
+async def taken_over(registry: RegistryObserver, victim: str) -> None:
+    """Wait until the others hold all items of an instance; how long that takes is the benchmark's affair."""
     await registry.until(
         lambda view: (
             view.assignment_stands
@@ -27,7 +22,6 @@ async def taken_over(registry: RegistryObserver, victim: str, since: float) -> N
             and set(view.assignment.values()) == set(view.eligible)
         )
     )
-    assert time.monotonic() - since <= SESSION_TIMEOUT + OUR_SHARE
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["in the loop", "in a thread"])
@@ -42,7 +36,8 @@ def test_a_killed_leader_is_replaced_and_its_items_run_on(start_processes: Worke
             victim = leading(registry, start_processes)
             name = of(registry.view, victim)
             await start_processes.in_the_midst(name)
-            await taken_over(registry, name, start_processes.kill(victim))
+            start_processes.kill(victim)
+            await taken_over(registry, name)
             await start_processes.every_item_ends(1, 6)
             start_processes.start(work=0.6, thread=thread)
             await registry.spread_over(3)
@@ -61,9 +56,8 @@ def test_only_one_of_three_survives(start_processes: WorkerProcesses) -> None:
             await start_processes.every_item_ends(1, 4)
             survivor = of(registry.view, last)
             start_processes.kill(first)
-            since = start_processes.kill(second)
+            start_processes.kill(second)
             await registry.until(lambda view: view.assignment_stands and set(view.assignment.values()) == {survivor})
-            assert time.monotonic() - since <= SESSION_TIMEOUT + OUR_SHARE
             await start_processes.every_item_ends(2, 4)
         await start_processes.end()
 
@@ -85,8 +79,8 @@ def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(
             victim = leader if leads else next(child for child in start_processes.alive if child is not leader)
             old = of(registry.view, victim)
             await start_processes.in_the_midst(old)
-            async with start_processes.stopped(victim) as since:
-                await taken_over(registry, old, since)
+            async with start_processes.stopped(victim):
+                await taken_over(registry, old)
                 await start_processes.every_item_ends(2, 4)
             new = of(await registry.spread_over(3), victim)
             assert new != old

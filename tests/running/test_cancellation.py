@@ -25,7 +25,7 @@ from aioelasticjob.testing import run
 from tests.running.dataflow_runs import SavedOffsets
 from tests.running.test_executors import contexts_of
 from tests.running.test_stats import claim
-from tests.support.clocks import block_loop
+from tests.support.clocks import block_loop, skip_time
 from tests.support.loops import LoopKind, run_async
 from tests.support.retry_waits import PlainWaits
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
@@ -300,7 +300,7 @@ def test_a_job_that_leaves_hands_over_the_items_that_wait_for_their_turn_if_it_h
 
 def test_a_run_that_has_waited_for_a_thread_in_vain_waits_no_more_between_its_attempts() -> None:
     async def scene() -> None:
-        config = JobConfig(job_name="job", failover=True, retry=Retry(2, backoff=0.2), attempt_timeout=0.05)
+        config = JobConfig(job_name="job", failover=True, retry=Retry(2, backoff=600), attempt_timeout=600)
         one_thread, failed = Executors(anyio.CapacityLimiter(1)), anyio.Event()
         job, waits = Job.declare(config, lambda _: None), PlainWaits(config)
         execution = Execution(job, config, claim(0), SavedOffsets(), one_thread, lambda *_: None, waits)
@@ -308,6 +308,9 @@ def test_a_run_that_has_waited_for_a_thread_in_vain_waits_no_more_between_its_at
         async with anyio.create_task_group() as tasks:
             async with one_thread.threads:
                 tasks.start_soon(execute, execution)
+                while not one_thread.calls["thread"].tasks_waiting:
+                    await anyio.sleep(0)
+                skip_time(600)
                 await failed.wait()
             waits.leave()
             execution.leave()

@@ -26,6 +26,7 @@ from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Versio
 from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import NEVER_BEGAN, Executors, Processes, processors
 from tests.running import process_functions
+from tests.support.clocks import skip_time
 from tests.support.embedded import EmbeddedServer
 from tests.support.loops import LoopKind, run_async
 from tests.support.retry_waits import PlainWaits
@@ -72,9 +73,9 @@ def with_processes(main: Callable[[Executors], Awaitable[T]], most: int = 1, kin
 
 
 async def appears(path: Path) -> list[int]:
-    """Return the numbers in a file as soon as it is there."""
+    """Return the numbers in a file as soon as they are there."""
     with anyio.fail_after(TIMEOUT):
-        while not path.exists():
+        while not (path.exists() and path.read_text()):
             await anyio.sleep(0.01)
     return [int(word) for word in path.read_text().split()]
 
@@ -233,13 +234,14 @@ def test_a_run_in_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> Non
     path = tmp_path / "pids"
 
     async def main(executors: Executors) -> None:
-        await executors.processes.call(process_functions.pid)  # started already: the timeout is the function's
         execution = execution_of(
-            executors, process_functions.hang_at, executor="process", timeout=1, job_parameter=str(path)
+            executors, process_functions.hang_at, executor="process", timeout=600, job_parameter=str(path)
         )
-        await execute(execution)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, execution)
+            own, started = await appears(path)
+            skip_time(600)
         assert execution.outcomes == {0: Outcome.TIMED_OUT}
-        own, started = await appears(path)
         assert not lives(own)
         assert ends(started)
 

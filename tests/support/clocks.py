@@ -23,3 +23,10 @@ def block_loop(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop._now += seconds
+
+
+def skip_time(seconds: float) -> None:
+    """Set the clock of the running asyncio loop ahead: what waits for a time before has waited long enough."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]

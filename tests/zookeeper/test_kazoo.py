@@ -35,7 +35,7 @@ def connect(embedded: EmbeddedServer) -> Iterator[Connect]:
     clients: list[Any] = []
 
     def start(chroot: str = "", **options: object) -> Any:
-        client = KazooClient(embedded.address + chroot, timeout=2, **options)
+        client = KazooClient(embedded.address + chroot, timeout=TIMEOUT, **options)
         clients.append(client)
         client.start(TIMEOUT)
         return client
