@@ -25,7 +25,7 @@ from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.tree import Tree
 from benchmarks.report import Figure
-from benchmarks.servers import Server, embedded_server, real_server
+from benchmarks.servers import Server, measured_servers
 
 NAME: Final = "assignment"
 
@@ -46,8 +46,8 @@ class Timed:
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    items, instances = (500, 10) if quick else (10_000, 100)
-    for start in (real_server, embedded_server):
+    items, instances = (100, 3) if quick else (10_000, 100)
+    for start in measured_servers(quick=quick):
         with ExitStack() as stack:
             server = stack.enter_context(start())
             runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))

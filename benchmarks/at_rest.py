@@ -8,7 +8,7 @@ from typing import Final
 
 from aioelasticjob import ElasticJob, ItemContext
 from benchmarks.report import Figure
-from benchmarks.servers import HOST, Server, real_server
+from benchmarks.servers import HOST, Server, measured_server
 from benchmarks.traffic import HEARTBEATS, Traffic, counted
 from benchmarks.worker import assigned
 
@@ -19,8 +19,8 @@ SETTLED: Final = 3.0
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    jobs, seconds = (20, 12) if quick else (1000, 70)
-    with real_server() as server:
+    jobs, seconds = (20, 1) if quick else (1000, 70)
+    with measured_server(quick=quick) as server:
         traffic = asyncio.run(_count(server, jobs, seconds))
     case = f"{jobs:,} jobs in one process, {seconds} s"
     heartbeats = sum(count for opcode, count in traffic.requests.items() if opcode in HEARTBEATS)

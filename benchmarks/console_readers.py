@@ -14,7 +14,7 @@ from aiohttp import ClientSession, CookieJar, TCPConnector
 
 from benchmarks.operations_list import ITEMS, filled
 from benchmarks.report import Figure, percentile
-from benchmarks.servers import Server, real_server
+from benchmarks.servers import Server, measured_server
 from benchmarks.web_console import FORM, PAGE, PASSWORD, Visitor, running_console
 
 NAME: Final = "web console with readers"
@@ -29,8 +29,8 @@ SEEN: Final = 30.0
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    jobs, readers, actions = (30, 8, 2) if quick else (1000, 500, 20)
-    with real_server() as server:
+    jobs, readers, actions = (10, 4, 1) if quick else (1000, 500, 20)
+    with measured_server(quick=quick) as server:
         yield from asyncio.run(_look(server, jobs, readers, actions))
 
 

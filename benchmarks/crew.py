@@ -21,14 +21,14 @@ from aioelasticjob.registry.tree import Tree
 from benchmarks import chaos_history
 from benchmarks.chaos_history import TrueTime
 from benchmarks.crew_member import HELD, JOB, Order
-from benchmarks.servers import real_server
+from benchmarks.servers import measured_server
 from tests.simulation.history import Begun, Finished, of_kind
 from tests.support.processes import ChildProcess, Workers, workers
 
 SIZE, ITEMS = 3, 6
 SESSION_TIMEOUT: Final = 4.0
 TICK_TIME: Final = 500
-TIMEOUT: Final = 30.0
+TIMEOUT: Final = 90.0
 LOOK_EVERY: Final = 0.02
 """Seconds between two looks into the journal; the times are those written there."""
 
@@ -116,10 +116,10 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew() -> AsyncIterator[Crew]:
-    """Yield a full crew before a ZooKeeper of its own."""
+async def crew(*, quick: bool) -> AsyncIterator[Crew]:
+    """Yield a full crew before a server of its own."""
     with ExitStack() as stack:
-        server = stack.enter_context(real_server(tick_time=TICK_TIME))
+        server = stack.enter_context(measured_server(quick=quick, tick_time=TICK_TIME))
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="benchmark-")))
         starter = stack.enter_context(workers(directory))
         clock, address = TrueTime.of_this_machine(), f"zk://{server.address}/crew"

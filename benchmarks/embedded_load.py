@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.load import run_worker
 from benchmarks.report import Figure, percentile
-from benchmarks.servers import embedded_server, real_server
+from benchmarks.servers import measured_server
 from benchmarks.worker import Load, Measured
 
 NAME: Final = "one-second jobs inside app.running()"
@@ -22,7 +22,7 @@ NAME: Final = "one-second jobs inside app.running()"
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     jobs, seconds, warm_up = (20, 1, 0) if quick else (1000, 60, 15)
-    with embedded_server() if quick else real_server() as server:
+    with measured_server(quick=quick) as server:
         address = f"zk://{server.address}/embedded"
         load = Load(jobs, seconds, address, warm_up=warm_up, server_pid=server.pid, spared=False, timers_after=True)
         found = run_worker(load)

@@ -23,7 +23,7 @@ from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.writer import StoreCounts, recording
 from aioelasticjob.process import collect_garbage_seldom, freeze_garbage_collector, loop_factory
 from benchmarks.report import Figure
-from benchmarks.servers import real_server
+from benchmarks.servers import measured_server
 
 NAME = "event store"
 RATE = 5000
@@ -35,8 +35,8 @@ TICK = 0.01
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    seconds, rounds = (2, 1) if quick else (15, 2)
-    with real_server() as server, TemporaryDirectory() as directory:
+    seconds, rounds = (1, 1) if quick else (15, 2)
+    with measured_server(quick=quick) as server, TemporaryDirectory() as directory:
         url = f"sqlite:///{Path(directory) / 'events.db'}"
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             found = runner.run(_Bench(f"zk://{server.address}/events", url).run(seconds, rounds))

@@ -16,7 +16,7 @@ NAME: Final = "failover: kill -9 in the midst of a run"
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    measured = asyncio.run(_rounds(1 if quick else 5))
+    measured = asyncio.run(_rounds(1 if quick else 5, quick=quick))
     for leader, case in ((False, "a process that does not lead"), (True, "the leader's process")):
         expiry, own = zip(*measured[leader], strict=True)
         yield Figure(
@@ -27,10 +27,10 @@ def measure(*, quick: bool) -> Iterator[Figure]:
         yield Figure(NAME, case, "in all", median(sum(one) for one in measured[leader]), "s")
 
 
-async def _rounds(rounds: int) -> dict[bool, list[tuple[float, float]]]:
+async def _rounds(rounds: int, *, quick: bool) -> dict[bool, list[tuple[float, float]]]:
     """Return, for whether the leader dies, how long its session lasted and how long we took from there."""
     measured: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    async with crew() as processes:
+    async with crew(quick=quick) as processes:
         for _ in range(rounds):
             for leader, times in measured.items():
                 times.append(await _round(processes, leader=leader))

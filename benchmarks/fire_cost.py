@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from aioelasticjob import ElasticJob, ItemContext
 from benchmarks.load import run_worker
 from benchmarks.report import Figure
-from benchmarks.servers import HOST, Server, real_server
+from benchmarks.servers import HOST, Server, measured_server
 from benchmarks.traffic import Traffic, counted
 from benchmarks.worker import Load
 
@@ -22,13 +22,13 @@ JAVA_SERVER = {1: "5.9", 10: "14.0 (with failover)"}
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    seconds = 2 if quick else 10
-    with real_server() as server:
+    seconds = 1 if quick else 10
+    with measured_server(quick=quick) as server:
         for items in (10,) if quick else (1, 10, 100):
             yield from _requests(server, items, seconds)
         yield from _events(server, seconds)
     for items in (10,) if quick else (1, 10, 100):
-        yield from _processor_time(items, seconds)
+        yield from _processor_time(items, seconds, quick=quick)
 
 
 def _requests(server: Server, items: int, seconds: int) -> Iterator[Figure]:
@@ -46,9 +46,9 @@ def _events(server: Server, seconds: int) -> Iterator[Figure]:
     yield Figure(NAME, f"1 job × 12 items, {instances} instances", "watch events per instance per fire", per, "", "0")
 
 
-def _processor_time(items: int, seconds: int) -> Iterator[Figure]:
+def _processor_time(items: int, seconds: int, *, quick: bool) -> Iterator[Figure]:
     jobs = 10
-    with real_server() as server:
+    with measured_server(quick=quick) as server:
         found = run_worker(Load(jobs, seconds, f"zk://{server.address}/cost", items, server_pid=server.pid))
     fires = max(1, len(found.late) / items)
     case = f"{jobs} jobs × {items} items"

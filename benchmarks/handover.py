@@ -20,7 +20,7 @@ NAME: Final = "graceful hand-over: SIGTERM of an idle holder"
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    measured = asyncio.run(_rounds(1 if quick else 5))
+    measured = asyncio.run(_rounds(1 if quick else 5, quick=quick))
     quiet = JobConfig.build(job_name=JOB).sharding_quiet
     for leader, case in ((False, "a process that does not lead"), (True, "the leader's process")):
         assigned, ran = zip(*measured[leader], strict=True)
@@ -29,10 +29,10 @@ def measure(*, quick: bool) -> Iterator[Figure]:
         yield Figure(NAME, case, "to the next run of all its items, which are due every second", median(ran), "s")
 
 
-async def _rounds(rounds: int) -> dict[bool, list[tuple[float, float]]]:
+async def _rounds(rounds: int, *, quick: bool) -> dict[bool, list[tuple[float, float]]]:
     """Return, for whether the leader leaves, the time to the new assignment and to the last item's next run."""
     measured: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    async with crew() as processes:
+    async with crew(quick=quick) as processes:
         for _ in range(rounds):
             for leader, times in measured.items():
                 times.append(await _round(processes, leader=leader))

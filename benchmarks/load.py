@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks.child import ask
 from benchmarks.report import Figure, percentile
-from benchmarks.servers import real_server
+from benchmarks.servers import measured_server
 from benchmarks.worker import Load, Measured
 
 NAME: Final = "one-second jobs in one process"
@@ -28,11 +28,11 @@ LONGEST: Final = 180.0  # seconds a worker may take to start and to leave
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    seconds, starts = 2 if quick else 20, list[Figure]()
+    seconds, starts = 1 if quick else 20, list[Figure]()
     for jobs in (20,) if quick else (10, 100, 300, 1000):
-        with real_server() as server:
+        with measured_server(quick=quick) as server:
             address = f"zk://{server.address}/load"
-            found = run_worker(Load(jobs, seconds, address, warm_up=2 if quick else 15, server_pid=server.pid))
+            found = run_worker(Load(jobs, seconds, address, warm_up=0 if quick else 15, server_pid=server.pid))
         bare = run_worker(Load(jobs, seconds))
         yield from _lateness(jobs, seconds, found, bare)
         starts += _start(jobs, found)

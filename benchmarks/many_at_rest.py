@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.report import Figure
 from benchmarks.resting import Rest, Rested, rest
-from benchmarks.servers import embedded_server, real_server
+from benchmarks.servers import measured_server
 
 NAME: Final = "many jobs at rest"
 
@@ -21,7 +21,7 @@ NAME: Final = "many jobs at rest"
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     jobs, seconds = (50, 0.2) if quick else (10_000, 10)
-    with embedded_server() if quick else real_server() as server:
+    with measured_server(quick=quick) as server:
         for fashion, goal in (("app.running()", "≤ 500"), ("app.run()", "≤ 200")):
             spared = fashion == "app.run()"
             found = rest(Rest(f"zk://{server.address}/many-{spared}", jobs, seconds, spared))

@@ -45,7 +45,7 @@ class Kind:
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    count, rounds = (100, 1) if quick else (1000, 5)
+    count, rounds = (10, 1) if quick else (1000, 5)
     rates: dict[str, dict[tuple[str, str], float]] = {}
     for start in SERVERS:
         with start() as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import median
 from typing import Final
 
@@ -23,7 +22,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from benchmarks.report import Figure, percentile
-from benchmarks.servers import HOST, Server, embedded_server, real_server
+from benchmarks.servers import HOST, Server, measured_servers
 from benchmarks.traffic import counted
 
 NAME: Final = "looking at many jobs"
@@ -37,8 +36,8 @@ BEGUN: Final = Record(1763632830000, "CRON", "10.0.0.1@-@4711-00000000", 1763632
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    jobs, times, seconds = (30, 1, 2) if quick else (1000, 5, 20)
-    for start in (real_server, partial(embedded_server)):
+    jobs, times, seconds = (10, 1, 1) if quick else (1000, 5, 20)
+    for start in measured_servers(quick=quick):
         with start() as server:
             yield from asyncio.run(_look(server, jobs, times, seconds))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.load import run_worker
 from benchmarks.report import Figure
-from benchmarks.servers import embedded_server, real_server
+from benchmarks.servers import measured_server
 from benchmarks.worker import Load, Measured
 
 NAME: Final = "overload in one process"
@@ -21,7 +21,7 @@ LONGEST: Final = 600.0
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     jobs, seconds, warm_up = (30, 1, 0) if quick else (3000, 60, 15)
-    with embedded_server() if quick else real_server() as server:
+    with measured_server(quick=quick) as server:
         load = Load(jobs, seconds, f"zk://{server.address}/overload", warm_up=warm_up, server_pid=server.pid)
         found = run_worker(load, LONGEST)
     bare = run_worker(Load(jobs, seconds, warm_up=warm_up))

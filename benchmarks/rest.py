@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.report import Figure
 from benchmarks.resting import Rest, Rested, rest
-from benchmarks.servers import embedded_server, real_server
+from benchmarks.servers import measured_server
 
 NAME: Final = "jobs at rest in app.running()"
 
@@ -21,7 +21,7 @@ NAME: Final = "jobs at rest in app.running()"
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     jobs, seconds = (20, 0.2) if quick else (1000, 6)
-    with embedded_server() if quick else real_server() as server:
+    with measured_server(quick=quick) as server:
         empty = rest(Rest(f"zk://{server.address}/empty", 0, seconds))
         full = rest(Rest(f"zk://{server.address}/full", jobs, seconds))
     yield from _per_job(f"{jobs:,} jobs", jobs, full, empty)

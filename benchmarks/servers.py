@@ -6,8 +6,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from tests.support.processes import ChildProcess
 HOST: Final = "127.0.0.1"
 JARS: Final = Path("/usr/share/java")
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-TIMEOUT: Final = 30.0  # seconds a server may take until it serves
+TIMEOUT: Final = 90.0  # seconds a server may take until it serves
 
 _SETTINGS: Final = {
     "maxClientCnxns": 0,
@@ -84,6 +84,16 @@ def embedded_server(*, tick_time: int = 2000, durable: bool = False) -> Iterator
         command += ["--data-dir", str(directory / "data")] if durable else []
         with _started("embedded, durable" if durable else "embedded", port, command, directory) as server:
             yield server
+
+
+def measured_server(*, quick: bool, tick_time: int = 2000) -> AbstractContextManager[Server]:
+    """Start Debian's ZooKeeper, whose figures are wanted, or in a quick run the embedded server: Java starts slowly."""
+    return (embedded_server if quick else real_server)(tick_time=tick_time)
+
+
+def measured_servers(*, quick: bool) -> Sequence[Callable[[], AbstractContextManager[Server]]]:
+    """Return what starts each kind of server, or in a quick run the embedded one only."""
+    return (embedded_server,) if quick else (real_server, embedded_server)
 
 
 def cpu_of(pid: int) -> float:

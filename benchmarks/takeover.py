@@ -18,7 +18,7 @@ from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from benchmarks.member import JOB
 from benchmarks.report import Figure
-from benchmarks.servers import Server, real_server
+from benchmarks.servers import Server, measured_server
 from tests.support.processes import ChildProcess, Workers, workers
 
 NAME: Final = "kill -9 of the leader"
@@ -31,7 +31,7 @@ def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     rounds = 1 if quick else 5
     with ExitStack() as stack:
-        server = stack.enter_context(real_server(tick_time=TICK_TIME))
+        server = stack.enter_context(measured_server(quick=quick, tick_time=TICK_TIME))
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="benchmark-")))
         starter = stack.enter_context(workers(directory))
         measured = asyncio.run(_rounds(server, starter, rounds))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aioelasticjob import ElasticJob, ItemContext
 from benchmarks.report import Figure
-from benchmarks.servers import HOST, Server, real_server
+from benchmarks.servers import HOST, Server, measured_server
 from benchmarks.traffic import Traffic, counted
 
 NAME: Final = "watch events as instances grow"
@@ -22,7 +22,7 @@ SETTLED: Final = 3.0
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures: what fires cost, and what the counts cost that each instance publishes once per interval."""
-    with real_server() as server:
+    with measured_server(quick=quick) as server:
         for instances in (2,) if quick else (3, 10, 30):
             case = f"1 job × {ITEMS} items, {instances} instances"
             traffic, fires = asyncio.run(_count(server, instances, 2 if quick else 20, interval=NO_TICK))

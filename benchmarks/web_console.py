@@ -12,7 +12,6 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import Final
 
@@ -22,7 +21,7 @@ from aioelasticjob import operations
 from aioelasticjob.registry.session import Session
 from benchmarks.operations_list import ITEMS, filled
 from benchmarks.report import Figure, percentile
-from benchmarks.servers import Server, embedded_server, real_server
+from benchmarks.servers import Server, measured_servers
 
 NAME: Final = "web console"
 PASSWORD: Final = "correct horse battery"
@@ -34,8 +33,8 @@ PAGE: Final = "/r/operations/jobs"
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    jobs, times, seconds = (30, 3, 1) if quick else (1000, 30, 20)
-    for start in (real_server, partial(embedded_server)):
+    jobs, times, seconds = (10, 1, 1) if quick else (1000, 30, 20)
+    for start in measured_servers(quick=quick):
         with start() as server:
             yield from asyncio.run(_look(server, jobs, times, seconds))
 
