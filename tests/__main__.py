@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 
@@ -65,12 +65,12 @@ CHECKS |= dict.fromkeys(PYTHONS, ())
 def main() -> int:
     """Run the checks asked for, all by default; return the number that failed."""
     given = arguments()
-    if not given.no_setup:
-        set_up(given.allow_skips)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else hundreds of processes would each compile all modules
     if not given.allow_skips:
         environment["AIOELASTICJOB_REQUIRE_ALL"] = "1"
+    if not given.no_setup:
+        set_up(given.allow_skips, environment)
     asked = given.checks or list(LONG if given.long else CHECKS)
     absent = [name for name in asked if name in PYTHONS and pythons.interpreter(PYTHONS[name]) is None]
     failed = [name for name in asked if name not in absent and not passes(name, commands(name), environment)]
@@ -105,14 +105,16 @@ def commands(name: str) -> Iterator[Sequence[str | Path]]:
     yield [BIN / program, *options]
 
 
-def set_up(allow_skips: bool) -> None:
-    """Bring the virtual environment and Debian's packages to where they should be."""
+def set_up(allow_skips: bool, environment: Mapping[str, str]) -> None:
+    """Bring the virtual environment, Debian's packages and what pytest makes of the tests to where they should be."""
     if not (BIN / "python").exists():
         venv.create(VENV, with_pip=True)
     subprocess.run([BIN / "python", "-m", "pip", "install", "--quiet", "--editable", ".[dev]"], cwd=ROOT, check=True)
     missing = [package for package, trace in PACKAGES.items() if not glob(trace)]
     if missing and not allow_skips:
         install(missing)
+    compile_tests = (BIN / "pytest", "--collect-only", "-p", "no:terminal")  # once, and not in six processes at once
+    subprocess.run(compile_tests, cwd=ROOT, env=environment, check=False)  # what is wrong, the check itself shows
 
 
 def install(packages: Sequence[str]) -> None:

@@ -13,14 +13,16 @@ import anyio
 
 from aioelasticjob import ElasticJob, ItemContext
 
-ITEMS, RECORDS, FETCHED = 4, 600, 40
-"""The items, the records of each, and how many of them one fetch hands out."""
+ITEMS, FETCHED = 4, 40
+"""The items, and how many records of an item one fetch hands out."""
 SESSION_TIMEOUT = 2.0
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS attempts (item, record, fence, source, instance, newest);
 CREATE TABLE IF NOT EXISTS effects (item, record, PRIMARY KEY (item, record));
 CREATE TABLE IF NOT EXISTS fences (item PRIMARY KEY, largest);
+CREATE TABLE IF NOT EXISTS ends (last);
 """
+"""Each item has records without end, until ``ends`` says which of them is the last."""
 RAISE = """
 INSERT INTO fences VALUES (:item, :fence) ON CONFLICT DO UPDATE SET largest = :fence WHERE largest <= :fence
 """
@@ -42,8 +44,10 @@ def main(address: str, file: Path) -> None:
         cron="* * * * * ?", sharding_total_count=ITEMS, streaming=True, failover=True, concurrency=8, batch_size=5
     )
     async def flow(context: ItemContext) -> list[int]:
-        last = int(context.offset or 0)
-        found = list(range(last + 1, min(last + FETCHED, RECORDS) + 1))
+        before = int(context.offset or 0)
+        with opened(file) as database:
+            ((last,),) = database.execute("SELECT coalesce(max(last), :all) FROM ends", {"all": before + FETCHED})
+        found = list(range(before + 1, min(before + FETCHED, last) + 1))
         if found:
             await context.save_offset(str(found[-1]))
         return found

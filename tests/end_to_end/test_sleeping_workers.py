@@ -98,7 +98,16 @@ def overlap(journal: Path, first: ChildProcess, second: ChildProcess) -> float:
 
 
 @pytest.mark.parametrize("sleeps", ["stopped", "blocked"])
-@pytest.mark.parametrize(("kind", "exits"), [("script", False), ("process", False), ("loop", True), ("thread", True)])
+@pytest.mark.parametrize(
+    ("kind", "exits", "registry_server"),
+    [
+        ("script", False, "embedded"),
+        pytest.param("process", False, "zookeeper", marks=pytest.mark.zookeeper),
+        ("loop", True, "embedded"),
+        pytest.param("thread", True, "zookeeper", marks=pytest.mark.zookeeper),
+    ],
+    indirect=["registry_server"],  # one for each kind: no process sleeps differently for its server
+)
 def test_nothing_of_a_worker_that_sleeps_goes_on_beside_its_successor(
     worker_processes: Workers, registry_address: str, tmp_path: Path, kind: str, exits: bool, sleeps: str
 ) -> None:
@@ -126,6 +135,7 @@ def test_nothing_of_a_worker_that_sleeps_goes_on_beside_its_successor(
     run_async("asyncio", main)
 
 
+@pytest.mark.parametrize("registry_server", ["embedded"], indirect=True)
 def test_after_a_container_was_frozen_its_children_are_killed(
     worker_processes: Workers, registry_address: str, tmp_path: Path
 ) -> None:
