@@ -15,19 +15,19 @@ import anyio
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.events import JobEvent, Misfired
 from tests.support.run_journal import JournalWriter
 
 
-class Misfires(logging.Handler):
-    """Writes the misfires that the job reports into the journal."""
+class Misfires:
+    """Writes the misfires that the job reports into the journal at once; of many, the log has only some."""
 
     def __init__(self, pen: JournalWriter) -> None:
-        super().__init__()
         self._pen = pen
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if (slot := getattr(record, "slot", None)) is not None:
-            self._pen.write("misfire", slot=slot / 1000)
+    def put(self, event: JobEvent) -> None:
+        if isinstance(event, Misfired):
+            self._pen.write("misfire", slot=event.slot / 1000)
 
 
 def facts(context: ItemContext) -> dict[str, object]:
@@ -67,8 +67,8 @@ def main(
 ) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     pen = JournalWriter(Path(journal))
-    logging.getLogger("aioelasticjob.running.missed_reports").addHandler(Misfires(pen))
     app = ElasticJob(address, **connection)
+    app._events.attach(Misfires(pen))
     app.add((in_a_thread if thread else in_the_loop)(pen, work), name="job", **job)
     try:
         app.run()
