@@ -107,7 +107,7 @@ def check_context(role: str, function: Provider, given: type[Context], otherwise
     meant = [one for one in union if one is not type(None)]
     other = InstanceContext if given is ItemContext else ItemContext
     if first is not None and meant and all(isinstance(one, type) and _excludes(one, other) for one in meant):
-        said = getattr(hint, "__name__", hint)
+        said = " | ".join("None" if one is type(None) else one.__name__ for one in union)  # Python 3.14 calls it Union
         wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: annotate {given.__name__}"
         instead = otherwise if any(issubclass(one, other) for one in meant) else ""
         raise InvalidSetting(role, _name(function), wrong + instead)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import pytest
 
@@ -19,6 +19,7 @@ async def for_instances(context: InstanceContext) -> None: ...
 def plain(context: InstanceContext) -> None: ...
 async def annotated(context: Annotated[InstanceContext, "all of them"]) -> None: ...
 async def optional(context: InstanceContext | None) -> None: ...
+async def of_old(context: Optional[InstanceContext]) -> None: ...  # noqa: UP045
 async def either(context: ItemContext | InstanceContext) -> None: ...
 async def unresolvable(context: Imported) -> None: ...
 async def number(c: int) -> None: ...
@@ -38,7 +39,7 @@ class Mine:
     async def __call__(self, context: InstanceContext) -> None: ...
 
 
-FOR_INSTANCES = [for_instances, plain, annotated, optional, Mine().method, Mine(), partial(for_instances)]
+FOR_INSTANCES = [for_instances, plain, annotated, optional, of_old, Mine().method, Mine(), partial(for_instances)]
 
 
 @pytest.mark.parametrize("handler", FOR_INSTANCES)
@@ -49,6 +50,12 @@ def test_a_handler_for_all_items_is_refused_where_it_would_get_one(handler: Call
     assert wrong.value.setting == "handler"
     assert "InstanceContext" in str(wrong.value)
     ElasticJob("embedded://").add(handler, name="job", per="instance")
+
+
+@pytest.mark.parametrize("handler", [optional, of_old])
+def test_a_context_that_may_be_none_is_named_as_it_is_written_today(handler: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidSetting, match=r"annotated as InstanceContext \| None, but"):
+        ElasticJob("embedded://").add(handler, name="job")
 
 
 @pytest.mark.parametrize("per", ["item", "instance"])
