@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from aioelasticjob.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +30,16 @@ class Authority(Certificate):
         request, extensions = self.directory / f"{name}.csr", self.directory / f"{name}.ext"
         extensions.write_text(f"subjectAltName={names}\nbasicConstraints=CA:FALSE\n")
         openssl("req", "-new", *_NEW_KEY, made.key, "-subj", f"/CN={name}", "-out", request)
+        now = datetime.fromtimestamp(SystemClock().now(), UTC)
+        end = now + timedelta(days=days)
+        begin = min(now, end - timedelta(days=1))  # openssl refuses to issue what ends before it begins
+        settings = self.directory / f"{name}.cnf"
+        settings.write_text(_SETTINGS.format(directory=self.directory))
+        (self.directory / "issued").touch()
         openssl(
-            *("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial"),
-            *("-days", days, "-extfile", extensions, "-out", made.certificate),
+            *("ca", "-batch", "-notext", "-config", settings, "-cert", self.certificate, "-keyfile", self.key),
+            *("-startdate", f"{begin:{_TIME}}", "-enddate", f"{end:{_TIME}}", "-in", request),
+            *("-extfile", extensions, "-out", made.certificate),
         )
         return made
 
@@ -58,4 +68,18 @@ def openssl(*arguments: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
+_TIME = "%Y%m%d%H%M%SZ"
+_SETTINGS = """
+[ca]
+default_ca = tests
+[tests]
+database = "{directory}/issued"
+new_certs_dir = "{directory}"
+rand_serial = yes
+unique_subject = no
+default_md = sha256
+policy = any
+[any]
+commonName = supplied
+"""
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout")
