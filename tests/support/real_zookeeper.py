@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -79,7 +80,8 @@ class Access:
         lines = "".join(f'\n  user_{user}="{password}"' for user, password in self.users.items())
         module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
         (directory / "jaas.conf").write_text(f"Server {{\n  {module}{lines};\n}};\n")
-        return [f"-Djava.security.auth.login.config={directory / 'jaas.conf'}"]
+        digest = "-Dzookeeper.fips-mode=false"  # else 3.9 refuses DIGEST-MD5
+        return [f"-Djava.security.auth.login.config={directory / 'jaas.conf'}", digest]
 
 
 OPEN: Final = Access()
@@ -170,6 +172,11 @@ class RealServer:
         """Return ``standalone``, ``leader`` or ``follower``; None while it does not serve."""
         lines = self.ask("srvr").splitlines()
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
+
+    @property
+    def version(self) -> str:
+        """The version that it says it is, such as 3.8.0."""
+        return re.findall(r"^Zookeeper version: ([\d.]+)", self.ask("srvr"))[0]
 
     def ask(self, word: str) -> str:
         """Return the answer to a four-letter word; empty when there is none within a second."""
