@@ -1,4 +1,4 @@
-"""Set up and run every test: ``python3 -m tests``.  Needs Python 3.11 or newer and nothing else.
+"""Set up and run every test: ``python3 -m tests``.  Needs one of the Pythons 3.11 to 3.15 and nothing else.
 
 Makes ``.venv``, installs the project with the tools pinned in pyproject.toml, installs Debian's ``zookeeper``,
 ``postgresql`` and ``chromium`` where apt can, and runs the checks one after another.  A suite that should run and was
@@ -8,7 +8,7 @@ The fast suites run on the other Pythons of this machine too, with the lowest or
 dependencies; a Python that the machine does not have is named at the end.
 
 ``python3 -m tests --long`` runs what a landing must not wait for, or depend on: random seeds of the simulations in the
-thousands, and ten minutes of chaos on an ensemble.
+thousands, ten minutes of chaos on an ensemble, and the Pythons and the ZooKeeper of Debian sid, in a chroot.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 
+from tests import sid
 from tests.support import pythons
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,8 @@ PACKAGES = {
     "chromium": "/usr/bin/chromium",
 }
 """Debian's packages that suites need, and what tells that one is there."""
+PACKAGES_OF_SID = {"debootstrap": "/usr/sbin/debootstrap"}
+"""What the checks in Debian sid need besides."""
 
 CHECKS: dict[str, Sequence[str]] = {
     "ruff": ("ruff", "check", "."),
@@ -47,6 +50,7 @@ CHECKS: dict[str, Sequence[str]] = {
 }
 SIMULATION = ("python", "-m", "tests.simulation", "-j", "2", "--seeds", "random", "--count", "500")
 BARE = ("python", "-m", "tests.simulation.bare")
+SID: dict[str, Sequence[str]] = {f"sid-{check}": ("python", "-m", "tests.sid", check) for check in sid.CHECKS}
 LONG: dict[str, Sequence[str]] = {
     "seeds": SIMULATION,
     "seeds-failover": (*SIMULATION, "--failover"),
@@ -56,6 +60,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-streams": (*SIMULATION, "--streams", "--failover"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "benchmarks.chaos", "--minutes", "10"),
+    **SID,
 }
 PYTHONS = {f"python{version}": version for version in pythons.besides(sys.version_info[:2])}
 """Each runs the fast suites in an environment of its own."""
@@ -69,9 +74,10 @@ def main() -> int:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else hundreds of processes would each compile all modules
     if not given.allow_skips:
         environment["AIOELASTICJOB_REQUIRE_ALL"] = "1"
-    if not given.no_setup:
-        set_up(given.allow_skips, environment)
     asked = given.checks or list(LONG if given.long else CHECKS)
+    if not given.no_setup:
+        packages = PACKAGES | PACKAGES_OF_SID if SID.keys() & set(asked) else PACKAGES
+        set_up(given.allow_skips, packages, environment)
     absent = [name for name in asked if name in PYTHONS and pythons.interpreter(PYTHONS[name]) is None]
     failed = [name for name in asked if name not in absent and not passes(name, commands(name), environment)]
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all checks passed'}", flush=True)
@@ -105,12 +111,12 @@ def commands(name: str) -> Iterator[Sequence[str | Path]]:
     yield [BIN / program, *options]
 
 
-def set_up(allow_skips: bool, environment: Mapping[str, str]) -> None:
+def set_up(allow_skips: bool, packages: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Bring the virtual environment, Debian's packages and what pytest makes of the tests to where they should be."""
     if not (BIN / "python").exists():
         venv.create(VENV, with_pip=True)
     subprocess.run([BIN / "python", "-m", "pip", "install", "--quiet", "--editable", ".[dev]"], cwd=ROOT, check=True)
-    missing = [package for package, trace in PACKAGES.items() if not glob(trace)]
+    missing = [package for package, trace in packages.items() if not glob(trace)]
     if missing and not allow_skips:
         install(missing)
     compile_tests = (BIN / "pytest", "--collect-only", "-p", "no:terminal")  # once, and not in six processes at once

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 """The Pythons that this package promises to run on."""
 LOWEST = VERSIONS[0]
 """The Python that runs with the lowest allowed versions of the dependencies; the others run with the newest."""
@@ -57,12 +57,15 @@ def works(path: str, version: str) -> bool:
     return answer.stdout.strip() == version
 
 
-def commands(version: str, root: Path, tools: Path) -> Iterator[Sequence[str | Path]]:
-    """Yield what the check of a version runs: a new environment, and in it the suites that need one process only."""
+def commands(version: str, root: Path, tools: Path, found: str | None = None) -> Iterator[Sequence[str | Path]]:
+    """Yield what the check of a version runs: a new environment, and in it the suites that need one process only.
+
+    ``found`` is that Python, by default the one of this machine.
+    """
     place, uv = root / f".venv-python{version}", tools / "uv"
     python = place / tools.name / "python"
     resolution = "lowest-direct" if version == LOWEST else "highest"
-    yield [uv, "venv", "--quiet", "--clear", "--python", str(interpreter(version)), place]
+    yield [uv, "venv", "--quiet", "--clear", "--python", found or str(interpreter(version)), place]
     yield [uv, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "--editable", ".[suites]"]
     suites = [path.relative_to(root) for pattern in SUITES for path in sorted(root.glob(pattern))]
     yield [python, "-m", "pytest", *OPTIONS, *suites]

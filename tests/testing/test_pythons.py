@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import __main__ as checks
+from tests import sid
 from tests.support import pythons
 
+ROOT = Path(__file__).resolve().parents[2]
+CLASSIFIER = "Programming Language :: Python :: "
 ABSENT = "3.99"
 Script = Callable[[str, str], Path]
 
@@ -57,10 +61,10 @@ def test_neither_path_nor_pyenv_has_it(script: Script) -> None:
 @pytest.mark.parametrize(
     ("own", "others"),
     [
-        ((3, 11), ["3.11", "3.12", "3.13"]),
-        ((3, 12), ["3.11", "3.13"]),
-        ((3, 13), ["3.11", "3.12"]),
-        ((3, 14), ["3.11", "3.12", "3.13"]),
+        ((3, 11), ["3.11", "3.12", "3.13", "3.14", "3.15"]),
+        ((3, 12), ["3.11", "3.13", "3.14", "3.15"]),
+        ((3, 15), ["3.11", "3.12", "3.13", "3.14"]),
+        ((3, 16), ["3.11", "3.12", "3.13", "3.14", "3.15"]),
     ],
 )
 def test_all_but_the_own_version_have_a_check_and_so_has_the_one_of_the_lowest_dependencies(
@@ -84,3 +88,53 @@ def test_the_lowest_dependencies_are_installed_on_the_lowest_python_only() -> No
         steps = [" ".join(map(str, step)) for step in pythons.commands(version, Path(), Path("bin"))]
         assert ("--resolution lowest-direct" in steps[1]) == (version == pythons.LOWEST)
         assert ("--resolution highest" in steps[1]) == (version != pythons.LOWEST)
+
+
+def test_the_versions_that_the_checks_run_on_are_the_ones_that_the_package_and_its_pages_promise() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [one.removeprefix(CLASSIFIER) for one in project["classifiers"] if one.startswith(CLASSIFIER)]
+    assert tuple(named) == pythons.VERSIONS
+    assert project["requires-python"] == f">={pythons.LOWEST}"
+    promise = f"Python {pythons.LOWEST} to {pythons.VERSIONS[-1]}"
+    for page in ("README.md", "docs/tutorial/first-job.md"):
+        assert promise in (ROOT / page).read_text(), page
+    platforms = (ROOT / "docs/reference/platforms.md").read_text()
+    assert all(version in platforms for version in pythons.VERSIONS)
+
+
+def test_sid_has_the_pythons_that_stable_machines_do_not_have() -> None:
+    assert set(sid.VERSIONS) < set(pythons.VERSIONS)
+    assert checks.SID.keys() < checks.LONG.keys()
+
+
+@pytest.mark.parametrize(("asked", "installed"), [("sid-zookeeper", True), ("ruff", False)])
+def test_debootstrap_is_installed_for_the_checks_that_need_it(
+    asked: str, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = set[str]()
+    monkeypatch.setattr(checks, "set_up", lambda allow_skips, needed, environment: packages.update(needed))
+    monkeypatch.setattr(checks, "passes", lambda *check: True)
+    monkeypatch.setattr(sys, "argv", ["tests", asked])
+    assert checks.main() == 0
+    assert ("debootstrap" in packages) is installed
+
+
+def test_a_directory_that_is_no_chroot_is_left_alone(tmp_path: Path, script: Script) -> None:
+    script("debootstrap", "exit 1")
+    with pytest.raises(SystemExit, match="is no chroot, or one that was not completed: remove it"):
+        sid.make(tmp_path)
+
+
+def test_in_sid_the_same_suites_run_as_on_the_pythons_of_the_machine() -> None:
+    *setup, suites = sid.steps("python3.15")
+    *usual_setup, usual_suites = pythons.commands("3.15", ROOT, sid.TOOLS)
+    assert suites == usual_suites
+    assert setup[1:] == usual_setup[1:]
+    assert "/usr/bin/python3.15" in setup[0]
+
+
+def test_the_suites_of_zookeeper_run_on_the_first_python_of_sid() -> None:
+    *_, suites = sid.steps("zookeeper")
+    assert "-m zookeeper" in " ".join(map(str, suites))
+    assert str(suites[0]).startswith(f"{ROOT}/.venv-python{sid.VERSIONS[0]}/")
+    assert all((ROOT / place).is_dir() for place in sid.SUITES_OF_ZOOKEEPER)
