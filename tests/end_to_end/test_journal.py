@@ -58,6 +58,7 @@ def test_a_killed_and_a_stopped_run_are_over() -> None:
         ([*GOOD[:2], line("begin", A, 5.0, 5, 12)], WorkerEvents(), "lost without a word"),
         ([*GOOD[:2], misfire(B, 4), line("begin", A, 5.0, 5, 12)], WorkerEvents(), "lost without a word"),
         ([*GOOD[:2], line("begin", B, 9.0, 9, 12)], WorkerEvents(), "lost in handing over"),
+        ([*GOOD[:2], misfire(A, 8), line("begin", B, 9.0, 9, 12)], WorkerEvents(), "lost in handing over"),
         ([GOOD[0], line("begin", A, 1.2, 2, 12)], WorkerEvents(), "begins within"),
         (
             [*GOOD[:2], line("begin", A, 9.0, 9, 12)],
@@ -74,3 +75,4 @@ def test_a_broken_promise_is_found(lines: list[Line], fates: WorkerEvents, messa
 
 def test_a_reported_misfire_is_not_lost() -> None:
     check([*GOOD[:2], misfire(A, 5), line("begin", A, 5.0, 5, 12)], WorkerEvents())
+    check([*GOOD[:2], misfire(B, 8), line("begin", B, 9.0, 9, 12)], WorkerEvents())
