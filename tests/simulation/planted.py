@@ -114,7 +114,7 @@ PLANTED = (
     Planted(defects.save_unfenced, "fenced checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.forget_orphans, "orphans are rescued", "crash", many_dragging, failover=True, seeds=2),
-    Planted(defects.undo_marks, "restraint", "crash", dragging, failover=True, seeds=3),
+    Planted(defects.undo_marks, "restraint", "crash", dragging, failover=True, seeds=4),
     Planted(defects.try_again_at_once, "restraint", "write-permission"),
     Planted(defects.mark_on_ticks_only, "orphans are found", "crash,reset", failover=True),
     Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True),
@@ -140,7 +140,7 @@ PLANTED = (
     Planted(omissions.settle_without_hand_over, "handed over", "leave,dismiss", dragging, failover=True),
     Planted(omissions.rescue_twice, "one rescue", "crash,pause", failover=True),
     Planted(omissions.mark_what_runs, "only orphans wait", "crash,leave", dragging, failover=True),
-    Planted(omissions.lease_without_margin, "lease", "drop", dragging),
+    Planted(omissions.lease_without_margin, "lease", "drop", dragging, seeds=2),
     Planted(omissions.lease_too_late, "lease", "drop", dragging, seeds=3),
     Planted(omissions.epoch_not_raised, "epochs rise", "coup"),
     Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,leave", dragging, seeds=3),
@@ -152,9 +152,10 @@ PLANTED = (
         *(defects.rescue_the_cancelled, "cancelled runs are not rescued", "crash,expire", dragging),
         failover=True,
         requests=True,
+        seeds=4,
     ),
     Planted(defects.end_what_gave_way, "streams are fetched to their end", "leave,reconfigure", streams=True),
-    Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
+    Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=16),
 )
 
 
