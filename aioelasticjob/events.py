@@ -151,6 +151,22 @@ class Rescued(_OfOneRun):
 
 
 @dataclass(frozen=True, slots=True)
+class Closed(_OfOneRun):
+    """This instance has ended, as the leader, a cancelled run that was cut off on another one: nobody rescues it."""
+
+    job: str
+    instance: str
+    slot: int
+    source: FireSource
+    item: int
+    outcome: Outcome
+    cut_off: str
+    """The instance whose run was cut off."""
+    task_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class HandedOver(_OfOneRun):
     """A cancelled run has been marked as an orphan, so that another instance runs it again; follows its ``Ended``."""
 
@@ -202,7 +218,7 @@ class CaughtUp:
 
 
 JobEvent: TypeAlias = (
-    Began | Started | AttemptFailed | Ended | Rescued | HandedOver | Misfired | CaughtUp | Refused | Flowed
+    Began | Started | AttemptFailed | Ended | Rescued | Closed | HandedOver | Misfired | CaughtUp | Refused | Flowed
 )
 
 

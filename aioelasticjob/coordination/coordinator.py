@@ -11,7 +11,6 @@ from math import inf
 from typing import Protocol, TypeAlias
 
 from aioelasticjob.clock import Clock, moment
-from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SentTransaction, result_of, send, write
 from aioelasticjob.coordination.diagnostics import diagnose, log_findings, log_strategy_failure
@@ -20,6 +19,7 @@ from aioelasticjob.coordination.effects import (
     Assign,
     Effect,
     EndRun,
+    LostRuns,
     MarkOrphan,
     RemoveItems,
     RemoveNodes,
@@ -41,7 +41,6 @@ from aioelasticjob.coordination.request_runs import losing
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.coordination.view import JobView, follow
-from aioelasticjob.cron.zone import local_text
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import ItemPaths
@@ -72,8 +71,8 @@ class CoordinatedJob(Protocol):
     def view_changed(self) -> None:
         """Note that there is a newer view."""
 
-    def conclude(self, written: EndRun | UpdateRequest) -> None:
-        """Note that an effect was written that ends what others wait for: a run that is given up, or a request."""
+    def conclude(self, written: EndRun | UpdateRequest | LostRuns) -> None:
+        """Note that an effect was written that ends what others wait for: a run that was cut off, or a request."""
 
     def dismissed(self, why: str) -> None:
         """Note that this instance has to leave, and why."""
@@ -289,8 +288,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
                 written = committed.zxid
         else:
             _say_written(member, view, effect, job)
-            for item, record in lost.items():
-                _log_lost_run(member, view.config, item, record)
+            if lost:
+                job.conclude(LostRuns(lost))
     return written, in_part
 
 
@@ -325,13 +324,6 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
             log_strategy_failure(member, view.config.sharding_strategy, why)
         case EndRun() | UpdateRequest():
             job.conclude(effect)
-
-
-def _log_lost_run(member: Member, config: JobConfig, item: int, record: Record) -> None:
-    lost = f"Its run of {local_text(record.moment, config.time_zone)} was cut off on {record.instance}; it is lost"
-    text = f"item {item} was removed because the item count was lowered.  {lost}"
-    kind = "items were removed whose runs were cut off"
-    member.log_limited(log, kind, text, item=item, slot=record.moment, instance=record.instance)
 
 
 async def _transactions(

@@ -10,7 +10,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.request_runs import request_of_run, settling
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Fire, FireSource, VersionedRecord
+from aioelasticjob.model import Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 
 T = TypeVar("T")
@@ -77,6 +77,13 @@ class EndRun:
     """The present time, in milliseconds since the epoch."""
     outcome: str
     """``GIVEN_UP`` after too many rescues that were cut off, ``stopped`` if somebody had cancelled the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRuns:
+    """Runs that were cut off, and whose items were removed by ``RemoveItems``, so that nobody runs them again."""
+
+    records: Mapping[int, Record]
 
 
 @dataclass(frozen=True, slots=True)

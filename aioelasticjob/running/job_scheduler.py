@@ -12,7 +12,7 @@ from anyio import CancelScope, move_on_after, sleep
 from aioelasticjob.coordination.claims import ClaimResult, Claims, SentClaim, remove_orphan_mark
 from aioelasticjob.coordination.commit import until_answered
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
-from aioelasticjob.coordination.effects import EndRun, UpdateRequest
+from aioelasticjob.coordination.effects import EndRun, LostRuns, UpdateRequest
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.missed_marks import mark_misfired
 from aioelasticjob.coordination.refusals import READ_DUE
@@ -251,7 +251,7 @@ class JobScheduler(CommandLoop):
         self.views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self.views.value
 
-    def conclude(self, written: EndRun | UpdateRequest) -> None:
+    def conclude(self, written: EndRun | UpdateRequest | LostRuns) -> None:
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         missed = self._state.missed
         if isinstance(written, UpdateRequest):
@@ -259,6 +259,8 @@ class JobScheduler(CommandLoop):
             for first in sorted(set(unrun.values())):
                 items = [item for item, due in unrun.items() if due == first]
                 missed.put(items, left_of(request.span, first), EXPIRED if request.stopped else REMOVED)
+        elif isinstance(written, LostRuns):
+            missed.report_removed(written.records)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
             run = written.run.record
             missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)

@@ -20,7 +20,7 @@ from aioelasticjob.coordination.commit import ENDED_STATES, connected, until_ans
 from aioelasticjob.coordination.coordinator import Coordinator
 from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
-from aioelasticjob.coordination.effects import EndRun, UpdateRequest
+from aioelasticjob.coordination.effects import EndRun, LostRuns, UpdateRequest
 from aioelasticjob.coordination.foreign import foreign
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import LEAVE, announce_leaving, dismissed, join, leave
@@ -279,7 +279,7 @@ class Life:
         else:
             self._scheduler.tasks.start_soon(self._over, self)
 
-    def conclude(self, written: EndRun | UpdateRequest) -> None:
+    def conclude(self, written: EndRun | UpdateRequest | LostRuns) -> None:
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
         if self.job_scheduler is not None:
             self.job_scheduler.conclude(written)

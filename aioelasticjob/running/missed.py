@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
-from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.running.commands import AnyReport, Report
@@ -157,9 +156,9 @@ class MissedMoments:
         for (moment, instance), items in together.items():
             self.put(items, Passed(moment, moment), "the run was cut off, and failover is off", instance)
 
-    def report_removed_orphans(self, before: JobView, view: JobView) -> None:
-        """Report runs that nobody will rescue, because the leader has removed their items."""
-        for item, mark in before.orphan_marks.items():
-            if item >= view.config.sharding_total_count and item not in view.orphan_marks:
-                why = "the run was cut off, and the item was removed because the item count was lowered"
-                self.put([item], Passed(mark.moment, mark.moment), why, mark.instance)
+    def report_removed(self, cut_off: Mapping[int, Record]) -> None:
+        """Report runs that were cut off and that nobody runs again, because the leader has removed their items."""
+        why = "the run was cut off, and the item was removed because the item count was lowered"
+        for moment, instance in sorted({(record.moment, record.instance) for record in cut_off.values()}):
+            items = [n for n, record in cut_off.items() if (record.moment, record.instance) == (moment, instance)]
+            self.put(items, Passed(moment, moment), why, instance)

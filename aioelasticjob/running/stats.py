@@ -14,11 +14,11 @@ from aioelasticjob.coordination.run_counts import RunCounts
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import ElasticJobError, GivenUp, error_line
-from aioelasticjob.events import CaughtUp, Events, Refused
+from aioelasticjob.events import CaughtUp, Closed, Events, Refused
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.limited_log import MOST
 from aioelasticjob.logging import logger
-from aioelasticjob.model import FireSource, Outcome, run_name
+from aioelasticjob.model import FireSource, Outcome, VersionedRecord, run_name
 from aioelasticjob.plural import listed_items
 from aioelasticjob.running.early_end import FailedAttempt
 from aioelasticjob.running.execution import RUN_CANCELLED, Execution
@@ -140,6 +140,7 @@ class ExecutionStats:
         """
         item, run = ended.item, ended.run.record
         if ended.outcome == Outcome.STOPPED:
+            self._put_closed(item, ended.run)
             text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
             about = {"job": self._job, "item": item, "instance": run.instance}
             kind = "runs that were cut off were cancelled, and end as stopped"
@@ -152,6 +153,13 @@ class ExecutionStats:
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error, what="given-up")
         self._dispatcher.report(config, failure)
         return error
+
+    def _put_closed(self, item: int, closed: VersionedRecord) -> None:
+        run, now = closed.record, self._clock.now()
+        source = next((one for one in FireSource if one == run.source), FireSource.CRON)
+        task = task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), closed.zxid or run.moment)
+        about = self._job, self._me, run.moment, source, item, Outcome.STOPPED
+        self._events.put(Closed(*about, run.instance, task, now))
 
     def refused(self, why: ElasticJobError, *, again: bool) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""

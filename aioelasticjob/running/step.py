@@ -71,8 +71,6 @@ class JobState(Account):
                 one.recorded is not was_monitored for one in succession.between
             ):
                 self._switch_monitoring(view, succession)
-            if view.leader == self._me:
-                self.missed.report_removed_orphans(self.view, view)
             self.view = view
             given = view.given_to(self._me)
             gained, rescued = self._let_go(view, given)
@@ -226,6 +224,9 @@ class JobState(Account):
         # records from before they were switched off show what was claimed
         running: frozenset[int] = yield ReadItems(items if is_monitored or self._switched else NONE, items)
         if not is_monitored:
+            if self._switched:
+                lost = (number for number in gained - running if self.items[number].cut_off)
+                self.missed.report_lost_runs({number: self.items[number].record for number in lost})
             for number in gained:
                 self.items[number].assume(self._seen_to(view, number))
         elif view.config.failover:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.events import MOMENTS_COUNTED, AttemptFailed, Ended, HandedOver, Misfired, Rescued
+from aioelasticjob.events import MOMENTS_COUNTED, AttemptFailed, Closed, Ended, HandedOver, Misfired, Rescued
 from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.observers.sql import (
     DurationCount,
@@ -295,6 +295,20 @@ def test_a_run_that_was_cut_off_is_closed_by_who_rescues_it(url: str) -> None:
         assert [(run.instance, run.source, run.outcome) for run in details.kin] == [(OTHER, "FAILOVER", "completed")]
         (state,) = (await store.states(Filter(state="TASK_RESCUED"))).rows
         assert (state.message, state.source) == (f"cut off on {ME}", "FAILOVER")
+
+    play(url, scene)
+
+
+def test_a_cancelled_run_that_was_cut_off_is_closed_by_the_leader_who_ends_it(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await store.write(batch(*beginning(), *beginning(item=1)))
+        now = NOON / 1000 + 30
+        closed = Closed("report", OTHER, NOON, FireSource.CRON, 0, Outcome.STOPPED, ME, name(NOON, 0), now)
+        await store.write(batch(closed))
+        found = {run.item: run for run in (await store.history()).rows}
+        assert (found[0].outcome, found[0].ended, found[1].outcome) == ("stopped", moment(now), "running")
+        (state,) = (await store.states(Filter(state="TASK_KILLED"))).rows
+        assert (state.message, state.instance) == (f"cut off on {ME}, and cancelled", OTHER)
 
     play(url, scene)
 

@@ -23,9 +23,10 @@ def test_a_run_cut_off_whose_item_goes_with_a_lower_count_is_named(caplog: pytes
         assert records.decode_mark(mark) == (slot, dead, 0)
         await them.change(shardingTotalCount=2)
         await anyio.sleep(5)
-        said = [one for one in caplog.records if "it is lost" in one.getMessage()]
-        assert [vars(one)["item"] for one in said] == [2, 3]
-        assert {(vars(one)["slot"], vars(one)["instance"]) for one in said} == {(slot, dead)}
+        said = [one for one in caplog.records if "the item was removed" in one.getMessage()]
+        assert [vars(one)["items"] for one in said] == [(2, 3)]
+        assert {vars(one)["slot"] for one in said} == {slot}
+        assert all(f"it ran on {dead}; it is not run again" in one.getMessage() for one in said)
         assert await here.names(LAYOUT.orphans) == ()
 
     simulate(scene)
@@ -38,7 +39,7 @@ def test_an_item_that_goes_with_a_lower_count_in_peace_is_not_named(caplog: pyte
         await them.change(shardingTotalCount=2)
         await anyio.sleep(5)
         assert await here.names(LAYOUT.sharding) == ("0", "1")
-        assert not [text for text in caplog.messages if "it is lost" in text]
+        assert not [text for text in caplog.messages if "the item was removed" in text]
 
     simulate(scene)
 

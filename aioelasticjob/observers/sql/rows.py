@@ -12,6 +12,7 @@ from aioelasticjob.events import (
     MOMENTS_COUNTED,
     AttemptFailed,
     Began,
+    Closed,
     Ended,
     HandedOver,
     JobEvent,
@@ -19,11 +20,11 @@ from aioelasticjob.events import (
     Rescued,
     Started,
 )
-from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.model import CUT_OFF, FireSource, Outcome
 from aioelasticjob.observers.failures import cause, stack
 
 Row: TypeAlias = dict[str, object]
-StoredEvent: TypeAlias = Began | Started | AttemptFailed | Ended | Rescued | HandedOver | Misfired
+StoredEvent: TypeAlias = Began | Started | AttemptFailed | Ended | Rescued | Closed | HandedOver | Misfired
 """The events about runs of items, which are stored."""
 
 STATES = {
@@ -116,6 +117,10 @@ class Batch:
                 message = f"cut off on {event.cut_off}"
                 self._state(event, event.item, event.task_id, "TASK_RESCUED", message)
                 self._close(event, event.item)
+            case Closed():
+                message = f"cut off on {event.cut_off}, and cancelled"
+                self._state(event, event.item, event.task_id, STATES[event.outcome], message)
+                self._close(event, event.item, event.outcome.value)
             case HandedOver():
                 self._state(event, event.item, event.task_id, "TASK_HANDED_OVER")
                 self._hand_over(event)
@@ -163,7 +168,7 @@ class Batch:
         else:
             self.handed_over.append({"key": key})
 
-    def _close(self, event: Rescued | Misfired, item: int) -> None:
+    def _close(self, event: Rescued | Misfired | Closed, item: int, outcome: str = CUT_OFF) -> None:
         """End the run that was cut off, since its own instance could not."""
         fired = at(event.slot / 1000)
         self.cut_off.append(
@@ -174,6 +179,7 @@ class Batch:
                 "fired": fired,
                 "earliest": fired - MAX_CLOCK_DIFFERENCE,
                 "over": at(event.at),
+                "ended_as": outcome,
             }
         )
 

@@ -9,7 +9,6 @@ from sqlalchemy import Table, and_, bindparam, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aioelasticjob.model import CUT_OFF
 from aioelasticjob.observers.sql.rows import HANDED_OVER, Batch, Row
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
@@ -36,7 +35,9 @@ class Writes:
             RUNS.c.instance == bindparam("who"),
             RUNS.c.complete_time.is_(None),
         )
-        self.cut_off = update(RUNS).where(the_run).values(outcome=CUT_OFF, complete_time=bindparam("over"))
+        self.cut_off = (
+            update(RUNS).where(the_run).values(outcome=bindparam("ended_as"), complete_time=bindparam("over"))
+        )
 
     async def all_of(self, batch: Batch, connection: AsyncConnection) -> None:
         """Write a batch, in the transaction that the connection is in."""
