@@ -43,6 +43,7 @@ def summary_as_json(status: JobStatus) -> Json:
         "nextFireTime": status.next_fire,
         "lastRun": None if status.last is None else _record(status.last),
         "orphanedItems": [item.item for item in status.orphans],
+        "blockedItems": [item.item for item in status.blocked],
         "misfiredItems": [item.item for item in status.misfired],
         "configVersion": status.config_version,
     }
@@ -177,6 +178,7 @@ def _item(one: ItemStatus) -> Json:
         "orphaned": one.orphaned,
         "disabled": one.disabled,
         "misfired": one.misfired,
+        "blockedBy": one.blocked_by or None,
         "offset": one.offset,
         "record": None if one.record is None else _record(one.record),
     }

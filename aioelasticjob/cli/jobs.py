@@ -104,7 +104,7 @@ def _summaries(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
     return [summary_as_json(status) for status in found]
 
 
-def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
+def _list(found: tuple[JobStatus, ...], now: float) -> RenderableType:
     titles = "Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire"
     labels = ("Labels",) if any(status.config.labels for status in found) else ()
     spare = "Kind", *labels, "Instances", "Last run", "Items"
@@ -122,7 +122,14 @@ def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
             _next(status, now),
             *([Text(_labels(status))] if labels else []),
         )
-    return table
+    blocked = [Text(f"{status.name}: {line}", style="red") for status in found for line in _blocked(status)]
+    return Group(table, *blocked) if blocked else table
+
+
+def _blocked(status: JobStatus) -> list[str]:
+    """Return a sentence for each lock that somebody has made by hand: it names the node, and what to do."""
+    made = "somebody has made that lock by hand"
+    return [f"item {one.item} does not run until you remove {one.blocked_by}: {made}" for one in status.blocked]
 
 
 def _labels(status: JobStatus) -> str:
@@ -131,7 +138,7 @@ def _labels(status: JobStatus) -> str:
 
 def _state(status: JobStatus) -> str:
     """Return a job's state in a word, and whatever is unusual about it."""
-    odd = ((status.orphans, "orphaned"), (status.misfired, "misfired"))
+    odd = ((status.orphans, "orphaned"), (status.misfired, "misfired"), (status.blocked, "blocked"))
     return ", ".join([status.state, *(f"{len(items):,} {word}" for items, word in odd if items)])
 
 
@@ -164,6 +171,7 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
         lines.append(Text(f"in the last interval {counts} succeeded and {status.failed:,} failed"))
     lines += [Text(), _instances(status, now), *_unable(status), *_refusing(status), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
+    lines += [Text(line, style="red") for line in _blocked(status)]
     for server in status.servers:
         if server.flags:
             lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(server.flags)}", style="yellow"))
@@ -306,6 +314,7 @@ def _marks(item: ItemStatus, there: Set[str]) -> list[str]:
     marks = (
         ("its instance is gone", item.holder is not None and item.holder not in there),
         ("disabled", item.disabled),
+        ("blocked", item.blocked_by),
         ("waits for a rescuer", item.orphaned),
         (rescued, rescued),
         ("misfired", item.misfired),

@@ -97,6 +97,7 @@ def reasons(
         *_writes_refused(status.instances),
         *_unusable(status.instances),
         *_clock_differs(able_instances(status)),
+        *_blocked(status),
         *_given_up(status.items),
         *_cut_off(status),
         *_failing(status, runs, errors),
@@ -151,6 +152,14 @@ def _clock_differs(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
         hosts = {one.host or one.ip: None for _, one in found.values()}
         sentence = "instances refuse all runs because of clocks: {instances}; that of {host} differs by {seconds} s"
         yield Reason("clock differs", sentence, values, details=hosts)
+
+
+def _blocked(status: JobStatus) -> Iterator[Reason]:
+    """Yield one reason for all items whose locks somebody has made by hand."""
+    if found := {item.blocked_by: None for item in status.blocked}:
+        values = {"items": _listed(item.item for item in status.blocked), "node": next(iter(found))}
+        sentence = "locks made by hand keep items from running (items: {items}): remove {node}"
+        yield Reason("blocked", sentence, values, details=found)
 
 
 def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:

@@ -37,6 +37,7 @@ _REASONS_IN_PLACE: Final = (
     "writes refused",
     "clock differs",
     "unusable here",
+    "blocked",
 )
 """Reasons whose word stands in place of the job's state."""
 _NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty", "foreign")

@@ -156,6 +156,11 @@ def _shared(features: tuple[str, ...]) -> frozenset[str]:
     return frozenset(features) or NONE
 
 
+def is_made_by_hand(lock: Node) -> bool:
+    """Whether somebody has made an item's lock by hand: no instance holds it, so none will remove it."""
+    return not lock.stat.ephemeral_owner or "@-@" not in lock.text
+
+
 def is_host(name: object) -> bool:
     """Whether a value is an address or a host name, and so can be the name of a node."""
     return isinstance(name, str) and _HOST.fullmatch(name) is not None and bool(name.strip("."))

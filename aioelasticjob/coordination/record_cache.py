@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import parts
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.member import Member, is_made_by_hand
 from aioelasticjob.coordination.mirrored_nodes import items_named
 from aioelasticjob.layout import ItemPaths
 from aioelasticjob.logging import logger
@@ -84,6 +84,8 @@ class Entry:
     """The item's mark of reported missed moments; a claim removes its node, but what it said is kept here."""
     locked: bool = False
     """Whether this instance's own session held the item's lock when the record was read."""
+    blocked: bool = False
+    """Whether somebody had made the item's lock by hand when the record was read."""
     given_back: int = 0
     """The moment that another instance has claimed and given back without a run; 0 if there is none."""
     given_away: VersionedRecord | None = None
@@ -202,10 +204,11 @@ class RecordCache:
             entry.learn(VersionedRecord(Record(), None) if record is None else self._understood(item, record))
             entry.mark = NO_MARK if mark is None else _decoded(mark)
             entry.locked = self._member.owns(runner)
+            entry.blocked = runner is not None and is_made_by_hand(runner)
             if runner is not None:
                 running.add(item)
-                if not runner.stat.ephemeral_owner:
-                    why = "is not ephemeral, so the item does not run until this node is removed"
+                if entry.blocked:
+                    why = "was made by hand, so the item does not run until this node is removed"
                     self.warn(paths.running, runner.stat.mzxid, why)
         return running
 

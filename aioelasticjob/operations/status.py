@@ -11,7 +11,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.foreign import foreign
-from aioelasticjob.coordination.member import unusable_config
+from aioelasticjob.coordination.member import is_made_by_hand, unusable_config
 from aioelasticjob.coordination.own_node import noted_clock_difference
 from aioelasticjob.coordination.refusals import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
@@ -49,6 +49,8 @@ class ItemStatus:
     misfired: bool
     record: Record | None
     """Its newest run; None before the first, and if the record is unreadable."""
+    blocked_by: str = ""
+    """The lock that somebody has made by hand: the item does not run until this node is removed.  Empty without one."""
     offset: str | None = None
     """The handler's checkpoint; None without one, and in lists of jobs, which leave offsets out."""
 
@@ -204,6 +206,11 @@ class JobStatus:
         return tuple(item for item in self.items if item.orphaned)
 
     @property
+    def blocked(self) -> tuple[ItemStatus, ...]:
+        """The items that do not run until somebody removes a lock that was made by hand."""
+        return tuple(item for item in self.items if item.blocked_by)
+
+    @property
     def resting(self) -> tuple[ItemStatus, ...]:
         """The items that are not run at present, because they or the servers of their holders are switched off."""
         off = {server.ip for server in self.servers if server.flags}
@@ -316,7 +323,9 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
 
 def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
     paths = view.layout.item(item)
-    executed, running, offset = tree.get(paths.execution), tree.get(paths.running), tree.get(paths.offset)
+    executed, lock, offset = tree.get(paths.execution), tree.get(paths.running), tree.get(paths.offset)
+    is_blocked = lock is not None and is_made_by_hand(lock)
+    running = None if is_blocked else lock
     return ItemStatus(
         item=item,
         parameter=view.config.sharding_item_parameters.get(item),
@@ -327,6 +336,7 @@ def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
         disabled=item in view.disabled_items,
         misfired=paths.misfire in tree,
         record=None if executed is None or not executed.data else records.decode(executed.data),
+        blocked_by=paths.running if is_blocked else "",
         offset=None if offset is None else offset.text,
     )
 

@@ -47,6 +47,8 @@ class JobHealth:
     """The requests of the job that the registry refuses at present."""
     differs: tuple[Difference, ...] = ()
     """The settings that this process declares otherwise than the registry, whose values apply."""
+    blocked: tuple[str, ...] = ()
+    """The nodes that somebody has made by hand and that keep items of this process from running until removed."""
     clock_differs: float | None = None
     """By how many seconds this host's clock is ahead of the registry's, if the job refuses all runs because of that."""
 
@@ -140,6 +142,7 @@ class Health:
                     ],
                     "differs": [one.text(job.name) for one in job.differs],
                     "clock_differs": job.clock_differs,
+                    "blocked": job.blocked,
                 }
                 for job in self.jobs
             ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -112,7 +113,10 @@ class JobScheduler(CommandLoop):
         """The health of the job in this process."""
         execution, now, member = self._runs.execution, self._shared.clock.now(), self._member
         claim = None if execution is None else execution.claim
-        return JobHealth.of(self.views.value, member.id, claim, now, self._job.config, member.session.clock_skew)
+        health = JobHealth.of(self.views.value, member.id, claim, now, self._job.config, member.session.clock_skew)
+        state = self._state
+        blocked = [member.layout.item(item).running for item in sorted(state.held) if state.items[item].blocked]
+        return replace(health, blocked=tuple(blocked)) if blocked else health
 
     @property
     def is_refusing(self) -> bool:

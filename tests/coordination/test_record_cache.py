@@ -79,7 +79,7 @@ def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFi
     assert job.learn() == {0}
     assert job.claim().elsewhere == {0}
     assert [entry.getMessage() for entry in caplog.records] == [
-        "/job/execution/0/running: is not ephemeral, so the item does not run until this node is removed"
+        "/job/execution/0/running: was made by hand, so the item does not run until this node is removed"
     ]
 
 
