@@ -141,7 +141,7 @@ class Entry:
         if self.seen is not None:
             self.given_away = self.seen if records.is_cut_off(self.record) else None
         self.seen = self.stat = self.lowered = None
-        self.mark, self.given_back, self.locked = NO_MARK, 0, False
+        self.mark, self.given_back, self.locked, self.blocked = NO_MARK, 0, False, False
 
     def lower(self, slot: int) -> None:
         """Treat the item as claimed up to an earlier moment than its record says, until the next claim.

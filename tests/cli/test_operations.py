@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from errno import EBUSY, ENOSPC
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -164,13 +165,16 @@ def test_servers_are_listed_with_what_was_said_about_them(
 def test_before_something_is_done_to_a_server_in_all_jobs_it_is_asked_what_that_concerns(
     typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], address: str, word: str, outcome: str
 ) -> None:
-    async def begin() -> None:
+    async def during_a_run(ask: Callable[[], None]) -> None:
         async with open_session(ConnectionSettings.parse(address)) as session:
-            nodes = [Create(LAYOUT.item(0).execution), Create(LAYOUT.item(0).running, ME.encode())]
-            await session.commit(nodes, incarnation=session.incarnation)
+            lock = Create(LAYOUT.item(0).running, ME.encode(), ephemeral=True)
+            await session.commit([Create(LAYOUT.item(0).execution), lock], incarnation=session.incarnation)
+            await asyncio.to_thread(ask)
 
     def scene(typed: Command) -> None:
-        asyncio.run(begin())
+        asyncio.run(during_a_run(partial(ask, typed)))
+
+    def ask(typed: Command) -> None:
         refused = typed(word, "--server", "10.0.0.5")  # nobody answers
         assert (refused.exit_code, refused.stdout.strip()) == (1, "")
         question = (
