@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from pydantic import ValidationError
@@ -100,3 +100,25 @@ def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
 def never_fires(cron: str | None) -> InvalidSetting:
     """Return the error for a schedule that names no moment of any year."""
     return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")
+
+
+def sifted(build: Callable[..., object], given: Mapping[str, object]) -> tuple[list[InvalidSetting], dict[str, object]]:
+    """Return the errors in settings, and the settings that are right.
+
+    Settings with an error are removed and the rest is checked again, until there is no further error.
+    """
+    wrong = list[InvalidSetting]()
+    rest = dict(given)
+    while True:
+        try:
+            build(**rest)
+            return wrong, rest
+        except ValidationError as error:
+            found = list(mistakes(error))
+        except InvalidSetting as error:
+            found = [error]
+        wrong += found
+        culprits = {one.setting.partition(".")[0] for one in found} & rest.keys()
+        if not culprits:
+            return wrong, rest
+        rest = {name: value for name, value in rest.items() if name not in culprits}

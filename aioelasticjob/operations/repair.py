@@ -8,7 +8,7 @@ from aioelasticjob.config import JobConfig, settings_of
 from aioelasticjob.coordination.stored_config import see_this_job
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.operations.results import NotPossible
-from aioelasticjob.settings.errors import sifted
+from aioelasticjob.setting_errors import sifted
 
 
 def readable_settings(view: JobView) -> Mapping[str, object]:

@@ -23,10 +23,10 @@ from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.observers.endpoint import where
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.registry.settings import ConnectionOptions
-from aioelasticjob.setting_errors import unknown_setting
+from aioelasticjob.setting_errors import sifted, unknown_setting
 from aioelasticjob.setting_types import DURATION, parts_of
 from aioelasticjob.settings.environment import PREFIX, may_be_secret, mistyped, name_of, of_jobs, tls_of
-from aioelasticjob.settings.errors import Mistake, in_order, sifted
+from aioelasticjob.settings.errors import Mistake, in_order
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
 from aioelasticjob.yaml_scalars import as_text

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from pydantic import ValidationError
-
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.setting_errors import mistakes
 
 LONGEST_VALUE = 80
 """Characters of a wrong value that are shown."""
@@ -53,27 +50,6 @@ class WrongSettings(InvalidSetting):
 def in_order(found: Sequence[Mistake]) -> tuple[Mistake, ...]:
     """Return mistakes as a reader meets them: down the file, then the environment."""
     return tuple(sorted(found, key=lambda one: (one.line is None, one.line or inf, one.source, one.setting)))
-
-
-def sifted(build: Callable[..., object], given: Mapping[str, object]) -> tuple[list[InvalidSetting], dict[str, object]]:
-    """Return the errors in settings, and the settings that are right.
-
-    Settings with an error are removed and the rest is checked again, until there is no further error.
-    """
-    wrong, rest = list[InvalidSetting](), dict(given)
-    while True:
-        try:
-            build(**rest)
-            return wrong, rest
-        except ValidationError as error:
-            found = list(mistakes(error))
-        except InvalidSetting as error:
-            found = [error]
-        wrong += found
-        culprits = {one.setting.partition(".")[0] for one in found} & rest.keys()
-        if not culprits:
-            return wrong, rest
-        rest = {name: value for name, value in rest.items() if name not in culprits}
 
 
 def _shortened(text: str) -> str:
