@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TypeAlias
 
-from aioelasticjob.code_origin import is_ours_or_pythons
+from aioelasticjob.code_origin import is_installed, is_ours_or_pythons
 from aioelasticjob.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 
@@ -125,7 +125,8 @@ class _Watch:
         found = dict[int, Frames]()
         for ident, frame in sys._current_frames().items():  # first all frames: reading source lines lets others run
             frames = list(traceback.walk_stack(frame))
-            if ident != threading.get_ident() and _are_of_users(frames):
+            is_shown = _are_of_users(frames) if ident == self._thread else _have_users_files(frames)
+            if ident != threading.get_ident() and is_shown:
                 found[ident] = frames
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         names[self._thread] = "the event loop"
@@ -142,6 +143,12 @@ def _are_of_users(frames: Frames) -> bool:
         if not is_ours_or_pythons(file):
             return True
     return False
+
+
+def _have_users_files(frames: Frames) -> bool:
+    """Return whether a thread has a frame of users' own files: threads of installed packages mostly wait for work."""
+    files = (frame.f_code.co_filename for frame, _ in frames)
+    return any(not is_ours_or_pythons(file) and not is_installed(file) for file in files)
 
 
 def _shown(frames: Frames) -> str:
