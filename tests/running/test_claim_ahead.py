@@ -133,30 +133,6 @@ def test_a_claim_under_way_keeps_few_objects_that_the_garbage_collector_visits()
     simulate(scene)
 
 
-def test_handlers_that_begin_at_one_moment_free_as_many_objects_as_they_make() -> None:
-    """Otherwise the collector would run while a thousand of them begin, and the last ones would wait for it."""
-    jobs, counts = 100, list[int]()
-
-    async def count(_context: ItemContext) -> None:
-        counts.append(gc.get_count()[0])  # at 700 the collector would run
-
-    async def scene(here: SimulatedJobs) -> None:
-        async with many_jobs(here, count, jobs).running():
-            await here.until(18)
-            gc.collect()
-            gc.disable()
-            try:
-                counts.clear()
-                await here.until(20.001)
-            finally:
-                gc.enable()
-
-    simulate(scene)
-    assert len(counts) == jobs
-    assert max(counts) - min(counts) < 300  # for those that begin in one round of the loop
-    assert max(counts[jobs // 2 :]) - max(counts[: jobs // 2]) < 10
-
-
 def test_a_claim_that_was_given_back_is_not_kept() -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/5 * * * * ?").running():

@@ -136,7 +136,7 @@ def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_r
         assert [round(here.runs[second][-1]) for second in range(20, claimed)] == list(range(20, claimed))
         (message,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "was claimed up to" in line)
         assert message.startswith(
-            "job: item 0 was claimed up to 2026-01-01T00:01:37+00:00, because the registry's clock was ahead.  "
+            "job: item 0 was claimed up to 2026-01-01T00:01:36+00:00, because the registry's clock was ahead.  "
             "Now it counts as claimed up to 2026-01-01T00:0"
         )
         assert message.endswith("the moment claimed is not run again, others up to it may run twice")
@@ -156,7 +156,11 @@ def test_a_record_is_believed_though_the_clock_has_just_been_an_hour_back() -> N
         here.off = 0  # which nobody knows of yet, either
         await here.cluster.instances[0].stop()  # its item is given to another, who reads the record
         await here.until(50)
-        assert {second: len(runs) for second, runs in here.runs.items()} == dict.fromkeys(range(5, 50, 5), 3)
+        late = here.runs.pop(30)
+        assert {second: len(runs) for second, runs in here.runs.items()} == dict.fromkeys(
+            (*range(5, 30, 5), *range(35, 50, 5)), 3
+        )
+        assert len(late) + len(here.reported()[30]) == 3, "run when the clock shows the moment, or reported"
         await here.cluster.close()
 
     test()

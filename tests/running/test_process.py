@@ -277,10 +277,10 @@ def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytes
             fail("looks")
         return see(self, view)
 
-    async def joins(member: Member, *args: Any) -> object:
+    async def joins(member: Member, *args: Any, **named: Any) -> object:
         if member.layout.job == "broken" and 0 < len(failures) < 3:
             fail("joins")
-        return await join(member, *args)
+        return await join(member, *args, **named)
 
     monkeypatch.setattr(JobState, "see", looks)
     monkeypatch.setattr("aioelasticjob.running.life.join", joins)
@@ -453,12 +453,12 @@ async def test_a_job_that_has_just_joined_again_runs_nothing_while_its_process_l
 ) -> None:
     joining, may_join, joined, runs = Event(), Event(), Event(), list[float]()
 
-    async def joins(member: Member, *args: Any) -> object:
+    async def joins(member: Member, *args: Any, **named: Any) -> object:
         if member.layout.job == "short" and runs:
             joining.set()
             await may_join.wait()
             joined.set()
-        return await join(member, *args)
+        return await join(member, *args, **named)
 
     async def short(context: ItemContext) -> None:
         runs.append(current_time())
