@@ -192,7 +192,7 @@ class Guard:
             self._replace()
 
     def _follow(self) -> None:
-        """Be told when the guard ends."""
+        """Have another guard started when this one ends."""
         self._loop.add_reader(self._life, self._replace)
 
     def _replace(self) -> None:

@@ -118,8 +118,8 @@ def connect_options(url: URL, shown: str) -> dict[str, Any]:
         try:
             options[name] = kinds[name].read(_single(value))
         except (ValueError, KeyError):
-            told = HIDDEN if "pass" in name or value == url.password else repr(value)[:80]
-            expected = f"{driver}'s option {name} = {told} behind the ?: must be {kinds[name].expected}"
+            written = HIDDEN if "pass" in name or value == url.password else repr(value)[:80]
+            expected = f"{driver}'s option {name} = {written} behind the ?: must be {kinds[name].expected}"
             raise InvalidSetting("event_store", shown, expected) from None
     if driver == "asyncmy":
         options = _without_tls_files(options)
