@@ -106,6 +106,7 @@ def test_an_event_store_whose_driver_rejects_an_option_of_the_url_is_refused_at_
 
     with pytest.raises(InvalidSetting, match="asyncpg's option command_timeout = 'soon'") as refused:
         asyncio.run(main())
+    assert str(refused.value).startswith("event_store = 'postgresql://me:…@127.0.0.1/events': ")
     assert "s3cret" not in str(refused.value)
 
 
