@@ -30,7 +30,7 @@ from aioelasticjob.setting_types import (
 )
 
 MAX_ITEMS = 10_000
-"""The most items of a job: each instance goes through all of them in one step of its loop (docs/why/items.md)."""
+"""The most items of a job: each instance goes through all of them in one step of its loop (docs/why/running.md)."""
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
 
@@ -59,7 +59,7 @@ class DeclaredSettings(BaseModel):
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it
     ([why](../why/cron.md))."""
     sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
-    """The number of items, 1 to 10,000 ([why](../why/items.md))."""
+    """The number of items, 1 to 10,000 ([why](../why/running.md#at-most-10000-items))."""
     sharding_item_parameters: Annotated[ItemParameters, ITEMS, Label("Parameters of items")] = Field(
         default_factory=dict
     )

@@ -74,7 +74,7 @@ def test_a_setting_has_the_type_that_its_model_allows(settings: type, name: str,
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("A number, 1 to 9 ([why](../why/items.md)).", "A number, 1 to 9."),
+        ("A number, 1 to 9 ([why](../why/running.md)).", "A number, 1 to 9."),
         ("Log, or [your own](../how-to/own.md); [not](a.md) (so).", "Log, or your own; not (so)."),
     ],
 )
