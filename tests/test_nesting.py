@@ -32,7 +32,7 @@ from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 PACKAGE = Path(aioelasticjob.__file__).parent
 DEEP = 5_000
-OWN_FILES = {"console/i18n.py", "console/messages.py", "nesting.py"}
+OWN_FILES = {"console/language/i18n.py", "console/language/messages.py", "nesting.py"}
 """Modules that read JSON which this package has written itself."""
 
 

@@ -134,7 +134,7 @@ def _named(registry: str) -> tuple[str, str]:
 async def _serve(application: Console, host: str, port: int) -> None:
     import uvicorn
 
-    from aioelasticjob.console.half_open import HttpProtocol
+    from aioelasticjob.console.connections.half_open import HttpProtocol
 
     config = uvicorn.Config(
         application,

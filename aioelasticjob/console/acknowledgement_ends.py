@@ -7,10 +7,10 @@ from typing import Final
 
 import anyio
 
-from aioelasticjob.console.acknowledgements import Acknowledgement
-from aioelasticjob.console.audit import AuditEntry
-from aioelasticjob.console.database import DatabaseUnwritable
 from aioelasticjob.console.state import ConsoleState
+from aioelasticjob.console.storage.audit import AuditEntry
+from aioelasticjob.console.storage.database import DatabaseUnwritable
+from aioelasticjob.console.watching.acknowledgements import Acknowledgement
 from aioelasticjob.logging import logger
 
 CHECK_INTERVAL: Final = 2.0

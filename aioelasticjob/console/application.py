@@ -20,20 +20,20 @@ from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.console import acknowledgement_ends
-from aioelasticjob.console.allowed_addresses import check_allowed
-from aioelasticjob.console.database import DatabaseUnwritable
-from aioelasticjob.console.drawing import duration_text, outcome_class
-from aioelasticjob.console.i18n import Language
-from aioelasticjob.console.live_pages import LivePages
-from aioelasticjob.console.middleware import HeadersAndLimits
-from aioelasticjob.console.proxies import ProxyHeaders, TrustedProxies
-from aioelasticjob.console.registry_watch import Registries
-from aioelasticjob.console.request import ROOT, read_request
+from aioelasticjob.console.connections.live_pages import LivePages
+from aioelasticjob.console.connections.middleware import HeadersAndLimits
+from aioelasticjob.console.connections.proxies import ProxyHeaders, TrustedProxies
+from aioelasticjob.console.drawing.sparkline import duration_text, outcome_class
+from aioelasticjob.console.language.i18n import Language
+from aioelasticjob.console.language.schedule_sentences import schedule_sentence
 from aioelasticjob.console.routes import routes
-from aioelasticjob.console.schedule_sentences import schedule_sentence
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, registry_name
 from aioelasticjob.console.state import ConsoleState, open_storage
-from aioelasticjob.console.throttle import LoginThrottle
+from aioelasticjob.console.storage.database import DatabaseUnwritable
+from aioelasticjob.console.users.throttle import LoginThrottle
+from aioelasticjob.console.watching.allowed_addresses import check_allowed
+from aioelasticjob.console.watching.registry_watch import Registries
+from aioelasticjob.console.web.request import ROOT, read_request
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
 from aioelasticjob.job_settings import label_of

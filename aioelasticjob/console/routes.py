@@ -10,9 +10,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from aioelasticjob.console import frame
-from aioelasticjob.console.access import restricted
-from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.pages import (
     account,
     acknowledging,
@@ -27,8 +24,11 @@ from aioelasticjob.console.pages import (
     transfer,
     users,
 )
-from aioelasticjob.console.request import Handler, assets_version
 from aioelasticjob.console.state import ConsoleState
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.web import frame
+from aioelasticjob.console.web.access import restricted
+from aioelasticjob.console.web.request import Handler, assets_version
 
 
 class Assets(StaticFiles):

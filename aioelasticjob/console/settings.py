@@ -11,8 +11,8 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aioelasticjob.addresses import Address
-from aioelasticjob.console.live_pages import LivePageLimits
-from aioelasticjob.console.proxies import TrustedProxies
+from aioelasticjob.console.connections.live_pages import LivePageLimits
+from aioelasticjob.console.connections.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.tls import TlsSettings
 

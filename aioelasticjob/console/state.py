@@ -13,20 +13,20 @@ from argon2 import PasswordHasher
 from jinja2 import Environment
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.accounts import Accounts
-from aioelasticjob.console.acknowledgements import Acknowledgements
-from aioelasticjob.console.audit import Audit
-from aioelasticjob.console.bulk_actions import BulkActions
-from aioelasticjob.console.database import Database, open_database
-from aioelasticjob.console.devices import Devices
-from aioelasticjob.console.health import HealthGroups
-from aioelasticjob.console.live_pages import LivePages
-from aioelasticjob.console.refusals import Refusals
-from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
-from aioelasticjob.console.sessions import Sessions, secret_of
+from aioelasticjob.console.actions.bulk_actions import BulkActions
+from aioelasticjob.console.connections.live_pages import LivePages
 from aioelasticjob.console.settings import ConsoleSettings
-from aioelasticjob.console.strip import Strips
-from aioelasticjob.console.throttle import LoginThrottle
+from aioelasticjob.console.storage.audit import Audit
+from aioelasticjob.console.storage.database import Database, open_database
+from aioelasticjob.console.storage.refusals import Refusals
+from aioelasticjob.console.users.accounts import Accounts
+from aioelasticjob.console.users.devices import Devices
+from aioelasticjob.console.users.sessions import Sessions, secret_of
+from aioelasticjob.console.users.throttle import LoginThrottle
+from aioelasticjob.console.watching.acknowledgements import Acknowledgements
+from aioelasticjob.console.watching.health import HealthGroups
+from aioelasticjob.console.watching.registry_watch import Registries, RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.strip import Strips
 
 RenderedRows: TypeAlias = dict[tuple[str, str, bool], dict[str, tuple[int, str]]]
 """By language, root and whether jobs can be selected, then by job: the version since which the row looks so, and its

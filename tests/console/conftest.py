@@ -16,8 +16,8 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.operations import InstanceStatus
 from tests.console.browsing import ada, chromium, nothing_goes_wrong_unseen, open_page, there, workers

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import anyio
 
 from aioelasticjob import operations
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.bulk_actions import BulkAction
+from aioelasticjob.console.actions.bulk_actions import BulkAction
+from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome

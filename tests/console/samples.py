@@ -8,8 +8,8 @@ from typing import Any
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console import attention
-from aioelasticjob.console.registry_watch import ObservedRun
+from aioelasticjob.console.watching import attention
+from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.status import ServerStatus

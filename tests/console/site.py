@@ -19,7 +19,7 @@ from argon2 import PasswordHasher
 
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
-from aioelasticjob.console.registry_watch import RegistryWatch
+from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.zookeeper.server import serve
 from tests.support.ports import reserved_ports

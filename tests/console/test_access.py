@@ -11,10 +11,10 @@ import pytest
 from argon2 import PasswordHasher
 
 from aioelasticjob.console import Console, ConsoleSettings, asgi
-from aioelasticjob.console.accounts import Accounts, LastAdmin, Role
-from aioelasticjob.console.audit import AuditRecord
-from aioelasticjob.console.database import DataUnusable, open_database
 from aioelasticjob.console.pages.account import own_path
+from aioelasticjob.console.storage.audit import AuditRecord
+from aioelasticjob.console.storage.database import DataUnusable, open_database
+from aioelasticjob.console.users.accounts import Accounts, LastAdmin, Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
 from tests.console.client import PASSWORD, Browser, invitation_of

@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.acknowledgement_ends import CONSOLE
-from aioelasticjob.console.acknowledgements import Acknowledgement, Acknowledgements
-from aioelasticjob.console.database import SCHEMA, open_database
-from aioelasticjob.console.error_groups import ErrorGroup
-from aioelasticjob.console.health import health_of
+from aioelasticjob.console.storage.database import SCHEMA, open_database
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.watching.acknowledgements import Acknowledgement, Acknowledgements
+from aioelasticjob.console.watching.error_groups import ErrorGroup
+from aioelasticjob.console.watching.health import health_of
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import JobStatus
 from tests.console.client import Browser

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from aioelasticjob.console.accounts import Role
+from aioelasticjob.console.users.accounts import Role
 from tests.console.browsing import in_a_browser
 from tests.console.client import PASSWORD
 from tests.console.site import Site
@@ -175,7 +175,7 @@ def _invite(there: Site, open_page: Callable[..., Page]) -> None:
 def test_an_open_page_asks_to_sign_in_when_its_session_has_expired(
     there: Site, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.SESSION_CHECK_INTERVAL", 0.1)
+    monkeypatch.setattr("aioelasticjob.console.web.stream.SESSION_CHECK_INTERVAL", 0.1)
     page = open_page("/r/billing/jobs")
     expect(page.locator("#jobs")).to_be_visible()
     there.clock.ahead += 13 * 3600

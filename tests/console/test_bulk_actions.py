@@ -9,9 +9,9 @@ from html import unescape
 import anyio
 import pytest
 
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.bulk_actions import AT_ONCE, REPORTS_KEPT, BulkAction, BulkActions
+from aioelasticjob.console.actions.bulk_actions import AT_ONCE, REPORTS_KEPT, BulkAction, BulkActions
 from aioelasticjob.console.pages import bulk as page_of_bulk
+from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.errors import InvalidSetting
 from tests.console.client import Answer, Browser
 from tests.console.conftest import Play, Scene

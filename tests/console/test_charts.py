@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfo
 
-from aioelasticjob.console.charts import BASE, PLOT, draw_durations, draw_histogram
-from aioelasticjob.console.i18n import language
-from aioelasticjob.console.timeline import Style, Window
+from aioelasticjob.console.drawing.charts import BASE, PLOT, draw_durations, draw_histogram
+from aioelasticjob.console.drawing.timeline import Style, Window
+from aioelasticjob.console.language.i18n import language
 from aioelasticjob.observers.sql import DurationCount, OutcomeCount
 
 STYLE = Style(language("en"), ZoneInfo("UTC"), lambda window: f"/w?{window.start:.0f}-{window.end:.0f}", str)

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from aioelasticjob.console.error_groups import ErrorGroup, Failure, grouped, kind_of, place_of
-from aioelasticjob.console.store_watch import StoreWatch
+from aioelasticjob.console.watching.error_groups import ErrorGroup, Failure, grouped, kind_of, place_of
+from aioelasticjob.console.watching.store_watch import StoreWatch
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.failures import stack
 from aioelasticjob.observers.sql import open_store

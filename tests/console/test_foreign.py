@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from aioelasticjob.console.job_actions import ACTIONS
+from aioelasticjob.console.actions.job_actions import ACTIONS
 from tests.console.conftest import Play, Scene
 from tests.support.java_trees import IP, RELEASES, java_job
 

@@ -10,7 +10,7 @@ import uvicorn
 from anyio.abc import SocketStream
 
 from aioelasticjob.console import Console, ConsoleSettings
-from aioelasticjob.console.half_open import HttpProtocol
+from aioelasticjob.console.connections.half_open import HttpProtocol
 from tests.console.conftest import CHEAP
 
 TIMEOUT = 60.0
@@ -38,8 +38,8 @@ async def _everything(stream: SocketStream) -> bytes:
 def test_half_a_request_is_dropped(
     sent: bytes, answered: bytes, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.half_open.HEAD_TIMEOUT", 0.2)
-    monkeypatch.setattr("aioelasticjob.console.middleware.BODY_TIMEOUT", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.connections.half_open.HEAD_TIMEOUT", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.connections.middleware.BODY_TIMEOUT", 0.2)
 
     async def main() -> None:
         console = Console(ConsoleSettings((), tmp_path), hasher=CHEAP)

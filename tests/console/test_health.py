@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from aioelasticjob.clock import moment
-from aioelasticjob.console.attention import LONG_RUN, SETTLE_LIMIT
-from aioelasticjob.console.health import HealthGroups
-from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.settings import RegistrySettings
+from aioelasticjob.console.watching.attention import LONG_RUN, SETTLE_LIMIT
+from aioelasticjob.console.watching.health import HealthGroups
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.operations import ActiveRun, JobStatus
 from tests.console.samples import INSTANCES, item, status
 from tests.support.clocks import StandingClock

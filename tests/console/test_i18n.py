@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.drawing import _TONES
-from aioelasticjob.console.fields import SECTIONS, field_of
-from aioelasticjob.console.health import _REASONS_IN_PLACE
-from aioelasticjob.console.i18n import NOUNS, choose, language
-from aioelasticjob.console.job_actions import ACTIONS as JOB_ACTIONS
-from aioelasticjob.console.job_actions import BULK
+from aioelasticjob.console.actions.job_actions import ACTIONS as JOB_ACTIONS
+from aioelasticjob.console.actions.job_actions import BULK
+from aioelasticjob.console.drawing.sparkline import _TONES
+from aioelasticjob.console.language.i18n import NOUNS, choose, language
 from aioelasticjob.console.pages import history, job, servers
+from aioelasticjob.console.pages.fields import SECTIONS, field_of
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.watching.health import _REASONS_IN_PLACE
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations.settings import UNCHANGEABLE
 
@@ -39,7 +39,7 @@ STATES = (
 )
 REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")
 ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")
-CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())
+CATALOGUE = json.loads((CONSOLE / "language" / "locale" / "zh.json").read_text())
 
 
 def _written() -> set[str]:
@@ -53,7 +53,7 @@ def _made() -> Iterator[str]:
     yield from STATES
     yield from _REASONS_IN_PLACE
     yield from (sentence for noun in NOUNS.values() for sentence in noun)
-    yield from re.findall(r'(?:Reason\("[^"]*", |sentence = )"([^"]+)"', (CONSOLE / "attention.py").read_text())
+    yield from re.findall(r'(?:Reason\("[^"]*", |sentence = )"([^"]+)"', (CONSOLE / "watching" / "attention.py").read_text())
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
     for action in JOB_ACTIONS.values():
         yield from (action.label, *action.asks, *(one.label for one in action.inputs))

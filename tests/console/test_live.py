@@ -21,13 +21,13 @@ from aioelasticjob import ElasticJob, ItemContext, Retry, operations
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console import Console, RegistrySettings, asgi
 from aioelasticjob.console.application import _added_registries
-from aioelasticjob.console.drawing import BARS, bar, duration_text, sparkline
-from aioelasticjob.console.i18n import language
-from aioelasticjob.console.live_pages import LivePageLimits
-from aioelasticjob.console.palette import COLOURS, Palette
-from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
-from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
-from aioelasticjob.console.throttle import Throttle
+from aioelasticjob.console.connections.live_pages import LivePageLimits
+from aioelasticjob.console.drawing.sparkline import BARS, bar, duration_text, sparkline
+from aioelasticjob.console.language.i18n import language
+from aioelasticjob.console.users.throttle import Throttle
+from aioelasticjob.console.watching.palette import COLOURS, Palette
+from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistrySnapshot
+from aioelasticjob.console.web.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.session_keeper import SILENT_PART_OF_TIMEOUT
@@ -185,7 +185,7 @@ def test_a_job_of_many_items_is_a_bar_of_shares(play: Play) -> None:
 
 
 def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.SESSION_CHECK_INTERVAL", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.web.stream.SESSION_CHECK_INTERVAL", 0.05)
 
     async def act(scene: Scene) -> None:
         await scene.run_job()
@@ -205,7 +205,7 @@ def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.Mon
 
 
 def test_open_pages_are_let_go_when_the_console_is_about_to_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.REFRESH_INTERVAL", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.web.stream.REFRESH_INTERVAL", 0.05)
 
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
@@ -314,11 +314,11 @@ def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path
 def test_a_mistake_in_watching_one_registry_is_reported_and_tried_again(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.watching.registry_watch.RECONNECT_DELAY", 0.05)
 
     async def act(scene: Scene) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr("aioelasticjob.console.registry_watch.operations.watch_all", lambda *_, **__: 1 / 0)
+            broken.setattr("aioelasticjob.console.watching.registry_watch.operations.watch_all", lambda *_, **__: 1 / 0)
             scene.console.state.registries.add(replace(scene.registry.settings, name="second"))
             second = scene.console.state.registries.get("second")
             assert second is not None
@@ -348,8 +348,8 @@ def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play:
 def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.registry_watch.CONNECT_TIMEOUT", 0.2)
-    monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.watching.registry_watch.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.watching.registry_watch.RECONNECT_DELAY", 0.05)
     monkeypatch.setattr("aioelasticjob.registry.client.SILENT_WAIT", 0.01)
 
     async def main(port: int) -> None:
@@ -444,7 +444,7 @@ def test_sparklines_begin_with_what_the_event_store_remembers(
         month = re.findall(r'href="(/r/billing/history[^"]*since=[^"]+)"', failed.text)[-1].replace("&amp;", "&")
         assert (await browser.get(month)).text.count("<tr id=") == 1  # with the other filters
         with monkeypatch.context() as short:
-            short.setattr("aioelasticjob.console.history_pieces.ROWS", 1)
+            short.setattr("aioelasticjob.console.pages.history_pieces.ROWS", 1)
             newest = (await browser.get("/r/billing/history")).text
             older = re.findall(r'rel="next" href="([^"]+)"', newest)[0].replace("&amp;", "&")
             assert 'rel="first"' not in newest

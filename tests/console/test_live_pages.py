@@ -10,7 +10,14 @@ import anyio
 import pytest
 
 from aioelasticjob import testing
-from aioelasticjob.console.live_pages import END_TIMEOUT, LivePageLimits, LivePages, Reader, TooManyLivePages, Turn
+from aioelasticjob.console.connections.live_pages import (
+    END_TIMEOUT,
+    LivePageLimits,
+    LivePages,
+    Reader,
+    TooManyLivePages,
+    Turn,
+)
 from aioelasticjob.errors import InvalidSetting
 
 LIMITS = LivePageLimits(total=6, kept_for_operators=2, per_session=2, per_address=3)

@@ -80,7 +80,7 @@ def test_every_page_says_for_as_long_as_the_registry_is_dead_that_it_is(
 def test_every_page_about_a_registry_says_that_its_event_store_does_not_answer(
     there: Site, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.store_watch.CHECK_INTERVAL", 0.1)
+    monkeypatch.setattr("aioelasticjob.console.watching.store_watch.CHECK_INTERVAL", 0.1)
     there.wait(lambda: there.watch.store is not None and there.watch.store.snapshot.as_of is not None)
     page = open_page("/r/billing/history")
     expect(page.get_by_role("heading", name="History")).to_be_visible()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import aioelasticjob
-from aioelasticjob.console.i18n import language
-from aioelasticjob.console.messages import BLANK, messages
-from aioelasticjob.console.schedule_sentences import schedule_sentence
+from aioelasticjob.console.language.i18n import language
+from aioelasticjob.console.language.messages import BLANK, messages
+from aioelasticjob.console.language.schedule_sentences import schedule_sentence
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import CUT_OFF, GIVEN_UP, Outcome

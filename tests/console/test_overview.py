@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from aioelasticjob.console.health import HealthGroups
-from aioelasticjob.console.job_query import MOST, JobGroup, JobQuery
+from aioelasticjob.console.pages.job_query import MOST, JobGroup, JobQuery
+from aioelasticjob.console.watching.health import HealthGroups
 from aioelasticjob.operations import JobStatus
 from tests.console.browsing import in_a_browser
 from tests.console.samples import ended, item, status

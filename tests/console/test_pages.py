@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from aioelasticjob import operations
-from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.pages import registries
+from aioelasticjob.console.storage.audit import AuditEntry
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.console import ConsoleSettings
-from aioelasticjob.console.proxies import TrustedProxies
+from aioelasticjob.console.connections.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
 from tests.console.client import PASSWORD, Browser
 from tests.console.conftest import Play, Scene

@@ -13,7 +13,7 @@ import pytest
 
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.pages import registries
-from aioelasticjob.console.registry_watch import RegistryWatch
+from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.zookeeper import tls as server_tls
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from aioelasticjob import operations
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.job_actions import Filled
+from aioelasticjob.console.actions.job_actions import Filled
+from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import RequestStatus
@@ -260,8 +260,8 @@ def test_who_may_run_jobs_may_stop_them_and_operators_may_backfill_and_pause(pla
 
 
 def test_what_is_asked_elsewhere_comes_onto_the_open_page(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.job_pieces.REDRAW", 0.1)
-    monkeypatch.setattr("aioelasticjob.console.stream.REFRESH_INTERVAL", 0.1)
+    monkeypatch.setattr("aioelasticjob.console.pages.job_pieces.REDRAW", 0.1)
+    monkeypatch.setattr("aioelasticjob.console.web.stream.REFRESH_INTERVAL", 0.1)
 
     async def act(scene: Scene) -> None:
         await scene.run_job(**NIGHTLY)

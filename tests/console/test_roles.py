@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from aioelasticjob.console import RegistrySettings
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.allowed_addresses import check_allowed
-from aioelasticjob.console.database import GRANTS, SCHEMA, open_database
+from aioelasticjob.console.storage.database import GRANTS, SCHEMA, open_database
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.watching.allowed_addresses import check_allowed
 from aioelasticjob.errors import InvalidSetting
 from tests.console.conftest import Play, Scene
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.shared_stores import scope_of, sharing
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.watching.shared_stores import scope_of, sharing
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import Filter
 from tests.console.client import PASSWORD, Browser, invitation_of

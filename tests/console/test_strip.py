@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob.console.instance_log import InstanceLog
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.strip import Strips, strip_of
+from aioelasticjob.console.watching.instance_log import InstanceLog
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.watching.strip import Strips, strip_of
 
 
 class Registry:
@@ -27,7 +27,7 @@ def test_a_strip_is_counted_once_for_all_pages_and_anew_when_something_has_chang
         counted.append(now)
         return now
 
-    monkeypatch.setattr("aioelasticjob.console.strip.strip_of", strip_of)
+    monkeypatch.setattr("aioelasticjob.console.watching.strip.strip_of", strip_of)
     strips, registry, health = Strips(), Registry(), object()
     first, second = RegistrySnapshot(), RegistrySnapshot()
     moments = ((first, 10.0), (first, 10.9), (second, 10.95), (second, 11.9), (second, 11.95), (second, 3.0))

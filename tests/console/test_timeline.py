@@ -11,10 +11,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from aioelasticjob.clock import moment
-from aioelasticjob.console.i18n import language
-from aioelasticjob.console.registry_watch import ObservedRun
-from aioelasticjob.console.run_history import Runs, runs_in
-from aioelasticjob.console.timeline import COLUMNS, MAX_BANDS, Style, Window, draw_heat_map, draw_runs, fields_of
+from aioelasticjob.console.drawing.run_history import Runs, runs_in
+from aioelasticjob.console.drawing.timeline import (
+    COLUMNS,
+    MAX_BANDS,
+    Style,
+    Window,
+    draw_heat_map,
+    draw_runs,
+    fields_of,
+)
+from aioelasticjob.console.language.i18n import language
+from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import open_store
 from aioelasticjob.operations import JobStatus

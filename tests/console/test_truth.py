@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from aioelasticjob import operations
-from aioelasticjob.console.registry_watch import ObservedRun
+from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
 from tests.console.browsing import in_a_browser

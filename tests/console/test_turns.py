@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from aioelasticjob import testing
-from aioelasticjob.console.live_pages import END_TIMEOUT, LivePageLimits, LivePages
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.stream import BETWEEN_TURNS, INTERVAL_PER_PAGE, Piece, Pieces, stream
+from aioelasticjob.console.connections.live_pages import END_TIMEOUT, LivePageLimits, LivePages
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.web.stream import BETWEEN_TURNS, INTERVAL_PER_PAGE, Piece, Pieces, stream
 from aioelasticjob.latest import Latest
 
 BROWSER_CONNECTIONS = 6
@@ -96,7 +96,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Place:
     async def session_of(state: Any, http: str, agent: str) -> Any:
         return found.signed_in.get(http)
 
-    monkeypatch.setattr("aioelasticjob.console.stream.find_session", session_of)
+    monkeypatch.setattr("aioelasticjob.console.web.stream.find_session", session_of)
     return found
 
 

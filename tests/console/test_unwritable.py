@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.audit import AuditEntry
-from aioelasticjob.console.database import Database, DatabaseUnwritable, open_database
-from aioelasticjob.console.refusals import WINDOW
-from aioelasticjob.console.sessions import TOUCH
+from aioelasticjob.console.storage.audit import AuditEntry
+from aioelasticjob.console.storage.database import Database, DatabaseUnwritable, open_database
+from aioelasticjob.console.storage.refusals import WINDOW
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.sessions import TOUCH
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
 

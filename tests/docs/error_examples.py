@@ -14,9 +14,9 @@ import pytest
 
 from aioelasticjob.cli.target import ImportFailed
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console.accounts import InvitationSpent, LastAdmin
-from aioelasticjob.console.database import DatabaseUnwritable, DataUnusable
-from aioelasticjob.console.live_pages import LivePageLimits, LivePages, Reader, Turn
+from aioelasticjob.console.connections.live_pages import LivePageLimits, LivePages, Reader, Turn
+from aioelasticjob.console.storage.database import DatabaseUnwritable, DataUnusable
+from aioelasticjob.console.users.accounts import InvitationSpent, LastAdmin
 from aioelasticjob.coordination.foreign import leave_alone
 from aioelasticjob.demo.cluster import Stalled
 from aioelasticjob.demo.database import Superseded

@@ -9,7 +9,7 @@ import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.config import JobConfig
-from aioelasticjob.console.fields import field_of
+from aioelasticjob.console.pages.fields import field_of
 from aioelasticjob.jobs import executors
 from aioelasticjob.operations.settings import _unknown_here
 from aioelasticjob.settings import load

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.console.messages import messages
+from aioelasticjob.console.language.messages import messages
 from aioelasticjob.observers.sql import EventStoreUnreachable, open_store
 from aioelasticjob.observers.sql import sqlite as module
 from tests.observers.sample_events import Clock, batch, end

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from aioelasticjob import operations
 from aioelasticjob.cli.jobs import _list, _picture
-from aioelasticjob.console.attention import reasons
+from aioelasticjob.console.watching.attention import reasons
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.testing import VirtualClock

@@ -8,10 +8,11 @@ from urllib.parse import quote
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from aioelasticjob.console.accounts import InvitationSpent, Person
-from aioelasticjob.console.audit import AuditEntry
-from aioelasticjob.console.i18n import NAMES
-from aioelasticjob.console.request import (
+from aioelasticjob.console.language.i18n import NAMES
+from aioelasticjob.console.settings import is_zone
+from aioelasticjob.console.storage.audit import AuditEntry
+from aioelasticjob.console.users.accounts import InvitationSpent, Person
+from aioelasticjob.console.web.request import (
     A_YEAR,
     DEVICE_COOKIE,
     LANGUAGE_COOKIE,
@@ -22,7 +23,6 @@ from aioelasticjob.console.request import (
     delete_cookie,
     set_cookie,
 )
-from aioelasticjob.console.settings import is_zone
 from aioelasticjob.errors import InvalidSetting
 
 

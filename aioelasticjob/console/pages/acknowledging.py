@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from aioelasticjob.clock import moment
 from aioelasticjob.console.acknowledgement_ends import facts, render_again
-from aioelasticjob.console.acknowledgements import MAX_NOTE_CHARACTERS, Acknowledgement
-from aioelasticjob.console.attention import Reason
-from aioelasticjob.console.job_actions import Filled
-from aioelasticjob.console.request import PageRequest, job_name, registry_of
+from aioelasticjob.console.actions.job_actions import Filled
+from aioelasticjob.console.watching.acknowledgements import MAX_NOTE_CHARACTERS, Acknowledgement
+from aioelasticjob.console.watching.attention import Reason
+from aioelasticjob.console.web.request import PageRequest, job_name, registry_of
 from aioelasticjob.errors import InvalidSetting
 
 USUAL: Final = timedelta(days=1)

@@ -9,14 +9,14 @@ import anyio
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.console.bulk_actions import BulkAction, JobResult
-from aioelasticjob.console.carrying_out import carry_out
-from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.job_actions import ACTIONS, BULK
-from aioelasticjob.console.job_query import JobQuery
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import PageRequest, registry_of, require_role
-from aioelasticjob.console.stream import Piece, Pieces, stream
+from aioelasticjob.console.actions.bulk_actions import BulkAction, JobResult
+from aioelasticjob.console.actions.job_actions import ACTIONS, BULK
+from aioelasticjob.console.pages.carrying_out import carry_out
+from aioelasticjob.console.pages.job_query import JobQuery
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.web.frame import frame_pieces
+from aioelasticjob.console.web.request import PageRequest, registry_of, require_role
+from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError
 
 ANSWER_TIMEOUT: Final = 0.5

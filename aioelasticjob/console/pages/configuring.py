@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.fields import changed_fields, sections, text_of
-from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.pages.fields import changed_fields, sections, text_of
+from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus
 from aioelasticjob.registry.session import Session

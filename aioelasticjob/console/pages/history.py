@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.console import frame
-from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.history_pieces import OUTCOMES, HistoryPieces, asked_of, field_text
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import PageRequest, registry_of
-from aioelasticjob.console.stream import Piece, Pieces, stream
-from aioelasticjob.console.timeline import SPANS
+from aioelasticjob.console.drawing.timeline import SPANS
+from aioelasticjob.console.pages.history_pieces import OUTCOMES, HistoryPieces, asked_of, field_text
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.web import frame
+from aioelasticjob.console.web.frame import frame_pieces
+from aioelasticjob.console.web.request import PageRequest, registry_of
+from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
 from aioelasticjob.model import FireSource

@@ -9,11 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.carrying_out import asked_for, carry_out, filled
-from aioelasticjob.console.job_actions import ACTIONS, Action
-from aioelasticjob.console.job_pieces import JobFeed, JobPieces
-from aioelasticjob.console.request import PageRequest, registry_of, require_role
-from aioelasticjob.console.stream import stream
+from aioelasticjob.console.actions.job_actions import ACTIONS, Action
+from aioelasticjob.console.pages.carrying_out import asked_for, carry_out, filled
+from aioelasticjob.console.pages.job_pieces import JobFeed, JobPieces
+from aioelasticjob.console.web.request import PageRequest, registry_of, require_role
+from aioelasticjob.console.web.stream import stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible
 

@@ -10,16 +10,16 @@ from typing import Final
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from aioelasticjob.console.drawing import bar, held_label, sparkline
-from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.health import GROUPS, Health
-from aioelasticjob.console.job_actions import ACTIONS, BULK
-from aioelasticjob.console.job_query import PAGE, JobGroup, JobQuery, label_names
-from aioelasticjob.console.palette import Palette
-from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
-from aioelasticjob.console.request import PageRequest, registry_of
-from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, row_id, stream
-from aioelasticjob.console.strip import Strip
+from aioelasticjob.console.actions.job_actions import ACTIONS, BULK
+from aioelasticjob.console.drawing.sparkline import bar, held_label, sparkline
+from aioelasticjob.console.pages.job_query import PAGE, JobGroup, JobQuery, label_names
+from aioelasticjob.console.watching.health import GROUPS, Health
+from aioelasticjob.console.watching.palette import Palette
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.strip import Strip
+from aioelasticjob.console.web.frame import frame_pieces
+from aioelasticjob.console.web.request import PageRequest, registry_of
+from aioelasticjob.console.web.stream import EVENT_BYTES, Piece, Sent, row_id, stream
 from aioelasticjob.operations import ItemStatus, JobStatus
 
 SQUARES: Final = 40

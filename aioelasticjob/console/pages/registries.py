@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from aioelasticjob import operations
 from aioelasticjob.addresses import open_registry
-from aioelasticjob.console.allowed_addresses import check_allowed
-from aioelasticjob.console.database import DatabaseUnwritable
-from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import PageRequest
 from aioelasticjob.console.settings import RegistrySettings
-from aioelasticjob.console.stream import Piece, Pieces, stream
+from aioelasticjob.console.storage.database import DatabaseUnwritable
+from aioelasticjob.console.watching.allowed_addresses import check_allowed
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.web.frame import frame_pieces
+from aioelasticjob.console.web.request import PageRequest
+from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.credentials import HIDDEN
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.registry.settings import address_without_credentials

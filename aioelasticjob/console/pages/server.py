@@ -9,11 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.frame import frame_pieces, gone_piece
-from aioelasticjob.console.health import Health
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import PageRequest, registry_of
-from aioelasticjob.console.stream import Piece, PieceFeed, PieceGroup, row_id, stream
+from aioelasticjob.console.watching.health import Health
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.web.frame import frame_pieces, gone_piece
+from aioelasticjob.console.web.request import PageRequest, registry_of
+from aioelasticjob.console.web.stream import Piece, PieceFeed, PieceGroup, row_id, stream
 from aioelasticjob.operations import JobOnServer, ServerDetails
 
 PAGE: Final = 100

@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import PageRequest, registry_of
-from aioelasticjob.console.stream import Piece, Pieces, stream
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.web.frame import frame_pieces
+from aioelasticjob.console.web.request import PageRequest, registry_of
+from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.operations import HostStatus, OperationResult
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.operations import ImportedJob
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from aioelasticjob.console.accounts import INVITATION, Role
-from aioelasticjob.console.request import PageRequest, require_role
+from aioelasticjob.console.users.accounts import INVITATION, Role
+from aioelasticjob.console.web.request import PageRequest, require_role
 from aioelasticjob.errors import InvalidSetting
 
 IN = "in:"

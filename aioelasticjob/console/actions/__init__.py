@@ -1,0 +1,1 @@
+"""What may be done to jobs: the actions on one job, and an action on many jobs."""

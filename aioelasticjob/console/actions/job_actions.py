@@ -1,0 +1,253 @@
+"""What may be done to a job on its page: what is asked before, what the form carries, and who may do it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from aioelasticjob import operations
+from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.cron.zone import wall_time
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.operations import OperationResult
+from aioelasticjob.registry.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A form as somebody has filled it in."""
+
+    values: Mapping[str, str]
+    by: str
+    """Who has sent it."""
+    zone: str
+    """The time zone of the times in it."""
+
+    def text(self, name: str) -> str | None:
+        """Return what was typed; None if nothing was."""
+        return self.values.get(name, "").strip() or None
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number; None if nothing was typed."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdecimal() or len(text) > 19:
+            raise InvalidSetting(name, text[:40], "a whole number")
+        return int(text)
+
+    def items(self) -> list[int] | None:
+        """Return the items that were typed; None for all of them."""
+        text = self.text("items")
+        return None if text is None else operations.items_in(text)
+
+    def time(self, name: str) -> datetime | None:
+        """Return a time, which is meant in the viewer's time zone if it names none; None if nothing was typed."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidSetting(name, text[:40], f"a moment like 2026-11-20T14:30, in {self.zone}") from None
+        return found if found.tzinfo is not None else wall_time(name, found, ZoneInfo(self.zone))
+
+    def needed(self, name: str) -> datetime:
+        """Return a time that has to be typed."""
+        found = self.time(name)
+        if found is None:
+            raise InvalidSetting(name, None, f"a moment like 2026-11-20T14:30, in {self.zone}")
+        return found
+
+
+Do: TypeAlias = Callable[[Session, str, Filled], Awaitable[OperationResult]]
+Plan: TypeAlias = Callable[[Session, str, Filled], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A field of the form that asks what exactly is to be done."""
+
+    name: str
+    label: str
+    kind: Literal["text", "long", "time", "number"] = "text"
+    hint: str = ""
+    """An example of what may be typed."""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that may be done to a job."""
+
+    label: str
+    do: Do
+    warning: str = ""
+    """What an operator should know before; if there is such a text, the action must be confirmed."""
+    typed: bool = False
+    """Whether the job's name must be typed to confirm."""
+    asks: Sequence[str] = field(default=())
+    """What the form carries without showing it."""
+    inputs: Sequence[Input] = field(default=())
+    """What the form asks for."""
+    plan: Plan | None = None
+    """Returns a text about what would be done, which is shown for confirmation when the form is complete."""
+    role: Role = Role.OPERATOR
+    """Who may do it."""
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """The names of everything that the form may carry."""
+        return (*self.asks, *(one.name for one in self.inputs))
+
+
+async def _trigger(session: Session, job: str, form: Filled) -> OperationResult:
+    parameter = form.values.get("parameter") or None
+    if instance := form.text("instance"):
+        return await operations.trigger(session, job, instance=instance, parameter=parameter, by=form.by)
+    return await operations.ask(
+        session,
+        job,
+        parameter=parameter,
+        by=form.by,
+        items=form.items(),
+        at=form.time("at"),
+        delay=form.text("delay"),
+        expires=form.text("expires"),
+        id=form.text("id"),
+    )
+
+
+async def _backfill(session: Session, job: str, form: Filled) -> OperationResult:
+    start, end = form.needed("from"), form.needed("to")
+    at_once, id = form.number("items_at_once"), form.text("id")
+    return await operations.backfill(
+        session, job, start, end, items=form.items(), items_at_once=at_once, id=id, by=form.by
+    )
+
+
+async def _plan_backfill(session: Session, job: str, form: Filled) -> str:
+    start, end = form.needed("from"), form.needed("to")
+    return (await operations.plan_backfill(session, job, start, end, items=form.items())).summary
+
+
+async def _rerun(session: Session, job: str, form: Filled) -> OperationResult:
+    return await operations.rerun(session, job, form.needed("fire_time"), items=form.items(), by=form.by)
+
+
+async def _cancel(session: Session, job: str, form: Filled) -> OperationResult:
+    return await operations.cancel(session, job, item=form.number("item"), fence=form.number("fence"), by=form.by)
+
+
+_ITEMS: Final = Input("items", "Items", hint="2, 3")
+_ID: Final = Input("id", "Id of the request", hint="report-2026-11-19")
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    "trigger": Action(
+        "Run now",
+        _trigger,
+        asks=("instance",),
+        inputs=(
+            Input("parameter", "Parameter", "long", '{"day": "2026-11-19"}'),
+            _ITEMS,
+            Input("at", "At this time", "time"),
+            Input("delay", "Or after", hint="10m"),
+            Input("expires", "Not if it cannot begin within", hint="2h"),
+            _ID,
+        ),
+        role=Role.TRIGGER,
+    ),
+    "backfill": Action(
+        "Backfill",
+        _backfill,
+        "Moments that ran before run again: the handler has to be able to do that.",
+        inputs=(
+            Input("from", "From", "time", required=True),
+            Input("to", "Until", "time", required=True),
+            _ITEMS,
+            Input("items_at_once", "Items at once in the whole cluster", "number"),
+            _ID,
+        ),
+        plan=_plan_backfill,
+    ),
+    "rerun": Action(
+        "Run again",
+        _rerun,
+        "Moments that ran before run again: the handler has to be able to do that.",
+        asks=("fire_time",),
+        inputs=(_ITEMS,),
+        role=Role.TRIGGER,
+    ),
+    "cancel": Action(
+        "Stop",
+        _cancel,
+        "Handlers that run now are cancelled. Their runs end as stopped: they are neither rescued nor run again.",
+        asks=("item", "fence"),
+        role=Role.TRIGGER,
+    ),
+    "cancel-request": Action(
+        "Cancel the request",
+        lambda s, job, form: operations.cancel_request(s, job, form.values.get("request", ""), by=form.by),
+        "Nothing more of it is begun, and what runs goes on.",
+        asks=("request",),
+        role=Role.TRIGGER,
+    ),
+    "pause-request": Action(
+        "Pause",
+        lambda s, job, form: operations.pause_request(s, job, form.values.get("request", ""), by=form.by),
+        asks=("request",),
+    ),
+    "resume-request": Action(
+        "Resume",
+        lambda s, job, form: operations.resume_request(s, job, form.values.get("request", ""), by=form.by),
+        asks=("request",),
+    ),
+    "pause": Action(
+        "Pause",
+        lambda s, job, form: operations.pause(s, job, server=form.text("server"), by=form.by),
+        asks=("server",),
+    ),
+    "resume": Action(
+        "Resume",
+        lambda s, job, form: operations.resume(s, job, server=form.text("server"), by=form.by),
+        asks=("server",),
+    ),
+    "disable": Action(
+        "Disable",
+        lambda s, job, form: operations.disable(
+            s, job, server=form.text("server"), item=form.number("item"), by=form.by
+        ),
+        asks=("server", "item"),
+    ),
+    "enable": Action(
+        "Enable",
+        lambda s, job, form: operations.enable(
+            s, job, server=form.text("server"), item=form.number("item"), by=form.by
+        ),
+        asks=("server", "item"),
+    ),
+    "shut-down": Action(
+        "Shut down",
+        lambda s, job, form: operations.shut_down(s, job, instance=form.text("instance"), by=form.by),
+        "Its instances finish their items, hand them over and leave this job until their processes are started again.",
+        asks=("instance",),
+    ),
+    "remove": Action(
+        "Remove",
+        lambda s, job, form: operations.remove(s, job, by=form.by),
+        "Everything the registry holds of this job is deleted: settings, offsets, records. This cannot be undone.",
+        typed=True,
+    ),
+}
+
+BULK: Final[Mapping[str, str]] = {
+    "pause": "None of their runs begins until they are resumed. What runs now goes on, and items stay where they are.",
+    "resume": "They run by their schedules again, where nothing else is switched off.",
+    "disable": "For a whole job that is the same as pausing: none of their runs begins until they are resumed.",
+    "enable": "For a whole job that is the same as resuming: they run by their schedules again.",
+    "trigger": "All items of each job run once, now. Jobs that are paused, or that nobody runs, refuse.",
+}
+"""What may be done to many jobs at once, and what it means."""

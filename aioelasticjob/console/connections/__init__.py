@@ -1,0 +1,1 @@
+"""Which connections the console accepts: from whom, how many, and how much they may send."""

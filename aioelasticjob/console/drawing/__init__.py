@@ -1,0 +1,1 @@
+"""Pictures of runs as SVG, and the runs that they show."""

@@ -1,0 +1,150 @@
+"""The live pieces of the history: the runs of its newest page, and how many runs there are by time and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import floor
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from aioelasticjob.clock import moment
+from aioelasticjob.console.drawing.charts import draw_histogram
+from aioelasticjob.console.drawing.timeline import Style, Window
+from aioelasticjob.console.web.request import PageRequest
+from aioelasticjob.console.web.stream import Piece
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Outcome
+from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount
+
+ROWS: Final = 50
+FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "run", "text")
+OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "cut off")
+REDRAW: Final = 2.0
+"""Seconds after which the newest runs are read anew."""
+RECOUNT: Final = 10.0
+"""Seconds after which they are counted anew at the earliest, if other runs are the newest: that reads many rows."""
+
+A_DAY: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """One page of runs."""
+
+    html: str
+    is_newest: bool
+
+
+class HistoryPieces:
+    """What the history shows of the runs that its address asks for.
+
+    Raises:
+        InvalidSetting: by the constructor, if a filter makes no sense.
+    """
+
+    def __init__(self, request: PageRequest, store: EventStore, asked: Mapping[str, str]) -> None:
+        self._request, self._store, self._asked = request, store, asked
+        self._which = _filter(asked, request.viewer.zone)
+        self._runs = self._counts = ""
+        self._read_at = self._counted_at = float("-inf")
+        self._is_stale = False
+        """Whether the newest runs are others than when they were counted."""
+
+    async def newest(self) -> list[Piece]:
+        """Return the pieces of the newest page as they are now."""
+        now = self._request.state.clock.now()
+        if now >= self._read_at + REDRAW:
+            self._read_at, before = now, self._runs
+            self._runs = (await self.runs(None, None)).html
+            self._is_stale |= self._runs != before
+        if self._is_stale and now >= self._counted_at + RECOUNT:
+            self._counted_at, self._counts = now, await self.counts()
+            self._is_stale = False
+        pieces = {"history-counts": self._counts, "history-runs": self._runs}
+        return [Piece(name, html) for name, html in pieces.items() if html]
+
+    async def runs(self, after: str | None, before: str | None) -> Runs:
+        """Return a page of runs; the newest page where nothing newer is left."""
+        page = await self._store.history(self._which, after=after, before=before, limit=ROWS)
+        if before is not None and page.previous is None:
+            page, after = await self._store.history(self._which, limit=ROWS), None
+        is_newest = after is None and page.previous is None
+        html = self._request.render("history-runs.html", page=page, asked=self._asked, is_newest=is_newest)
+        return Runs(html, is_newest)
+
+    async def counts(self) -> str:
+        """Return how many runs there are of each outcome, and when they began."""
+        since = self._which.since or await self._store.first(self._which)
+        if since is None:
+            return self._request.render("history-counts.html", totals={}, asked=self._asked)
+        window = self._window(since)
+        which = replace(self._which, since=moment(window.start))
+        counts = await self._store.histogram(which, column=window.column)
+        return self._request.render(
+            "history-counts.html",
+            totals=_totals(counts),
+            asked=self._asked,
+            drawing=draw_histogram(counts, window, self._style()) if counts else "",
+            window=window,
+        )
+
+    def _window(self, since: datetime) -> Window:
+        """Return the stretch of time that is counted: in whole seconds, since links name those."""
+        start, until, now = max(0, floor(since.timestamp())), self._which.until, self._request.state.clock.now()
+        end = now if until is None else min(until.timestamp(), max(start, now) + A_DAY)  # nothing is later than that
+        return Window(start, max(end, start + 1), follows=False)
+
+    def _style(self) -> Style:
+        request, zone = self._request, ZoneInfo(self._request.viewer.zone)
+
+        def url(window: Window) -> str:
+            stretch = {"since": field_text(window.start, zone), "until": field_text(window.end, zone)}
+            return request.registry_url("history", **{**self._asked, **stretch})
+
+        return Style(request.translate, zone, url, lambda key: request.registry_url("history", key))
+
+
+def asked_of(request: PageRequest) -> dict[str, str]:
+    """Return what the page's address asks for, by the names of the form's fields.
+
+    Only operators may search in failures: others could find out credentials in them, letter by letter.
+    """
+    asked = {name: request.http.query_params.get(name, "").strip()[:400] for name in FIELDS}
+    return asked if request.viewer.is_operator else {**asked, "text": ""}
+
+
+def field_text(seconds: float, zone: ZoneInfo) -> str:
+    """Return a moment as the form's fields for date and time have it."""
+    return moment(seconds).astimezone(zone).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _totals(counts: tuple[OutcomeCount, ...]) -> dict[str, int]:
+    found = {name: sum(one.runs for one in counts if one.outcome == name) for name in OUTCOMES}
+    return {name: number for name, number in found.items() if number}
+
+
+def _filter(asked: Mapping[str, str], zone: str) -> Filter:
+    item = asked["item"]
+    if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
+        raise InvalidSetting("item", item, "a whole number")
+    return Filter(
+        job=asked["job"] or None,
+        item=int(item) if item else None,
+        instance=asked["instance"] or None,
+        outcome=asked["outcome"] or None,
+        source=asked["source"] or None,
+        since=_moment("since", asked["since"], zone),
+        until=_moment("until", asked["until"], zone),
+        text=asked["text"] or None,
+        run=asked["run"] or None,
+    )
+
+
+def _moment(setting: str, text: str, zone: str) -> datetime | None:
+    """Read what a browser's field for date and time gives: the page asks for it in the viewer's time zone."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)) if text else None
+    except ValueError:
+        raise InvalidSetting(setting, text, f"a moment like 2026-11-20T14:30, in {zone}") from None

@@ -1,0 +1,1 @@
+"""What the console keeps: its database, and the audit log."""

@@ -1,0 +1,103 @@
+"""Acknowledgements: what an operator has noted about a reason of a job, and until when that holds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.console.storage.database import Database
+from aioelasticjob.console.watching.attention import Reason
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.nesting import read_json
+
+MAX_SECONDS: Final = 90 * 86_400.0
+"""How long an acknowledgement may hold."""
+MAX_NOTE_CHARACTERS: Final = 500
+"""How long a note may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What an operator has said about one reason of a job."""
+
+    registry: str
+    job: str
+    subject: str
+    """The reason's subject."""
+    details: frozenset[str]
+    """The reason's details at that time."""
+    who: str
+    note: str
+    at: float
+    """When it was acknowledged, in seconds since the epoch."""
+    until: float
+    """When the acknowledgement ends."""
+
+    def covers(self, reason: Reason) -> bool:
+        """Whether the reason is still the one that was acknowledged: no detail was added since."""
+        fresh = (first for detail, first in reason.details.items() if detail not in self.details)
+        return reason.subject == self.subject and all(first is not None and first <= self.at for first in fresh)
+
+
+class Acknowledgements:
+    """The acknowledgements of one console, kept in its database and read from memory."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database, self._clock = database, clock
+        self._known: dict[str, dict[str, dict[str, Acknowledgement]]] = {}
+        """By registry, job and subject."""
+
+    async def load(self) -> None:
+        """Read what the database holds."""
+        for row in await self._database.run(lambda db: db.execute("select * from acknowledgements").fetchall()):
+            self._keep(_read(row))
+
+    def of(self, registry: str) -> Mapping[str, Mapping[str, Acknowledgement]]:
+        """Return the acknowledgements of a registry, by job and subject."""
+        return self._known.get(registry, {})
+
+    def __iter__(self) -> Iterator[Acknowledgement]:
+        jobs = [job for registry in self._known.values() for job in registry.values()]
+        return iter([one for job in jobs for one in job.values()])
+
+    async def add(self, registry: str, job: str, reason: Reason, who: str, note: str, until: float) -> Acknowledgement:
+        """Acknowledge a reason, in place of an earlier acknowledgement of the same subject.
+
+        Raises:
+            InvalidSetting: the note is empty or too long, or the end is past or too far away.
+        """
+        now, text = self._clock.now(), note.strip()
+        if not 0 < len(text) <= MAX_NOTE_CHARACTERS:
+            raise InvalidSetting("note", text[:40], f"1 to {MAX_NOTE_CHARACTERS} characters")
+        if not now < until <= now + MAX_SECONDS:
+            raise InvalidSetting("until", None, f"a moment within the next {MAX_SECONDS / 86_400:.0f} days")
+        one = Acknowledgement(registry, job, reason.subject, frozenset(reason.details), who, text, now, until)
+        row = (registry, job, one.subject, json.dumps(sorted(one.details)), who, text, now, until)
+        statement = "insert or replace into acknowledgements values (?, ?, ?, ?, ?, ?, ?, ?)"
+        await self._database.run(lambda db: db.execute(statement, row))
+        self._keep(one)
+        return one
+
+    async def remove(self, one: Acknowledgement) -> None:
+        """Forget an acknowledgement."""
+        key = (one.registry, one.job, one.subject)
+        statement = "delete from acknowledgements where registry = ? and job = ? and subject = ?"
+        await self._database.run(lambda db: db.execute(statement, key))
+        jobs = self._known.get(one.registry, {})
+        jobs.get(one.job, {}).pop(one.subject, None)
+        if not jobs.get(one.job):  # the job may be gone: then its name would stay
+            jobs.pop(one.job, None)
+
+    def _keep(self, one: Acknowledgement) -> None:
+        self._known.setdefault(one.registry, {}).setdefault(one.job, {})[one.subject] = one
+
+
+def _read(row: sqlite3.Row) -> Acknowledgement:
+    details = frozenset(read_json(row["details"]))
+    return Acknowledgement(
+        *(row["registry"], row["job"], row["subject"], details, row["who"], row["note"], row["at"], row["until"])
+    )

@@ -1,0 +1,167 @@
+"""The health of jobs: a group for the tiles, a colour for the dots, a word and the reasons; computed for all pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.console.watching.acknowledgements import Acknowledgement
+from aioelasticjob.console.watching.attention import Reason, overdue_at, reasons
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.operations import JobStatus
+
+GROUPS: Final = ("attention", "acknowledged", "running", "waiting", "off")
+"""What the tiles count; the group that needs a person comes first."""
+_GROUP: Final = {
+    "running": "running",
+    "waiting": "waiting",
+    "assigning": "waiting",
+    "finished": "waiting",
+    "partly off": "waiting",
+    "switched off": "off",
+}
+_COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "partly off": "busy"}
+_WARNINGS: Final = ("nobody there", "running long", "misfiring", "unreliable", "foreign")
+"""Reasons that are shown in amber; the others are shown in red."""
+_REASONS_IN_PLACE: Final = (
+    "failing",
+    "misfiring",
+    "unreliable",
+    "given up",
+    "cut off",
+    "running long",
+    "not converging",
+    "writes refused",
+    "clock differs",
+    "unusable here",
+    "blocked",
+)
+"""Reasons whose word stands in place of the job's state."""
+_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty", "foreign")
+"""States of a job whose next fire nobody runs."""
+
+
+AGE: Final = 1.0
+"""Seconds after which jobs that do not settle are looked at again, though nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How one job is."""
+
+    group: str
+    """The tile that counts it."""
+    colour: str
+    """The style class of its dot."""
+    word: str
+    """Its state in one or two words; a key of the catalogue."""
+    fires: bool
+    """Whether its next fire will be run as things are."""
+    reasons: tuple[Reason, ...] = ()
+    """Why it needs attention."""
+    acknowledged: tuple[tuple[Reason, Acknowledgement], ...] = ()
+    """Reasons that an operator has acknowledged, which need no attention until then."""
+
+
+AcknowledgementsByJob: TypeAlias = Mapping[str, Mapping[str, Acknowledgement]]
+"""By job, then by subject."""
+
+
+def health_of(
+    status: JobStatus, found: tuple[Reason, ...], acknowledgements: Mapping[str, Acknowledgement] | None = None
+) -> Health:
+    """Return the health of a job that has these reasons to need attention; acknowledgements are by subject."""
+    state, by_subject = status.state, acknowledgements or {}
+    fires = state not in _NO_FIRES
+    acknowledged = tuple(
+        (reason, one) for reason in found if (one := by_subject.get(reason.subject)) and one.covers(reason)
+    )
+    settled = [reason for reason, _ in acknowledged]
+    left = tuple(reason for reason in found if reason not in settled)
+    if not found:
+        return Health(_GROUP.get(state, "attention"), _COLOUR.get(state, "off"), state, fires)
+    gravest = (left or found)[0].kind
+    word = gravest if gravest in _REASONS_IN_PLACE else state
+    if not left:
+        return Health("acknowledged", "off", word, fires, (), acknowledged)
+    return Health("attention", "warn" if gravest in _WARNINGS else "bad", word, fires, left, acknowledged)
+
+
+def _named(health: Health) -> list[tuple[str, ...]]:
+    """Return the kind of each reason, and what it is about, such as its items."""
+    found = (*health.reasons, *(reason for reason, _ in health.acknowledged))
+    return [(reason.kind, *reason.details) for reason in found]
+
+
+class HealthGroups:
+    """The health of a registry's jobs."""
+
+    def __init__(
+        self,
+        watch: RegistryWatch,
+        clock: Clock,
+        acknowledgements: Callable[[str], AcknowledgementsByJob] = lambda registry: {},
+    ) -> None:
+        self._watch, self._clock, self._acknowledgements = watch, clock, acknowledgements
+        self._snapshot: RegistrySnapshot | None = None
+        self._updated = float("-inf")
+        """When this was last computed."""
+        self._unsettled: dict[str, float] = {}
+        """By job, when its assignment was first seen not to stand."""
+        self._overdue: dict[str, float] = {}
+        """By job, when the next of the runs that go on is a reason although nothing has changed."""
+        self.of: Mapping[str, Health] = {}
+        """By job."""
+        self.counts: Counter[str] = Counter()
+        """Jobs in each group."""
+
+    def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
+        """Compute the health of the jobs that have changed since the last snapshot, and of those that are due.
+
+        Due are jobs that do not settle, and those with a run whose time is over.
+        """
+        old, now = self._snapshot, self._clock.now()
+        overdue = {name for name, at in self._overdue.items() if at <= now}
+        if old is snapshot and not overdue and (not self._unsettled or 0 <= now - self._updated < AGE):
+            return self
+        self._updated = now
+        known, before = {} if old is None else old.changed, self.of
+        self._note_unsettled(snapshot)
+        same = {
+            name
+            for name, version in snapshot.changed.items()
+            if known.get(name) == version and name not in self._unsettled and name not in overdue
+        }
+        self._overdue = {name: at for name, at in self._overdue.items() if name in same}
+        self.of = {
+            name: before[name] if name in same else self._health(status) for name, status in snapshot.jobs.items()
+        }
+        self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
+        looked_at = (name for name in {*self._unsettled, *overdue} if known.get(name) == snapshot.changed.get(name, -1))
+        if news := [name for name in looked_at if _named(self.of[name]) != _named(before[name])]:
+            self._watch.touch(news)  # rows are rendered again only if their job has changed
+        return self
+
+    def _note_unsettled(self, snapshot: RegistrySnapshot) -> None:
+        now = self._clock.now()
+        unsettled = [name for name, status in snapshot.jobs.items() if status.instances and not status.settled]
+        self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
+
+    def _health(self, status: JobStatus) -> Health:
+        if (at := overdue_at(status, self._clock.now())) is not None:
+            self._overdue[status.name] = at
+        acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
+        return health_of(status, self.reasons(status), acknowledgements)
+
+    def reasons(self, status: JobStatus) -> tuple[Reason, ...]:
+        """Return why a job needs attention, whether somebody has acknowledged that or not."""
+        now, store = self._clock.now(), self._watch.store
+        unsettled_for = now - self._unsettled.get(status.name, now)
+        runs = list(self._watch.runs.get(status.name, ()))
+        if store is None:
+            return reasons(status, runs, now, unsettled_for)
+        errors, misfires = store.snapshot.errors.get(status.name, ()), store.snapshot.misfires.get(status.name)
+        return reasons(status, runs, now, unsettled_for, errors, misfires)

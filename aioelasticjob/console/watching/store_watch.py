@@ -1,0 +1,133 @@
+"""Watches one registry's event store: whether it answers, and what failed and misfired in the last hour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from aioelasticjob.clock import Clock, moment
+from aioelasticjob.console.watching.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
+from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.logging import logger
+from aioelasticjob.observers.sql.history import Filter, StateCount
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.sql import EventStore
+
+CHECK_INTERVAL: Final = 5.0
+"""Seconds between two queries of the event store."""
+WINDOW: Final = timedelta(hours=1)
+"""The time over which failures and misfires are counted."""
+ERROR_WINDOW: Final = timedelta(days=1)
+"""The time over which errors are grouped."""
+ERROR_INTERVAL: Final = 60.0
+"""Seconds after which errors are read again even if the number of failures in the last hour is the same."""
+MAX_FAILURES: Final = 500
+"""How many failures are grouped at most: the newest ones."""
+GOOD: Final = ("running", "completed", "handed over")
+"""Outcomes that are no failure."""
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """An event store as it was when it last answered."""
+
+    lost: str | None = None
+    """Why it does not answer; None while it does."""
+    as_of: float | None = None
+    """When it last answered, in seconds since the epoch; None if it never has."""
+    failures: int = 0
+    """Runs of the last hour that did not succeed."""
+    misfires: Mapping[str, StateCount] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the misfires of the last hour."""
+    errors: ErrorsByJob = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the errors of the last day."""
+
+
+class StoreWatch:
+    """One event store under watch.  ``on_changes`` is called with the jobs whose errors or misfires have changed."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        clock: Clock,
+        registry: str,
+        on_changes: Callable[[Iterable[str]], None] = lambda jobs: None,
+    ) -> None:
+        self.store, self._clock, self._registry, self._on_changes = store, clock, registry, on_changes
+        self.snapshot = StoreSnapshot()
+        self._places: dict[str, str] = {}
+        """By the key of a run that has failed, the place of its error."""
+        self._grouped = float("-inf")
+        """When the errors were last grouped."""
+        self._problem: ElasticJobError | None = None
+        """Why the store did not answer when it was last asked."""
+
+    def answering(self) -> EventStore:
+        """Return the store for a query of a page, which is not to wait for one that does not answer.
+
+        Raises:
+            ElasticJobError: it did not answer when it was last asked.
+        """
+        if self._problem is not None:
+            raise self._problem.with_traceback(None)
+        return self.store
+
+    async def watch(self) -> None:
+        """Ask the store again and again, until cancelled."""
+        while True:
+            await self.ask()
+            await anyio.sleep(CHECK_INTERVAL)
+
+    async def ask(self) -> None:
+        """Ask the store once, and note its answer or why there is none."""
+        now = self._clock.now()
+        since = moment(now) - WINDOW
+        try:
+            outcomes = await self.store.counts(Filter(since=since))
+            misfires = await self.store.state_counts(Filter(since=since, state="TASK_MISFIRED"))
+            failures = sum(number for outcome, number in outcomes.items() if outcome not in GOOD)
+            errors = await self._errors(now, failures)
+        except ElasticJobError as error:
+            if self.snapshot.lost is None:
+                log.warning("event store lost", extra={"registry": self._registry, "reason": str(error)})
+            self.snapshot, self._problem = replace(self.snapshot, lost=str(error)), error
+            return
+        self._problem = None
+        before = self.snapshot
+        self.snapshot = StoreSnapshot(None, now, failures, misfires, errors)
+        if changed := _changed(before.errors, errors) | _changed(before.misfires, misfires):
+            self._on_changes(changed)
+
+    async def _errors(self, now: float, failures: int) -> ErrorsByJob:
+        """Return the errors of the last day; they are read again if a run has failed since, or after a minute."""
+        before = self.snapshot
+        if failures == before.failures and now < self._grouped + ERROR_INTERVAL:
+            return before.errors
+        found = await self.store.failures(Filter(since=moment(now) - ERROR_WINDOW), limit=MAX_FAILURES)
+        unknown = [one.id for one in found if one.id not in self._places]
+        stacks = await self.store.stacks(unknown)
+        places = {key: place_of(stack) for key, stack in stacks.items()} | self._places
+        self._places = {one.id: places.get(one.id, "") for one in found}
+        self._grouped = now
+        return grouped(
+            (
+                Failure(
+                    *(one.id, one.job, one.item, one.began.timestamp()),
+                    *(kind_of(one.failure, one.outcome), self._places[one.id]),
+                )
+                for one in found
+            ),
+            before.errors,
+        )
+
+
+def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:
+    return {job for job in before.keys() | now.keys() if before.get(job) != now.get(job)}

@@ -1,0 +1,92 @@
+"""The health strip of a registry: what an operator has to see within five seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from aioelasticjob.console.watching.attention import is_failure
+from aioelasticjob.console.watching.health import HealthGroups
+from aioelasticjob.console.watching.instance_log import Gone, Rescue
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.store_watch import StoreSnapshot
+
+WINDOW: Final = 3600.0
+"""Seconds over which failures, misfires and instances that have gone are counted."""
+AGE: Final = 1.0
+"""Seconds after which they are counted anew, if nothing has changed otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What the strip shows."""
+
+    lost: str | None
+    """Why the registry is not there."""
+    since: float | None
+    """Since when it is not."""
+    store: StoreSnapshot | None
+    """The event store as it was when it last answered; None without one."""
+    known_since: float | None
+    """Since when the console has seen instances; what was before that is not known."""
+    whole_hour: bool
+    """Whether it has seen them for an hour."""
+    instances: int
+    gone: tuple[Gone, ...]
+    """Instances that have gone within the last hour, the oldest first."""
+    rescue: Rescue | None
+    failures: int
+    misfires: int
+    counted: bool
+    """Whether the event store has counted failures and misfires; else they are those that the console has seen."""
+    nobody_there: int
+    """Jobs without an instance."""
+
+
+def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
+    """Return what the strip shows at a moment, in seconds since the epoch."""
+    store = None if registry.store is None else registry.store.snapshot
+    counted = store is not None and store.lost is None and store.as_of is not None
+    since = now - WINDOW
+    if store is not None and counted:
+        failures, misfires = store.failures, sum(one.number for one in store.misfires.values())
+    else:
+        failures, misfires = _seen(registry, since)
+    return Strip(
+        lost=snapshot.lost,
+        since=snapshot.since if snapshot.lost else None,
+        store=store,
+        known_since=(known := registry.instances.since),
+        whole_hour=known is not None and known <= since,
+        instances=len(registry.instances.there),
+        gone=tuple(one for one in registry.instances.gone if one.at >= since),
+        rescue=registry.instances.rescue,
+        failures=failures,
+        misfires=misfires,
+        counted=counted,
+        nobody_there=sum(
+            any(reason.kind == "nobody there" for reason in (*one.reasons, *(reason for reason, _ in one.acknowledged)))
+            for one in health.of.values()
+        ),
+    )
+
+
+class Strips:
+    """The strip of each registry, which is counted once for all open pages."""
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[RegistryWatch, tuple[RegistrySnapshot, StoreSnapshot | None, float, Strip]]
+        self._kept = WeakKeyDictionary()
+
+    def of(self, registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
+        """Return what the strip shows at a moment, in seconds since the epoch."""
+        kept, store = self._kept.get(registry), None if registry.store is None else registry.store.snapshot
+        if kept is None or kept[0] is not snapshot or kept[1] is not store or not 0 <= now - kept[2] < AGE:
+            kept = self._kept[registry] = snapshot, store, now, strip_of(registry, snapshot, health, now)
+        return kept[3]
+
+
+def _seen(registry: RegistryWatch, since: float) -> tuple[int, int]:
+    recent = [run for runs in registry.runs.values() for run in runs if run.ended / 1000 >= since]
+    return sum(is_failure(run.outcome) for run in recent), sum(run.outcome == "misfired" for run in recent)
