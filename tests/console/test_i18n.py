@@ -53,7 +53,8 @@ def _made() -> Iterator[str]:
     yield from STATES
     yield from _REASONS_IN_PLACE
     yield from (sentence for noun in NOUNS.values() for sentence in noun)
-    yield from re.findall(r'(?:Reason\("[^"]*", |sentence = )"([^"]+)"', (CONSOLE / "watching" / "attention.py").read_text())
+    attention = (CONSOLE / "watching" / "attention.py").read_text()
+    yield from re.findall(r'(?:Reason\("[^"]*", |sentence = )"([^"]+)"', attention)
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
     for action in JOB_ACTIONS.values():
         yield from (action.label, *action.asks, *(one.label for one in action.inputs))
