@@ -275,7 +275,8 @@ def read(port: int, path: str) -> tuple[int, str] | None:
         with urlopen(Request(f"http://127.0.0.1:{port}{path}"), timeout=TIMEOUT) as found:
             return found.status, found.read().decode()
     except HTTPError as error:
-        return error.code, error.read().decode()
+        with error:  # since Python 3.14 one that is left open is warned of
+            return error.code, error.read().decode()
     except OSError:
         return None
 
