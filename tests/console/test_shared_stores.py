@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -81,7 +82,7 @@ def test_jobs_write_the_namespace_of_their_registry_which_the_console_shows(
                 await anyio.lowlevel.checkpoint()
         namespace = scene.address.rpartition("/")[2]
         assert {run.namespace for run in rows} == {namespace}
-        with sqlite3.connect(tmp_path / "events.db") as db:
+        with closing(sqlite3.connect(tmp_path / "events.db")) as db:
             states = db.execute("select distinct namespace from job_status_trace_log").fetchall()
         assert states == [(namespace,)]
         assert "report" in (await browser.get("/r/billing/history")).text

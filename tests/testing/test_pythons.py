@@ -125,10 +125,13 @@ def test_a_directory_that_is_no_chroot_is_left_alone(tmp_path: Path, script: Scr
         sid.make(tmp_path)
 
 
-def test_in_sid_the_same_suites_run_as_on_the_pythons_of_the_machine() -> None:
-    *setup, suites = sid.steps("python3.15")
+def test_in_sid_the_same_suites_run_as_on_the_pythons_of_the_machine_and_others_besides() -> None:
+    *setup, suites, others = sid.steps("python3.15")
     *usual_setup, usual_suites = pythons.commands("3.15", ROOT, sid.TOOLS)
     assert suites == usual_suites
+    assert others[: len(sid.MAY_SKIP) + 1] == [*sid.MAY_SKIP, suites[0]]
+    assert [place for place in others if str(place).startswith("tests/")] == list(sid.OTHER_SUITES)
+    assert all((ROOT / place).is_dir() for place in sid.OTHER_SUITES)
     assert setup[1:] == usual_setup[1:]
     assert "/usr/bin/python3.15" in setup[0]
 
