@@ -188,7 +188,7 @@ class Codec:
         absolute = {self.absolute(path): shallow for path, shallow in roots.items()}
         return [
             head + b"".join(_vector([path for path in chunk if absolute[path] is shallow]) for shallow in (True, False))
-            for chunk in chunked([*absolute], most - len(head))
+            for chunk in chunked([*absolute], min(CHUNK, most - len(head)))
         ]
 
 
@@ -209,11 +209,11 @@ def joined(bodies: Sequence[bytes]) -> bytes:
 
 
 def chunked(paths: Sequence[str], most: int | None = None, prefix: int = 0) -> list[Sequence[str]]:
-    """Split paths into chunks of at most ``most`` bytes; CHUNK is far below the usual limit of servers.
+    """Split paths into chunks of at most ``most`` bytes, by default CHUNK: it is far below the usual limit of servers.
 
     The registry's paths are longer by ``prefix`` characters.
     """
-    most = CHUNK if most is None else min(CHUNK, most)
+    most = CHUNK if most is None else most
     # a character takes up to four bytes, and what stands around a path less than 32
     if (sum(map(len, paths)) + len(paths) * prefix) * 4 + len(paths) * 32 <= most or len(paths) < 2:
         return [paths] if paths else []

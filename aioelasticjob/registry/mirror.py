@@ -13,7 +13,8 @@ from aioelasticjob.registry.codec import CREATED, DELETED
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent, prefix_below
 
-MAX_READ_ROUNDS: Final = 50  # of reading without showing anything, when ever more nodes change
+MAX_SMALL_ROUNDS: Final = 20
+"""After so many rounds of reading, while something changed in each, requests may be as large as the servers allow."""
 
 
 @asynccontextmanager
@@ -106,17 +107,21 @@ class Follower:
         An event comes before any reply that is newer.  So a reply shows its nodes as they were at its own zxid, and
         every other node is unchanged unless an event has noted it.  So the tree is true at the moment of the last reply
         if all notes that came meanwhile are about the nodes of this reply: they are newer than the tree, and wait for
-        the next round.  (After several replies, which are of several moments, there must be no notes at all.)  From the
-        third round on, nodes that were read before are read again as long as one request can do that: otherwise changes
-        that alternate between two nodes would keep the tree from being shown.
+        the next round.  (After several replies, which are of several moments, there must be no notes at all.)
+
+        From the third round on, nodes that were read before are read again as long as one request can do that.
+        Otherwise changes that alternate between two nodes would keep the tree from being shown.  If they still go on,
+        the request may be large, so that it reads thousands of nodes at one moment.  While even more nodes than that
+        change in each round, no tree is shown: it would show half of a transaction.
 
         Raises:
             RegistryError: the registry refuses a read, or the session is over.  The next call reads everything again,
                 as it does after a cancellation.
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
-        while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MAX_READ_ROUNDS:
+        while self._stale or not self._dirty.keys() <= read.keys():
             complete = self._session.zxid
+            large = rounds >= MAX_SMALL_ROUNDS
             try:
                 if self._stale:
                     self._stale, self._dirty, read = False, {}, {}
@@ -124,9 +129,11 @@ class Follower:
                     self._note_children(tree)
                 else:
                     noted, self._dirty = self._dirty, {}
-                    paths = read | noted if rounds > 1 and self._session.is_one_request(read | noted) else noted
-                    read = paths if self._session.is_one_request(paths) else {}
-                    tree = tree.replace(await self._read(tree, [path for path in paths if self._is_read(path)]), 0)
+                    is_again = rounds > 1 and self._session.is_one_request(read | noted, large=large)
+                    paths = read | noted if is_again else noted
+                    read = paths if self._session.is_one_request(paths, large=large) else {}
+                    asked = [path for path in paths if self._is_read(path)]
+                    tree = tree.replace(await self._read(tree, asked, large=large), 0)
             except BaseException as error:  # what was noted is in no tree that anybody sees, also if this is cancelled
                 self._stale = True
                 if not isinstance(error, Suspended):
@@ -139,10 +146,11 @@ class Follower:
         self.has_read = True
         self.trees.set(tree.replace({}, complete))
 
-    async def _read(self, tree: Tree, paths: Sequence[str]) -> dict[str, Node | None]:
+    async def _read(self, tree: Tree, paths: Sequence[str], *, large: bool) -> dict[str, Node | None]:
         """Read nodes, and return what that changes in a tree; children that shallow roots have gained are noted."""
         listed, changes = set(filter(self._is_shallow, paths)), dict[str, Node | None]()
-        for path, (node, names) in (await self._session.list_many(sorted(paths), listed)).items():
+        found = await self._session.list_many(sorted(paths), listed, large=large)
+        for path, (node, names) in found.items():
             if path in changes:  # its parent, which comes before it, says that it has gone
                 continue
             changes[path] = node

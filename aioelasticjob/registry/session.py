@@ -129,9 +129,12 @@ class Session:
         """
         return tuple(sorted(wire.names(await self._one(wire.CHILDREN, path))[0]))
 
-    def is_one_request(self, paths: Collection[str]) -> bool:
-        """Whether these nodes are read in one request, so that they are shown as they were at one moment."""
-        return len(self._chunks(tuple(paths))) < 2
+    def is_one_request(self, paths: Collection[str], *, large: bool = False) -> bool:
+        """Whether these nodes are read in one request, so that they are shown as they were at one moment.
+
+        A ``large`` request may be as large as the servers allow.
+        """
+        return len(self._chunks(tuple(paths), large=large)) < 2
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """Read the names below many nodes in few requests, in the order asked for; None where there is no node.
@@ -170,14 +173,15 @@ class Session:
         return Tree(found, zxid)
 
     async def list_many(
-        self, paths: Sequence[str], listed: Collection[str] | None = None
+        self, paths: Sequence[str], listed: Collection[str] | None = None, *, large: bool = False
     ) -> dict[str, tuple[Node | None, Sequence[str]]]:
         """Read many nodes, each in one request with the names below it; ``listed`` limits this to some of the nodes.
 
         Raises: NotPermitted, Suspended.
         """
         both, one = (wire.GET, wire.CHILDREN), (wire.GET,)
-        answers = iter(await self._many(paths, lambda path: both if listed is None or path in listed else one))
+        kinds = {path: both if listed is None or path in listed else one for path in paths}
+        answers = iter(await self._many(paths, kinds.__getitem__, large=large))
         found = dict[str, tuple[Node | None, Sequence[str]]]()
         for path in paths:
             node = next(answers)
@@ -297,12 +301,15 @@ class Session:
             raise wire.failure(error, path)
         return frame
 
-    async def _many(self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]]) -> list[Node | list[str] | None]:
+    async def _many(
+        self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]], *, large: bool = False
+    ) -> list[Node | list[str] | None]:
         """Read every path once for each of its ``kinds``; the answers are in that order."""
         asked = list[list[tuple[int, str]]]()
 
         def requests() -> list[bytes]:
-            asked[:] = [[(kind, path) for path in chunk for kind in kinds(path)] for chunk in self._chunks(paths)]
+            chunks = self._chunks(paths, large=large)
+            asked[:] = [[(kind, path) for path in chunk for kind in kinds(path)] for chunk in chunks]
             return [self._codec.multi_read(reads) for reads in asked]
 
         replies = await self._client.read_all(wire.MULTI_READ, requests)
@@ -313,9 +320,10 @@ class Session:
             found += wire.nodes_and_names(frame, [path for _, path in reads])
         return found
 
-    def _chunks(self, paths: Sequence[str]) -> list[Sequence[str]]:
+    def _chunks(self, paths: Sequence[str], *, large: bool = False) -> list[Sequence[str]]:
         """Split paths into those that one request reads; it may ask twice for each: for the data and for the names."""
-        return wire.chunked(paths, self.max_request // 2, len(self._codec.root))
+        most = self.max_request // 2
+        return wire.chunked(paths, most if large else min(wire.CHUNK, most), len(self._codec.root))
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.mirror import Follower, mirror
 from aioelasticjob.registry.session import Session, SessionState, open_session
+from aioelasticjob.registry.settings import MAX_REQUEST
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.registry.tree import UNREAD_NODE, Tree
 from aioelasticjob.testing import VirtualClock, run
@@ -118,6 +119,59 @@ def test_a_transaction_shows_entirely_or_not_at_all(
             assert done.is_set()
 
     run_async(real_loop_kind, main)
+
+
+def interpose(session: Session, change: Callable[[], Awaitable[object]]) -> None:
+    """Have ``change`` made between the first and the second request of each read, as another client may do it."""
+    read_all = session._client.read_all
+
+    async def split(opcode: int, render: Callable[[], Sequence[bytes]]) -> list[wire.Reply]:
+        if opcode != wire.MULTI_READ:
+            return await read_all(opcode, render)
+        first, *others = render()
+        replies = await read_all(opcode, lambda: [first])
+        await change()
+        return replies + await read_all(opcode, lambda: others)
+
+    session._client.read_all = split  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    "max_request", [MAX_REQUEST, 100_000], ids=["which one large request reads", "more than any request reads"]
+)
+def test_no_half_of_a_transaction_is_shown_however_often_one_comes_between_two_reads(max_request: int) -> None:
+    """Real servers showed it: fifty times in a row something had changed while the mirror was reading."""
+    transactions = 200
+    names = [f"/job/servers/{number:0900}" for number in range(40)]
+
+    async def main() -> None:
+        async with (
+            simulated() as world,
+            open_session(world.settings(max_request=max_request), clock=VirtualClock(), seed=1) as session,
+            open_session(world.settings(), clock=VirtualClock(), seed=2) as writer,
+        ):
+            assert not session.is_one_request(names)
+            assert session.is_one_request(names, large=True) is (max_request == MAX_REQUEST)
+            await create_nodes(session)
+            await write(writer, *(Create(name, b"0") for name in names))
+            async with mirror(session, ROOTS) as trees:
+                numbers = iter(range(1, transactions + 1))
+
+                async def change() -> None:
+                    if (number := next(numbers, None)) is not None:
+                        await write(writer, *(Set(name, b"%d" % number, -1) for name in names))
+
+                interpose(session, change)
+                await change()
+                seen = [trees.value]
+                while seen[-1].get(names[0]).data != b"%d" % transactions:  # type: ignore[union-attr]
+                    seen.append(await trees.changed())
+                shown = [{tree.get(name).data for name in names} for tree in seen]  # type: ignore[union-attr]
+                assert all(len(values) == 1 for values in shown)
+                is_shown_meanwhile = len(shown) > 2
+                assert is_shown_meanwhile is (max_request == MAX_REQUEST)
+
+    run(main)
 
 
 def test_what_did_not_change_is_not_read(real_loop_kind: LoopKind, registry_address: str) -> None:
@@ -241,11 +295,11 @@ def test_what_was_read_under_its_watch_is_not_read_again() -> None:
     run(main)
 
 
-async def refuse(*_: object) -> Tree:
+async def refuse(*_: object, **size: bool) -> Tree:
     raise NotPermitted("/job/config")
 
 
-async def hang(*_: object) -> Tree:
+async def hang(*_: object, **size: bool) -> Tree:
     await sleep_forever()
     raise AssertionError
 
@@ -473,8 +527,8 @@ def test_a_mirror_that_changes_never_end_still_shows_newer_trees() -> None:
                 follower = next(iter(session._keeper.watches._watchers["/job/config"]))
                 read = session.list_many
 
-                async def disturbed(*asked: Any) -> Any:
-                    found = await read(*asked)
+                async def disturbed(*asked: Any, **size: bool) -> Any:
+                    found = await read(*asked, **size)
                     follower.changed(wire.CHANGED, "/job/config")  # something new before any read is over
                     return found
 
@@ -521,7 +575,7 @@ async def fail_inside(session: Session) -> None:
 
 
 async def lose_the_right_to_read(session: Session) -> None:
-    async def refuse(*asked: Any) -> Any:
+    async def refuse(*asked: Any, **size: bool) -> Any:
         raise NotPermitted("/job/config")
 
     async with mirror(session, ROOTS):

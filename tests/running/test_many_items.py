@@ -27,9 +27,9 @@ def test_an_assignment_in_many_transactions_is_read_a_few_times_and_not_anew_wit
     asked = list[int]()
     read = Follower._read
 
-    async def noted(self: Follower, tree: Any, paths: Any) -> Any:
+    async def noted(self: Follower, tree: Any, paths: Any, **size: bool) -> Any:
         asked.append(len(paths))
-        return await read(self, tree, paths)
+        return await read(self, tree, paths, **size)
 
     monkeypatch.setattr(Follower, "_read", noted)
 

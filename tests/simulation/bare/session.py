@@ -255,7 +255,9 @@ class BareSession(Session):
         """Let others go first before something is tried again."""
         await asyncio.sleep(self.pause_after(failures))
 
-    async def _many(self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]]) -> list[Node | list[str] | None]:
+    async def _many(
+        self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]], *, large: bool = False
+    ) -> list[Node | list[str] | None]:
         tree, found = await self._read(), list[Node | list[str] | None]()
         for path in paths:
             for kind in kinds(path):
