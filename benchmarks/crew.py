@@ -18,12 +18,12 @@ from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.registry.tree import Tree
-from benchmarks import chaos_history
-from benchmarks.chaos_history import TrueTime
 from benchmarks.crew_member import HELD, JOB, Order
 from benchmarks.servers import measured_server
-from tests.simulation.history import Begun, Finished, of_kind
+from tests.support import worker_journal
+from tests.support.history import Begun, Finished, of_kind
 from tests.support.processes import ChildProcess, Workers, workers
+from tests.support.worker_journal import TrueTime
 
 SIZE, ITEMS = 3, 6
 SESSION_TIMEOUT: Final = 4.0
@@ -78,7 +78,7 @@ class Crew:
         """Wait for the first run of which something holds."""
         async with asyncio.timeout(TIMEOUT):
             while True:
-                for run in of_kind(chaos_history.read(Path(self.order.journal)), Begun):
+                for run in of_kind(worker_journal.read(Path(self.order.journal)), Begun):
                     if holds(run):
                         return run
                 await asyncio.sleep(LOOK_EVERY)
@@ -94,7 +94,7 @@ class Crew:
         return await self.begun(goes_on)
 
     def _held(self) -> set[int]:
-        entries = chaos_history.read(Path(self.order.journal))
+        entries = worker_journal.read(Path(self.order.journal))
         return {one.run for one in of_kind(entries, Finished) if one.how == HELD}
 
     async def hold(self, item: int | None) -> None:

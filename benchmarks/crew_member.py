@@ -15,7 +15,7 @@ from typing import Final
 from anyio import sleep_forever
 
 from aioelasticjob import ElasticJob, FireSource, ItemContext
-from benchmarks.chaos_history import Pen, TrueTime
+from tests.support.worker_journal import Pen, TrueTime
 
 JOB: Final = "crew"
 HELD: Final = "held"

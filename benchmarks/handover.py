@@ -13,7 +13,7 @@ from aioelasticjob.config import JobConfig
 from benchmarks.crew import ITEMS, Crew, crew
 from benchmarks.crew_member import JOB
 from benchmarks.report import Figure
-from tests.simulation.history import Begun
+from tests.support.history import Begun
 
 NAME: Final = "graceful hand-over: SIGTERM of an idle holder"
 

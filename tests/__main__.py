@@ -59,7 +59,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-retries": (*SIMULATION, "--retries", "--failover", "--requests"),
     "seeds-streams": (*SIMULATION, "--streams", "--failover"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
-    "chaos": ("python", "-m", "benchmarks.chaos", "--minutes", "10"),
+    "chaos": ("python", "-m", "tests.chaos", "--minutes", "10"),
     **SID,
 }
 PYTHONS = {f"python{version}": version for version in pythons.besides(sys.version_info[:2])}

@@ -46,7 +46,14 @@ OTHER_SUITES = tuple(
 """What runs on the Pythons of sid besides the fast suites, in some ten minutes."""
 MAY_SKIP = ("env", "--unset=AIOELASTICJOB_REQUIRE_ALL")
 """The chroot has no browser and no PostgreSQL: tests that need one are skipped, and named."""
-SUITES_OF_ZOOKEEPER = tuple(f"tests/{name}" for name in ("doctor", "end_to_end", "operations", "registry"))
+SUITES_OF_ZOOKEEPER = (
+    "tests/chaos/test_chaos.py",
+    "tests/chaos/test_moving.py",
+    "tests/doctor",
+    "tests/end_to_end",
+    "tests/operations",
+    "tests/registry",
+)
 """Not those that compare the embedded server with ZooKeeper 3.8: a newer one answers otherwise in places."""
 
 

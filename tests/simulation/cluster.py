@@ -29,7 +29,10 @@ from aioelasticjob.testing.process import Process
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.sessions import Sessions
 from tests.simulation.facts import REGISTRY
-from tests.simulation.history import (
+from tests.simulation.streaming import StreamCode
+from tests.simulation.users import Code
+from tests.simulation.witness import NAMESPACE, Hearing, Witness
+from tests.support.history import (
     ClockSet,
     Fault,
     Held,
@@ -37,9 +40,6 @@ from tests.simulation.history import (
     Reported,
     Started,
 )
-from tests.simulation.streaming import StreamCode
-from tests.simulation.users import Code
-from tests.simulation.witness import NAMESPACE, Hearing, Witness
 
 PORT = 2181
 WITNESS_TIMEOUT = 600.0

@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
-from tests.simulation.history import (
+from tests.simulation.judges.eras import Era
+from tests.simulation.written import decode_record, dismissed, is_as_before
+from tests.support.history import (
     Begun,
     Entry,
     Fault,
@@ -29,8 +31,6 @@ from tests.simulation.history import (
     came_and_went,
     of_kind,
 )
-from tests.simulation.judges.eras import Era
-from tests.simulation.written import decode_record, dismissed, is_as_before
 
 REGISTRY = "10.0.0.1"
 """Where the registry runs."""

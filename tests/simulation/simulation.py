@@ -30,10 +30,10 @@ from tests.simulation import hostile as surroundings
 from tests.simulation.chaos import KINDS, WILD, mend, rage
 from tests.simulation.cluster import Cluster, JobPlan, Plan
 from tests.simulation.facts import Violation
-from tests.simulation.history import Entry, Phase
 from tests.simulation.judges.invariants import check
 from tests.simulation.trace import describe
 from tests.simulation.users import registered
+from tests.support.history import Entry, Phase
 
 JOINING = 8.0
 """Seconds until everybody is there and has work."""

@@ -16,8 +16,8 @@ from anyio import sleep
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
-from tests.simulation.history import Drained
 from tests.simulation.users import Code
+from tests.support.history import Drained
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import JobPlan

@@ -20,11 +20,11 @@ from aioelasticjob.events import Ended, Refused
 from aioelasticjob.model import LEFT_OPEN, FireSource, Progress, Record, run_name
 from tests.simulation.asking import STREAM_WISHES, WISHES
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Begun, Drained, Fault, Phase, Reported, Written, of_kind
 from tests.simulation.judges import requests
 from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import history_of
 from tests.simulation.test_invariants import CONFIG, A, B, T, begun, broken, ended, made, put, written
+from tests.support.history import Begun, Drained, Fault, Phase, Reported, Written, of_kind
 
 MOMENT = int((T + 15) * 1000)
 ASKED = encode(Request("r", FireSource.TRIGGER, 1, MOMENT))

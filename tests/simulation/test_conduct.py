@@ -10,19 +10,6 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Ended, Refused
 from aioelasticjob.model import FireSource, Outcome, Record
-from tests.simulation.history import (
-    Called,
-    Change,
-    ClockSet,
-    Entry,
-    Fault,
-    Nonsense,
-    Phase,
-    Reported,
-    Saved,
-    Started,
-    Written,
-)
 from tests.simulation.judges import assignments, checkpoints, conduct, listening, orphans
 from tests.simulation.test_invariants import (
     BORN,
@@ -39,6 +26,19 @@ from tests.simulation.test_invariants import (
     put,
     record,
     written,
+)
+from tests.support.history import (
+    Called,
+    Change,
+    ClockSet,
+    Entry,
+    Fault,
+    Nonsense,
+    Phase,
+    Reported,
+    Saved,
+    Started,
+    Written,
 )
 
 FLAG = "sharding/0/disabled"

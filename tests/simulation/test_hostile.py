@@ -19,7 +19,11 @@ from aioelasticjob.zookeeper.datatree import Author
 from aioelasticjob.zookeeper.messages import Create, Delete, SetData
 from tests.simulation.careless_operators import NONSENSE, is_nonsense
 from tests.simulation.facts import REGISTRY, Facts
-from tests.simulation.history import (
+from tests.simulation.refusals import CONFLICTS, ERRORS
+from tests.simulation.simulation import live, plan, replay
+from tests.simulation.users import PLACES, Code
+from tests.simulation.witness import Witness
+from tests.support.history import (
     Begun,
     Called,
     ClockSet,
@@ -35,10 +39,6 @@ from tests.simulation.history import (
     Written,
     of_kind,
 )
-from tests.simulation.refusals import CONFLICTS, ERRORS
-from tests.simulation.simulation import live, plan, replay
-from tests.simulation.users import PLACES, Code
-from tests.simulation.witness import Witness
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 

@@ -13,7 +13,11 @@ from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.running.missed_reports import OF_REQUESTS
 from tests.simulation.facts import REGISTRY
-from tests.simulation.history import (
+from tests.simulation.judges import invariants
+from tests.simulation.judges.invariants import Rule, check
+from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
+from tests.simulation.trace import describe
+from tests.support.history import (
     Begun,
     Change,
     ClockSet,
@@ -29,10 +33,6 @@ from tests.simulation.history import (
     Stopped,
     Written,
 )
-from tests.simulation.judges import invariants
-from tests.simulation.judges.invariants import Rule, check
-from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
-from tests.simulation.trace import describe
 
 T = 1_767_225_600.0
 A, B, C = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b", "10.0.1.3@-@1-c"

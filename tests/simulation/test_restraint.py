@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aioelasticjob.zookeeper.codes import OpCode
 from tests.simulation.facts import Facts
-from tests.simulation.history import Entry, History
 from tests.simulation.judges.restraint import MOST, no_node_is_written_over_and_over, no_request_is_sent_over_and_over
 from tests.simulation.test_conduct import history_of
 from tests.simulation.test_invariants import gone, put, written
 from tests.simulation.witness import OFTEN, Hearing, Witness
+from tests.support.history import Entry, History
 from tests.zookeeper.simulated_clients import SimulatedServer, path_watch
 
 MARK = "leader/failover/items/0"

@@ -6,12 +6,12 @@ import pytest
 
 from aioelasticjob.events import AttemptFailed
 from aioelasticjob.model import FireSource
-from tests.simulation.history import Attempted, AttemptOver, Entry, Fault, Held, Raised, Reported, Written
 from tests.simulation.judges import retries
 from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import history_of
 from tests.simulation.test_invariants import CONFIG, A, T, begun, broken, gone, made, put, written
 from tests.simulation.trace import describe
+from tests.support.history import Attempted, AttemptOver, Entry, Fault, Held, Raised, Reported, Written
 
 SEEDS = range(4)
 """With failover and without, with wild operators and without."""

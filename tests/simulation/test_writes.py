@@ -9,10 +9,10 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
 from tests.simulation.facts import Facts
-from tests.simulation.history import Entry, Fault, Held, Stopped
 from tests.simulation.judges import invariants, leases, writes
 from tests.simulation.test_conduct import claimed, history_of
 from tests.simulation.test_invariants import BORN, A, B, T, begun, broken, ended, gone, made, put, record, written
+from tests.support.history import Entry, Fault, Held, Stopped
 
 MARK = made("leader/failover/items/0", '{"slot": 1, "instance": ""}')
 CLAIM = claimed(10, slot=int(T + 10) * 1000, begun=7, completed=False)

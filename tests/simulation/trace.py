@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.history import (
+from tests.support.history import (
     Attempted,
     AttemptOver,
     Begun,

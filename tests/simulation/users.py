@@ -25,7 +25,7 @@ from aioelasticjob.jobs.dependencies import Depends
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
 from aioelasticjob.model import Outcome
 from aioelasticjob.testing.process import current_process
-from tests.simulation.history import Attempted, AttemptOver, Begun, Called, Raised, Saved
+from tests.support.history import Attempted, AttemptOver, Begun, Called, Raised, Saved
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster, Host, JobPlan

@@ -11,8 +11,8 @@ from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.messages import Write
 from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.sessions import Sessions
-from tests.simulation.history import Change, History, Nonsense, Refusal, Repeated, Written
 from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
+from tests.support.history import Change, History, Nonsense, Refusal, Repeated, Written
 
 NAMESPACE = "sim"
 XID = 4

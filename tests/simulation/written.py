@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
-from tests.simulation.history import Written
+from tests.support.history import Written
 
 decode_record = lru_cache(2**16)(records.decode)
 """Judges read the same records again and again."""

@@ -14,7 +14,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
-from tests.simulation.history import Change, Nonsense, Raised, Written
+from tests.support.history import Change, Nonsense, Raised, Written
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Begun, Saved, Written
 from tests.simulation.judges import excuses
+from tests.support.history import Begun, Saved, Written
 
 
 def begin_at_the_newest(facts: Facts) -> Iterator[Violation]:

@@ -12,12 +12,12 @@ from math import inf
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import FireSource, Outcome
 from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Reported, Written
 from tests.simulation.judges.excuses import is_astray
 from tests.simulation.judges.requests import is_cancelled, request_of
 from tests.simulation.judges.timeliness import SCHEDULED
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record
+from tests.support.history import Reported, Written
 
 SLACK = 0.05
 """Seconds by which a handler may be cut off early or late: the loop's turns, and clocks that round."""

@@ -14,9 +14,9 @@ from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
 from aioelasticjob.running.clock_skew import STEADY
 from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
-from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written
 from tests.simulation.judges.eras import Era
 from tests.simulation.written import decode_record
+from tests.support.history import ClockSet, Nonsense, Raised, Reported, Started, Written
 
 ASTRAY = 1.0
 """Seconds by which a clock may be wrong without an effect."""

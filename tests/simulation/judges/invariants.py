@@ -16,7 +16,6 @@ from aioelasticjob.coordination.strategies import AssignmentInput, find, in_orde
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance, Outcome
 from aioelasticjob.running.claim_ahead import LEADS
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Change, Entry, Stopped, Written
 from tests.simulation.judges import (
     assignments,
     checkpoints,
@@ -33,6 +32,7 @@ from tests.simulation.judges import (
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 from tests.simulation.switches import closing, disabling
 from tests.simulation.written import decode_record
+from tests.support.history import Change, Entry, Stopped, Written
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)

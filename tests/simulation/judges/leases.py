@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 
 from tests.simulation.facts import RESENT, Facts, Violation
-from tests.simulation.history import Stopped, Written
+from tests.support.history import Stopped, Written
 
 MARGIN = 1.2
 """Seconds by which handlers end before their session, which lasts 4 s or more: a follower may be so far behind."""

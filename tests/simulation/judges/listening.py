@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from aioelasticjob.model import ASKED, Fire, FireSource
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
-from tests.simulation.history import Begun, Called, Written
 from tests.simulation.judges.excuses import nonsense
+from tests.support.history import Begun, Called, Written
 
 ONCE = ("once before", "once after")
 Key = tuple[str, int]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Reported, Written
 from tests.simulation.judges import excuses
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record, is_as_before
+from tests.support.history import Reported, Written
 
 RECENT = 4.0
 """Seconds after a change of settings in which somebody may still go by the old ones."""

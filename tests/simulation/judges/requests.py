@@ -11,9 +11,9 @@ from aioelasticjob.coordination.requests import Request, decode, decode_cancella
 from aioelasticjob.model import ASKED, LEFT_OPEN, FireSource, Outcome, run_name
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
-from tests.simulation.history import Change, Drained, Written
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record
+from tests.support.history import Change, Drained, Written
 
 UNDER_WAY = 5.0
 """Seconds before the end in which a request that has much to run has gone on."""

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 
 from tests.simulation.facts import Facts, Violation
-from tests.simulation.history import Repeated, Written
+from tests.support.history import Repeated, Written
 
 MOST = 40
 """How often one node may change within a second: a fire a second changes it twice, and faults add some more."""

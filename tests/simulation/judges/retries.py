@@ -7,8 +7,8 @@ from math import inf
 
 from aioelasticjob.events import AttemptFailed
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, Violation
-from tests.simulation.history import Attempted, AttemptOver, Raised, Reported, Written
 from tests.simulation.switches import closing
+from tests.support.history import Attempted, AttemptOver, Raised, Reported, Written
 
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner."""

@@ -11,12 +11,12 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.running.missed_reports import OF_REQUESTS
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
-from tests.simulation.history import Stopped
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
 from tests.simulation.judges.requests import request_of
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record
+from tests.support.history import Stopped
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""

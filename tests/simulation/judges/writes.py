@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from aioelasticjob.model import Record
 from tests.simulation.facts import RESENT, Facts, Violation
-from tests.simulation.history import Change, Refusal, Written
 from tests.simulation.written import decode_record
+from tests.support.history import Change, Refusal, Written
 
 
 @dataclass(slots=True)

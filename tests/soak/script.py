@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from benchmarks.soak_journal import noted
+from tests.soak.journal import noted
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

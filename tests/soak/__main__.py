@@ -1,4 +1,4 @@
-"""A long run of everything at once: ``python -m benchmarks.soak [--minutes M] [--seed N] [--keep DIR]``.
+"""A long run of everything at once: ``python -m tests.soak [--minutes M] [--seed N] [--keep DIR]``.
 
 Four workers run a hundred jobs of all kinds on an ensemble of three ZooKeepers, with an event store and the web console
 attached.  Workers and members are restarted one after the other all the time.  The history is held to the promises of a
@@ -22,24 +22,24 @@ from typing import Final
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from benchmarks.chaos import trace
-from benchmarks.chaos_actions import kill_worker, restart_worker, to_worker
-from benchmarks.chaos_acts import act, judged
-from benchmarks.chaos_checker import Span
-from benchmarks.chaos_history import START
-from benchmarks.chaos_report import Played
-from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
-from benchmarks.chaos_worker import Order
-from benchmarks.soak_causes import CAUSES, MEMBER
-from benchmarks.soak_jobs import SOAK_JOBS
-from benchmarks.soak_log import BUSY, BUSY_MEMBER, LogLine, action_spans, examine, problem_lines
-from benchmarks.soak_memory import Memory, waited_for_processor
-from benchmarks.soak_report import Soaked, page
+from tests.chaos.__main__ import trace
+from tests.chaos.actions import kill_worker, restart_worker, to_worker
+from tests.chaos.acts import act, judged
+from tests.chaos.checker import Span
+from tests.chaos.report import Played
+from tests.chaos.stage import NAMESPACE, SESSION_TIMEOUT, Stage
+from tests.chaos.worker import Order
 from tests.simulation.facts import Violation
-from tests.simulation.history import Fault
+from tests.soak.causes import CAUSES, MEMBER
+from tests.soak.jobs import SOAK_JOBS
+from tests.soak.log import BUSY, BUSY_MEMBER, LogLine, action_spans, examine, problem_lines
+from tests.soak.memory import Memory, waited_for_processor
+from tests.soak.report import Soaked, page
+from tests.support.history import Fault
 from tests.support.ports import reserved_ports
 from tests.support.processes import ChildProcess, Workers, workers
 from tests.support.real_zookeeper import Ensemble, RealServer, ensemble
+from tests.support.worker_journal import START
 
 WORKERS: Final = 4
 PATIENCE: Final = 600.0
@@ -73,11 +73,11 @@ def play(directory: Path, *, seconds: float, seed: int) -> Soaked:
         store = f"sqlite:///{directory / 'events.db'}"
         surroundings = {"requests": f"http://127.0.0.1:{http}", "event_store": store}
         stage = Stage(members, starter, directory / "journal", servers=members.addresses, surroundings=surroundings)
-        stage.jobs, stage.program = tuple(job.config for job in SOAK_JOBS), "benchmarks.soak_worker"
+        stage.jobs, stage.program = tuple(job.config for job in SOAK_JOBS), "tests.soak.worker"
         stage.leaving = LEAVING
         order = Order("", "", str(stage.journal), stage.clock.epoch, SESSION_TIMEOUT)
         attached = {
-            "server of HTTP jobs": starter.start("-m", "benchmarks.soak_server", str(http), order.to_json()),
+            "server of HTTP jobs": starter.start("-m", "tests.soak.server", str(http), order.to_json()),
             CONSOLE: _console(starter, members, console, store, directory),
         }
         stage.fault(START, detail=CONSOLE)
@@ -208,7 +208,7 @@ class Soak:
 
 def main() -> None:
     """Play, print the page, and exit with 1 if a promise was broken or a log line has no cause."""
-    parser = argparse.ArgumentParser("python -m benchmarks.soak", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="how long everything is restarted in turn (30)")
     parser.add_argument("--seed", type=int, help="of the choice between killing and asking; by default another one")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")

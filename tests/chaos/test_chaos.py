@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import play
-from benchmarks.chaos_report import page
-from benchmarks.chaos_worker import JOBS
+from tests.chaos.__main__ import play
+from tests.chaos.report import page
+from tests.chaos.worker import JOBS
 
 SECONDS, SEED = 60.0, 7
 """The seed is fixed, so that a landing depends on little chance; ``python3 -m tests --long`` takes others."""

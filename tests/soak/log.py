@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Final
 
-from benchmarks.chaos_stage import RECOVERED
-from tests.simulation.history import Entry, Fault, of_kind
+from tests.chaos.stage import RECOVERED
+from tests.support.history import Entry, Fault, of_kind
 
 LINE: Final = re.compile(
     r"(?:(?P<day>\d{4}-\d\d-\d\d)[ T])?(?P<time>\d\d:\d\d:\d\d)[.,](?P<ms>\d{3})(?P<offset>[+-]\d\d:\d\d)? "

@@ -1,4 +1,4 @@
-"""One worker of a chaos run: ``python -m benchmarks.chaos_worker ORDER`` runs both jobs until SIGTERM."""
+"""One worker of a chaos run: ``python -m tests.chaos.worker ORDER`` runs both jobs until SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anyio import create_task_group, open_signal_receiver, sleep
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.events import EventReader, JobEvent, Misfired
-from benchmarks.chaos_history import Pen, TrueTime
+from tests.support.worker_journal import Pen, TrueTime
 
 QUICK: Final = JobConfig.build(
     job_name="rescued",

@@ -11,7 +11,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from benchmarks.chaos_operators import operating
+from tests.chaos.operators import operating
 from tests.support.ports import reserved_ports
 from tests.support.real_zookeeper import Changes, Ensemble, RealServer
 

@@ -22,20 +22,20 @@ from aioelasticjob import ElasticJob
 from aioelasticjob.events import Ended
 from aioelasticjob.jobs.context import described
 from aioelasticjob.model import FireSource, Outcome
-from benchmarks.chaos_checker import Verdict
-from benchmarks.chaos_history import GAVE_WAY, Pen, TrueTime, read
-from benchmarks.chaos_worker import Order
-from benchmarks.soak import Soak
-from benchmarks.soak_jobs import EACH, KINDS, SOAK_JOBS, batches, declare
-from benchmarks.soak_journal import ORDER, PROCESS, noted
-from benchmarks.soak_log import Examined, LogLine
-from benchmarks.soak_memory import MIB, slope_of
-from benchmarks.soak_report import Soaked
-from benchmarks.soak_server import application
+from tests.chaos.checker import Verdict
+from tests.chaos.worker import Order
 from tests.simulation.facts import Violation
-from tests.simulation.history import Attempted, Begun, Finished
+from tests.soak.__main__ import Soak
+from tests.soak.jobs import EACH, KINDS, SOAK_JOBS, batches, declare
+from tests.soak.journal import ORDER, PROCESS, noted
+from tests.soak.log import Examined, LogLine
+from tests.soak.memory import MIB, slope_of
+from tests.soak.report import Soaked
+from tests.soak.server import application
 from tests.support.contexts import of_instance, of_item
+from tests.support.history import Attempted, Begun, Finished
 from tests.support.processes import ROOT
+from tests.support.worker_journal import GAVE_WAY, Pen, TrueTime, read
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_run_that_was_cut_off_before_its_handler_noted_anything_is_known_from_
 
 
 def test_a_script_writes_its_run_down(journal: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.soak_script", json.dumps(context_fields())]
+    command = [sys.executable, "-m", "tests.soak.script", json.dumps(context_fields())]
     subprocess.run(command, cwd=ROOT, env=dict(os.environ), check=True, timeout=60)
     assert [type(entry) for entry in read(journal)] == [Begun, Finished]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aioelasticjob.registry.names import addresses
-from benchmarks.chaos_worker import LookingUp
+from tests.chaos.worker import LookingUp
 
 
 def test_a_name_has_the_address_that_the_file_gives_it_now(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from benchmarks.chaos import asked_for, main
-from benchmarks.chaos_actions import GENTLE_KINDS, KINDS, name_of
-from benchmarks.chaos_operators import ON_JOBS, WITHDRAWN, OnJob, operating
-from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
-from benchmarks.chaos_worker import PANIC, QUICK, DidNotStart, Order, work
+from tests.chaos.__main__ import asked_for, main
+from tests.chaos.actions import GENTLE_KINDS, KINDS, name_of
+from tests.chaos.operators import ON_JOBS, WITHDRAWN, OnJob, operating
+from tests.chaos.stage import NAMESPACE, SESSION_TIMEOUT, Stage
+from tests.chaos.worker import PANIC, QUICK, DidNotStart, Order, work
 from tests.support.embedded import EmbeddedServer
 
 CONFIG = {"shardingTotalCount": 8, "failover": True, "monitorExecution": True}

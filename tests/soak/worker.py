@@ -1,4 +1,4 @@
-"""One worker of a soak: ``main`` runs all jobs of ``benchmarks.soak_jobs`` until SIGTERM."""
+"""One worker of a soak: ``main`` runs all jobs of ``tests.soak.jobs`` until SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import sys
 
 from aioelasticjob.events import Ended, JobEvent
-from benchmarks.chaos_history import Pen
-from benchmarks.chaos_worker import run, write_misfires
-from benchmarks.soak_jobs import declare
-from benchmarks.soak_journal import ORDER, PROCESS
+from tests.chaos.worker import run, write_misfires
+from tests.soak.jobs import declare
+from tests.soak.journal import ORDER, PROCESS
+from tests.support.worker_journal import Pen
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ from anyio import from_thread, sleep
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, JobConfig, Retry
 from aioelasticjob.jobs.context import AnyContext, described
-from benchmarks.chaos_stage import ROOT
-from benchmarks.chaos_worker import Order
-from benchmarks.soak_journal import PROCESS, noted
+from tests.chaos.stage import ROOT
+from tests.chaos.worker import Order
+from tests.soak.journal import PROCESS, noted
 
 EACH: Final = 10
 """Jobs of each kind."""
@@ -111,7 +111,7 @@ def _flow(app: ElasticJob, job: SoakJob, order: Order, *, streaming: bool) -> No
 
 
 def _script(app: ElasticJob, job: SoakJob, order: Order) -> None:
-    command = [sys.executable, "-m", "benchmarks.soak_script"]
+    command = [sys.executable, "-m", "tests.soak.script"]
     app.script(job.name, command=command, directory=str(ROOT), **job.settings)
 
 

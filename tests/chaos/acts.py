@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from benchmarks.chaos_checker import Span, Verdict, judge
-from benchmarks.chaos_history import Arranged, arrange, read
-from benchmarks.chaos_stage import LOOK_EVERY, Stage
+from tests.chaos.checker import Span, Verdict, judge
+from tests.chaos.history import Arranged, arrange
+from tests.chaos.stage import LOOK_EVERY, Stage
 from tests.simulation.facts import Violation
-from tests.simulation.history import Begun, Finished, Phase, of_kind
+from tests.support.history import Begun, Finished, Phase, of_kind
+from tests.support.worker_journal import read
 
 TIMEOUT: Final = 60.0
 """Seconds within which every item has to run again when everything is mended."""

@@ -14,13 +14,13 @@ from typing import Final
 
 from aioelasticjob import JobConfig
 from aioelasticjob.running import watchdog
-from benchmarks.chaos_checker import Excuse
-from benchmarks.chaos_history import HOST, START, TrueTime
-from benchmarks.chaos_worker import GAVE_UP, JOBS, Order
-from tests.simulation.history import Entry, Fault, Held, Started, Stopped
+from tests.chaos.checker import Excuse
+from tests.chaos.worker import GAVE_UP, JOBS, Order
+from tests.support.history import Entry, Fault, Held, Started, Stopped
 from tests.support.processes import ChildProcess, Workers
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.real_zookeeper import Ensemble, RealServer
+from tests.support.worker_journal import HOST, START, TrueTime
 
 SESSION_TIMEOUT: Final = 5.0
 NAMESPACE: Final = "/chaos"
@@ -33,7 +33,7 @@ LEAVE: Final = "leave"
 """The kind of fault that lasts from when a worker is asked to leave until it has left."""
 LEAVING: Final = 25.0
 """Seconds that a worker may take to leave when it is asked to."""
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 PROGRAM: Final = f"""
 import importlib, sys
 import aioelasticjob
@@ -72,7 +72,7 @@ class Stage:
     beside: Path | None = None
     """Another checkout, from which every other worker process runs."""
     jobs: Sequence[JobConfig] = JOBS
-    program: str = "benchmarks.chaos_worker"
+    program: str = "tests.chaos.worker"
     """The module whose ``main`` is a worker."""
     leaving: float = LEAVING
     servers: str = ""

@@ -1,4 +1,4 @@
-"""What happened in a simulated cluster, as seen by somebody who sees everything: an ordered list of plain values.
+"""What happened in a cluster, simulated or real, as somebody sees it who sees everything: plain values in order.
 
 Times are true times: seconds since the epoch by a clock that nobody's skew touches.  Moments of a schedule (``slot``)
 are milliseconds, as everywhere else.

@@ -18,10 +18,10 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import GIVEN_UP, FireSource
-from benchmarks.chaos_history import GAVE_WAY
 from tests.simulation.facts import Facts, ObservedRun, Violation
-from tests.simulation.history import Entry, Reported
 from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
+from tests.support.history import Entry, Reported
+from tests.support.worker_journal import GAVE_WAY
 
 EARLY = 0.05
 """Seconds by which a run may seem to begin before its moment: the wall clock is slewed, the steady one is not."""

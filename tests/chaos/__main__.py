@@ -1,4 +1,4 @@
-"""A chaos run on real processes: ``python -m benchmarks.chaos [--minutes M] [--seed N] [--kinds KIND] [--beside DIR]``.
+"""A chaos run on real processes: ``python -m tests.chaos [--minutes M] [--seed N] [--kinds KIND] [--beside DIR]``.
 
 Workers run two jobs on an ensemble of three ZooKeepers and write down every begin and end, while workers, members and
 the network between them are killed, paused, restarted, cut, delayed and swallowed, and while operators change the
@@ -19,13 +19,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from benchmarks.chaos_actions import GENTLE_KINDS, KINDS, rage
-from benchmarks.chaos_acts import act, judged
-from benchmarks.chaos_report import Played, page
-from benchmarks.chaos_stage import Stage
-from benchmarks.chaos_worker import JOBS
-from tests.simulation.history import Entry
+from tests.chaos.actions import GENTLE_KINDS, KINDS, rage
+from tests.chaos.acts import act, judged
+from tests.chaos.report import Played, page
+from tests.chaos.stage import Stage
+from tests.chaos.worker import JOBS
 from tests.simulation.trace import describe
+from tests.support.history import Entry
 from tests.support.processes import workers
 from tests.support.real_zookeeper import ensemble
 
@@ -63,7 +63,7 @@ def main() -> None:
 
 def asked_for(arguments: Sequence[str]) -> argparse.Namespace:
     """Return what the command line asks for; exit with 2 if it makes no sense."""
-    parser = argparse.ArgumentParser("python -m benchmarks.chaos", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long chaos reigns (10)")
     parser.add_argument("--seed", type=int, help="of the choice of actions; by default another one each time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")

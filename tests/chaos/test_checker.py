@@ -12,9 +12,10 @@ from aioelasticjob import ItemContext, JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.base import item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
-from benchmarks.chaos_checker import Excuse, Span, Verdict, judge
-from benchmarks.chaos_history import GAVE_WAY, HOST, WAKING, Pen, TrueTime, arrange, read
-from tests.simulation.history import Begun, Entry, Finished, Held, Phase, Reported, Stopped
+from tests.chaos.checker import Excuse, Span, Verdict, judge
+from tests.chaos.history import WAKING, arrange
+from tests.support.history import Begun, Entry, Finished, Held, Phase, Reported, Stopped
+from tests.support.worker_journal import GAVE_WAY, HOST, Pen, TrueTime, read
 
 T = 1_800_000_000.0
 """A moment of both schedules."""

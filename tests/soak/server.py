@@ -1,4 +1,4 @@
-"""The server of a soak's HTTP jobs: ``python -m benchmarks.soak_server PORT ORDER``."""
+"""The server of a soak's HTTP jobs: ``python -m tests.soak.server PORT ORDER``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 from aiohttp import web
 
-from benchmarks.soak_journal import PROCESS, noted
+from tests.soak.journal import PROCESS, noted
 
 
 class OnPurpose(Exception):

@@ -12,11 +12,11 @@ from statistics import median
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from benchmarks.chaos_checker import Span, Verdict
-from benchmarks.chaos_history import Arranged
-from benchmarks.chaos_stage import Stage
+from tests.chaos.checker import Span, Verdict
+from tests.chaos.history import Arranged
+from tests.chaos.stage import Stage
 from tests.simulation.facts import Facts, ObservedRun
-from tests.simulation.history import Begun, Reported, Started, of_kind
+from tests.support.history import Begun, Reported, Started, of_kind
 
 SHOWN = 20
 """Violations that are shown in full."""

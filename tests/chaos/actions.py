@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVarTuple
 
-from benchmarks.chaos_operators import ON_JOBS, ON_SETTINGS, operating, pick_job
-from benchmarks.chaos_stage import SESSION_TIMEOUT, Seat, Stage
+from tests.chaos.operators import ON_JOBS, ON_SETTINGS, operating, pick_job
+from tests.chaos.stage import SESSION_TIMEOUT, Seat, Stage
 from tests.support.processes import ChildProcess
 from tests.support.proxy import Direction
 from tests.support.real_zookeeper import RealServer

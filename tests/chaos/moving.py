@@ -1,4 +1,4 @@
-"""Members that move, on real processes: ``python -m benchmarks.moving [--rounds N]``.
+"""Members that move, on real processes: ``python -m tests.chaos.moving [--rounds N]``.
 
 Workers run the two jobs of a chaos run on an ensemble of five ZooKeepers, which they know by name.  One after the other
 each member is replaced by a new server with another number, another address and no data (dynamic reconfiguration), and
@@ -17,11 +17,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from benchmarks.chaos_acts import act, judged
-from benchmarks.chaos_report import Played, page
-from benchmarks.chaos_stage import Stage
-from benchmarks.chaos_worker import JOBS
-from benchmarks.moving_ensemble import MovingEnsemble, moving_ensemble
+from tests.chaos.acts import act, judged
+from tests.chaos.moving_ensemble import MovingEnsemble, moving_ensemble
+from tests.chaos.report import Played, page
+from tests.chaos.stage import Stage
+from tests.chaos.worker import JOBS
 from tests.support.processes import workers
 
 WORKERS: Final = 4
@@ -53,7 +53,7 @@ async def _move(stage: Stage, members: MovingEnsemble, rounds: int) -> None:
 
 def main() -> None:
     """Play, print the page, and exit with 1 if a promise was broken."""
-    parser = argparse.ArgumentParser("python -m benchmarks.moving", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.chaos.moving", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="how often each member is replaced (2)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
     asked = parser.parse_args()

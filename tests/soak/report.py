@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from aioelasticjob.model import FireSource
-from benchmarks import chaos_report
-from benchmarks.chaos_report import SHOWN, Played
-from benchmarks.soak_jobs import KINDS
-from benchmarks.soak_log import Examined
-from benchmarks.soak_memory import Slope
+from tests.chaos import report as chaos_report
+from tests.chaos.report import SHOWN, Played
 from tests.simulation.facts import Facts
+from tests.soak.jobs import KINDS
+from tests.soak.log import Examined
+from tests.soak.memory import Slope
 
 
 @dataclass(frozen=True, slots=True)

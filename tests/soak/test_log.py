@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from aioelasticjob.running.state import GONE, OURS
-from benchmarks.chaos_history import START
-from benchmarks.chaos_stage import LEAVE, RECOVERED
-from benchmarks.soak_causes import CAUSES, MEMBER
-from benchmarks.soak_log import BEFORE, BUSY, ActionSpan, Cause, LogLine, action_spans, examine, problem_lines
-from tests.simulation.history import Fault
+from tests.chaos.stage import LEAVE, RECOVERED
+from tests.soak.causes import CAUSES, MEMBER
+from tests.soak.log import BEFORE, BUSY, ActionSpan, Cause, LogLine, action_spans, examine, problem_lines
+from tests.support.history import Fault
+from tests.support.worker_journal import START
 
 NOON = datetime.fromisoformat("2026-11-23 12:00:00").timestamp()
 LOST = "the connection to the registry was lost: closed by the server"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.chaos_history import START
-from benchmarks.chaos_stage import LEAVE
-from benchmarks.soak_log import BUSY, BUSY_MEMBER, RUNS_ON, Cause
+from tests.chaos.stage import LEAVE
+from tests.soak.log import BUSY, BUSY_MEMBER, RUNS_ON, Cause
+from tests.support.worker_journal import START
 
 MEMBER: Final = "restart-member"
 KILL: Final = "kill-worker"

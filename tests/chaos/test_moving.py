@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_report import page
-from benchmarks.chaos_worker import JOBS
-from benchmarks.moving import KIND, MEMBERS, play
+from tests.chaos.moving import KIND, MEMBERS, play
+from tests.chaos.report import page
+from tests.chaos.worker import JOBS
 
 
 @pytest.mark.zookeeper

@@ -18,9 +18,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
 from aioelasticjob.config import JobConfig
-from benchmarks.chaos_checker import Excuse
-from benchmarks.chaos_stage import LOOK_EVERY, NAMESPACE, RECOVERED, Seat, Stage
-from benchmarks.chaos_worker import JOBS, PANIC
+from tests.chaos.checker import Excuse
+from tests.chaos.stage import LOOK_EVERY, NAMESPACE, RECOVERED, Seat, Stage
+from tests.chaos.worker import JOBS, PANIC
 
 T = TypeVar("T")
 OnJob: TypeAlias = Callable[[Stage, "Operator", JobConfig, random.Random], Awaitable[None]]

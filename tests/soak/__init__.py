@@ -1,0 +1,1 @@
+"""A soak: everything works together for a long time, and is judged."""
