@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aioelasticjob import operations
     from aioelasticjob.app import ElasticJob
-    from aioelasticjob.config import JobConfig
-    from aioelasticjob.coordination.streams import Streams
+    from aioelasticjob.config.job import JobConfig
+    from aioelasticjob.config.retry import Retry
     from aioelasticjob.cron import Cron, fire_times
     from aioelasticjob.errors import (
         AuthenticationFailed,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from aioelasticjob.jobs.dependencies import Depends
     from aioelasticjob.jobs.listeners import JobListener, OnceListener
     from aioelasticjob.model import FireSource, Outcome
+    from aioelasticjob.operations.streams import Streams
     from aioelasticjob.registry.tls import TlsSettings
-    from aioelasticjob.retry import Retry
 
 __all__ = [
     "AuthenticationFailed",
@@ -110,7 +110,7 @@ _HOMES = {
     "InvalidSetting": "errors",
     "InvalidState": "errors",
     "ItemContext": "jobs.context",
-    "JobConfig": "config",
+    "JobConfig": "config.job",
     "JobConflict": "errors",
     "JobListener": "jobs.listeners",
     "MissedRuns": "errors",
@@ -125,9 +125,9 @@ _HOMES = {
     "Overloaded": "errors",
     "RegistryError": "errors",
     "RegistryUnreachable": "errors",
-    "Retry": "retry",
+    "Retry": "config.retry",
     "SessionEnded": "errors",
-    "Streams": "coordination.streams",
+    "Streams": "operations.streams",
     "Suspended": "errors",
     "TlsFailed": "errors",
     "TlsSettings": "registry.tls",

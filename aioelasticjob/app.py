@@ -12,27 +12,22 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
-from aioelasticjob.addresses import Address
 from aioelasticjob.asking import Asking
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.streams import Streams
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.retry import Retry
 from aioelasticjob.declarations import Declarations
+from aioelasticjob.engine.application import RunningApp
+from aioelasticjob.engine.executors import DEFAULT_THREADS, Executors, Processes, processors
+from aioelasticjob.engine.health import Health
 from aioelasticjob.errors import InvalidSetting, InvalidState, RegistryError, unwrapped
-from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
-from aioelasticjob.importing import refuse_while_imported
-from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.dependencies import Provider
-from aioelasticjob.limited_log import LimitedLog
-from aioelasticjob.logging import logger
-from aioelasticjob.observers.endpoint import Endpoint
-from aioelasticjob.observers.recorder import Recorder
-from aioelasticjob.observers.tracing import find_tracer
-from aioelasticjob.observers.vitals import Vitals
-from aioelasticjob.plural import counted
-from aioelasticjob.process import (
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.plural import counted
+from aioelasticjob.host.event_loop import require_asyncio
+from aioelasticjob.host.importing import refuse_while_imported
+from aioelasticjob.host.process import (
     await_signals,
     collect_garbage_seldom,
     forced_exit,
@@ -40,19 +35,24 @@ from aioelasticjob.process import (
     loop_factory,
     open_standard_descriptors,
 )
+from aioelasticjob.host.signals import end_process_1_on_signals
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.dependencies import Provider
+from aioelasticjob.logging import logger
+from aioelasticjob.observers.endpoint import Endpoint
+from aioelasticjob.observers.recorder import Recorder
+from aioelasticjob.observers.tracing import find_tracer
+from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.operations.streams import Streams
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.registry.settings import ConnectionOptions
-from aioelasticjob.retry import Retry
-from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
-from aioelasticjob.running.health import Health
-from aioelasticjob.running_app import RunningApp
-from aioelasticjob.signals import end_process_1_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aioelasticjob.ground.rates import Rate
     from aioelasticjob.observers.sql import EventStore, EventStoreSettings
-    from aioelasticjob.rates import Rate
 
 log = logger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
+from aioelasticjob.engine.application import RunningApp
 from aioelasticjob.errors import InvalidState
 from aioelasticjob.registry.session import Session
-from aioelasticjob.running_app import RunningApp
 
 if TYPE_CHECKING:
     from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions

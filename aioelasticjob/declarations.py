@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from aioelasticjob import error_handlers
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.strategies import find
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.types import DURATION, parts_of
+from aioelasticjob.core.strategies import find
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.listeners import Listener, checked
-from aioelasticjob.setting_types import DURATION, parts_of
 
 if TYPE_CHECKING:
     from aioelasticjob.jobs.dataflow import Dataflow, DeclareDataflow, RetryStrategy
@@ -94,8 +94,8 @@ class Declarations:
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
         """
+        from aioelasticjob.engine.dataflow import DataflowEngine
         from aioelasticjob.jobs.dataflow import Dataflow
-        from aioelasticjob.running.dataflow import DataflowEngine
 
         if callable(name):
             raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")

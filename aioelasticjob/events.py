@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from anyio import Event
 
 from aioelasticjob.errors import error_text
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.rates import Flowed, Rates
+from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.rates import Flowed, Rates
-from aioelasticjob.user_code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

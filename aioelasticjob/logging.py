@@ -18,7 +18,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment, time_text
-from aioelasticjob.nesting import TOO_DEEP, is_too_deep
+from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep
 
 Form: TypeAlias = Literal["text", "json"]
 LOGGER = "aioelasticjob"

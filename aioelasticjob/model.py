@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from aioelasticjob.clock import moment
-from aioelasticjob.values import value
+from aioelasticjob.ground.values import value
 
 
 class FireSource(StrEnum):

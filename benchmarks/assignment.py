@@ -11,14 +11,14 @@ from typing import Final
 
 import uvloop
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.effects import Assign, BecomeLeader, to_transactions
-from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import join, leave
-from aioelasticjob.coordination.rules import RuleInput, decide
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.effects import Assign, BecomeLeader, to_transactions
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.rules import RuleInput, decide
+from aioelasticjob.core.view import JobView, read
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.membership import join, leave
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.mirror import mirror

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.view import JobView, read
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Set

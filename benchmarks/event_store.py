@@ -18,10 +18,10 @@ from anyio import create_task_group, sleep
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.events import Began, Ended, Events, JobEvent, Started
+from aioelasticjob.host.process import collect_garbage_seldom, freeze_garbage_collector, loop_factory
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.writer import StoreCounts, recording
-from aioelasticjob.process import collect_garbage_seldom, freeze_garbage_collector, loop_factory
 from benchmarks.report import Figure
 from benchmarks.servers import measured_server
 

@@ -43,7 +43,7 @@ NAME: Final = "the way of one fire"
 PACKAGE: Final = Path(aioelasticjob.__file__).parent
 WARM: Final = 1
 """Fires before the first that counts."""
-INNER: Final = ("running", "coordination")
+INNER: Final = ("core", "engine")
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def _usual(walks: list[Walk]) -> Walk:
 def _figures(case: str, walks: list[Walk], goals: tuple[str, str, str]) -> Iterator[Figure]:
     inner, everywhere, moves = goals
     figures = (
-        ("files in running and coordination", [walk.within(*INNER) for walk in walks], inner),
+        ("files in core and engine", [walk.within(*INNER) for walk in walks], inner),
         ("files without registry", [len(walk.calls) - walk.within("registry") for walk in walks], ""),
         ("files in all", [len(walk.calls) for walk in walks], everywhere),
         ("calls", [walk.calls.total() for walk in walks], ""),

@@ -16,21 +16,21 @@ from typing import Any
 
 import anyio
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.run_counts import RunCounts
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.dataflow import DataflowEngine
+from aioelasticjob.engine.early_end import RetryWaits, StreamControl
+from aioelasticjob.engine.execution import Execution, execute
+from aioelasticjob.engine.executors import Executors
+from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.events import Events
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.jobs.dataflow import Dataflow
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.running.dataflow import DataflowEngine
-from aioelasticjob.running.early_end import RetryWaits, StreamControl
-from aioelasticjob.running.execution import Execution, execute
-from aioelasticjob.running.executors import Executors
 
 PAGE = 4096
 """Bytes of a page of memory."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Final
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from benchmarks.crew import ITEMS, Crew, crew
 from benchmarks.crew_member import JOB
 from benchmarks.report import Figure

@@ -15,9 +15,9 @@ from statistics import median
 from typing import Final
 
 from aioelasticjob import operations
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination import records
-from aioelasticjob.layout import Layout
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core import records
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set

@@ -11,9 +11,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.layout import Layout
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.view import JobView, read
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from benchmarks.member import JOB

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.host.process import collect_garbage_seldom, freeze_garbage_collector
 from aioelasticjob.operations import pause
-from aioelasticjob.process import collect_garbage_seldom, freeze_garbage_collector
 from aioelasticjob.registry.session import Session
 from benchmarks.child import answer
 from benchmarks.gauges import LogLines, collections, logged, resident, threads

@@ -20,11 +20,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from aioelasticjob.job_settings import DeclaredSettings, section_of
+from aioelasticjob.config.declared import DeclaredSettings, section_of
+from aioelasticjob.config.sections import DATAFLOW
+from aioelasticjob.config.types import DURATION, Alert, parts_of
 from aioelasticjob.jobs.http import Request
 from aioelasticjob.jobs.script import Script
-from aioelasticjob.setting_sections import DATAFLOW
-from aioelasticjob.setting_types import DURATION, Alert, parts_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("aioelasticjob/jobs/settings.py", "docs/reference/settings.md", "docs/how-to/script-and-http.md")

@@ -19,6 +19,8 @@ import pytest
 from anyio.abc import TaskStatus
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.engine.life import Life
 from aioelasticjob.errors import (
     AuthenticationFailed,
     Conflict,
@@ -29,12 +31,10 @@ from aioelasticjob.errors import (
     RegistryUnreachable,
 )
 from aioelasticjob.events import Ended, EventReader, JobEvent
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry import client
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Op
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.running.life import Life
 from aioelasticjob.testing import run
 from aioelasticjob.zookeeper.server import serve
 from tests.support.embedded import EmbeddedServer, embedded_server
@@ -483,7 +483,7 @@ def test_a_private_registry_says_that_other_processes_have_their_own(caplog: pyt
 
 
 def test_stopping_says_what_is_waited_for_and_that_it_has_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "aioelasticjob.running_app")
+    caplog.set_level("INFO", "aioelasticjob.engine.application")
 
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(work=5, cron="0/10 * * * * ?", sharding_total_count=2, shutdown_timeout=20)
@@ -502,7 +502,7 @@ def test_stopping_says_what_is_waited_for_and_that_it_has_stopped(caplog: pytest
         assert said() == ["stopping: no job runs anything at this moment", "stopped: the job has left"]
 
     def said() -> list[str]:
-        return [one.getMessage() for one in caplog.records if one.name == "aioelasticjob.running_app"]
+        return [one.getMessage() for one in caplog.records if one.name == "aioelasticjob.engine.application"]
 
     simulate(scene)
 

@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import ClockSkew, stack_text
 from aioelasticjob.events import Events, Refused
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.testing import run
 
 

@@ -117,8 +117,8 @@ def test_one_line_switches_info_on_where_nothing_shows_it(
 ) -> None:
     our_logging.enable(form=form)
     our_logging.enable(form=form)  # again, as a module does that is imported twice
-    logging.getLogger("aioelasticjob.running").info("connected", extra={"job": "report"})
-    logging.getLogger("aioelasticjob.running").debug("not this")
+    logging.getLogger("aioelasticjob.engine").info("connected", extra={"job": "report"})
+    logging.getLogger("aioelasticjob.engine").debug("not this")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["job"] == "report" if form == "json" else line.endswith("INFO    connected  job=report")
 

@@ -7,7 +7,7 @@ import sys
 from errno import EBADF
 from typing import TextIO
 
-from aioelasticjob.signals import end_process_1_on_signals
+from aioelasticjob.host.signals import end_process_1_on_signals
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""

@@ -17,10 +17,10 @@ from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.durations import EXPECTED, TYPED
+from aioelasticjob.config.durations import EXPECTED, TYPED
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.operations import HostStatus, OperationResult
-from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 Instance: TypeAlias = Annotated[

@@ -15,7 +15,6 @@ import typer
 from anyio import CancelScope, Event, create_task_group, move_on_after, open_signal_receiver, sleep
 
 from aioelasticjob import operations
-from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import logs
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.seconds import seconds_from
@@ -23,12 +22,13 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import RegistryError, unwrapped
 from aioelasticjob.events import Counts
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.plural import counted
+from aioelasticjob.host.signals import stopping_signals
 from aioelasticjob.logging import logger
 from aioelasticjob.operations.attendance import Attendance
-from aioelasticjob.plural import counted
+from aioelasticjob.registry.addresses import Address, open_registry
 from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.signals import stopping_signals
 
 RETRY_PAUSE = 5.0
 """Seconds before the next attempt to connect, after the registry could not be reached or has ended the session."""

@@ -9,7 +9,7 @@ import typer
 
 from aioelasticjob import operations
 from aioelasticjob.cli.registry import RegistryOptions
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.registry.session import Session
 
 TIMEOUT = 1.0

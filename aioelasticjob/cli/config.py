@@ -15,7 +15,7 @@ from aioelasticjob.clock import SystemClock, moment, time_text
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
-    from aioelasticjob.config import JobConfig
+    from aioelasticjob.config.job import JobConfig
     from aioelasticjob.settings import Mistake, Settings
 
 config = typer.Typer(name="config", help="Look at settings files.", no_args_is_help=True, add_completion=False)

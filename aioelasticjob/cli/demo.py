@@ -19,7 +19,7 @@ from rich.console import Console
 
 from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import InvalidSetting, unwrapped
-from aioelasticjob.signals import stopping_signals
+from aioelasticjob.host.signals import stopping_signals
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.demo.check import IndexCheck

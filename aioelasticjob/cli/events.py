@@ -15,11 +15,11 @@ from rich.text import Text
 
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock, moment, time_text
-from aioelasticjob.durations import as_seconds
+from aioelasticjob.config.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import run_id_of
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
-from aioelasticjob.plural import counted
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry, StateEntry

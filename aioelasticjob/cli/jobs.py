@@ -18,9 +18,9 @@ from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock, time_text
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
-from aioelasticjob.plural import counted
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
 AnyName: TypeAlias = Annotated[

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aioelasticjob.config.mistakes import unknown_setting
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.setting_errors import unknown_setting
 
 FILE = "AIOELASTICJOB_PROFILES"
 """The environment variable that names another file than the usual one."""

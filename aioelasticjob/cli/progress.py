@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from aioelasticjob.rates import Rate
+from aioelasticjob.ground.rates import Rate
 
 REFRESHES_PER_SECOND = 4
 """The table is drawn so many times a second."""

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import typer
 
-from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import profiles
 from aioelasticjob.cli.access import OPTIONS, access_to, refuse_mistyped_variables, refuse_typed_tls, with_options
 from aioelasticjob.cli.profiles import Profile
 from aioelasticjob.cli.seconds import seconds_from
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.addresses import Address, open_registry
 from aioelasticjob.registry.session import Session
 
 T = TypeVar("T")

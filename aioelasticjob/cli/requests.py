@@ -20,11 +20,11 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import confirm, out, print_warning, write_json
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.config.durations import as_seconds
 from aioelasticjob.cron.zone import wall_time, zone_named
-from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.model import Outcome
-from aioelasticjob.nesting import read_json
 from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
 from aioelasticjob.operations.backfill import COUNTED
 from aioelasticjob.registry.session import Session

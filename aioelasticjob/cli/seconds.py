@@ -7,7 +7,7 @@ from math import isfinite
 
 import typer
 
-from aioelasticjob.durations import TYPED, as_seconds
+from aioelasticjob.config.durations import TYPED, as_seconds
 
 
 def seconds_from(least: float) -> Callable[[str | float], float]:

@@ -18,8 +18,8 @@ from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock, moment, time_text
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.operations import HostStatus, JobOnServer, JobStatus, RunOnServer, ServerDetails
-from aioelasticjob.plural import counted
 
 Address: TypeAlias = Annotated[str, typer.Argument(help="The server's address.", autocompletion=completion.servers)]
 SHOWN = 3

@@ -27,9 +27,9 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import time_text
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.operations import OperationResult, Preview
 from aioelasticjob.operations.settings import settings_from
-from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 MAX_MOVES_SHOWN = 20

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.code_origin import is_installed, is_ours_or_pythons
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
-from aioelasticjob.importing import only_declaring
+from aioelasticjob.host.code_origin import is_installed, is_ours_or_pythons
+from aioelasticjob.host.importing import only_declaring
 from aioelasticjob.logging import logger
 
 log = logger(__name__)

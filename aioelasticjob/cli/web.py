@@ -17,7 +17,7 @@ from aioelasticjob.cli import logs, profiles
 from aioelasticjob.cli.access import access_to, with_access
 from aioelasticjob.cli.terminal import out, print_warning
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.signals import stopping_signals
+from aioelasticjob.host.signals import stopping_signals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

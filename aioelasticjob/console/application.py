@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.config.declared import label_of
 from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.connections.live_pages import LivePages
 from aioelasticjob.console.connections.middleware import HeadersAndLimits
@@ -34,11 +35,10 @@ from aioelasticjob.console.users.throttle import LoginThrottle
 from aioelasticjob.console.watching.allowed_addresses import check_allowed
 from aioelasticjob.console.watching.registry_watch import Registries
 from aioelasticjob.console.web.request import ROOT, read_request
-from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
-from aioelasticjob.job_settings import label_of
+from aioelasticjob.ground.credentials import hide_in_text
+from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.logging import logger
-from aioelasticjob.nesting import read_json
 from aioelasticjob.registry.session import beside
 
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable, DatabaseUnwritable)

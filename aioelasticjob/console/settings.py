@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from aioelasticjob.addresses import Address
 from aioelasticjob.console.connections.live_pages import LivePageLimits
 from aioelasticjob.console.connections.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.tls import TlsSettings
 
 SESSION_TIMEOUT: Final = 10.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aioelasticjob.demo.database import open_index
 from aioelasticjob.demo.files import Facts, examine, walk
-from aioelasticjob.plural import counted
+from aioelasticjob.ground.plural import counted
 
 MAX_PATHS_NAMED = 3
 """At most so many paths of each kind of fault are named."""

@@ -17,8 +17,8 @@ from aioelasticjob.demo.processes import DemoProcess, ProcessGroup, ProcessState
 from aioelasticjob.demo.screen import Screen
 from aioelasticjob.demo.snapshot import FileProgress, Item, LogEntry, Snapshot, Worker, plural, shortened
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.operations import JobStatus, job
-from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 JOB = "index_files"

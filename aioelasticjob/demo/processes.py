@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 from anyio.abc import Process
 
-from aioelasticjob.child_python import python_command
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.host.child_python import python_command
 
 STOP_TIMEOUT = 5.0
 """Seconds for a process to end by itself once it is asked to."""

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from aioelasticjob.demo.processes import ProcessState
 from aioelasticjob.demo.snapshot import Item, Snapshot, Worker
-from aioelasticjob.plural import counted
+from aioelasticjob.ground.plural import counted
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
 LOG_LINES = 6

@@ -15,7 +15,7 @@ from aioelasticjob.demo.processes import DemoProcess, ProcessGroup, process_grou
 from aioelasticjob.demo.screen import Screen
 from aioelasticjob.demo.snapshot import Snapshot
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.plural import counted
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 
 TICK_MILLISECONDS = 500

@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
-from aioelasticjob.addresses import Address
 from aioelasticjob.clock import Clock, SystemClock, moment
 from aioelasticjob.doctor.facts import Facts, Member
 from aioelasticjob.doctor.judgement import judge
@@ -22,6 +21,7 @@ from aioelasticjob.doctor.report import Finding, Report, Verdict
 from aioelasticjob.doctor.session import permissions, writes
 from aioelasticjob.errors import InvalidSetting, TlsFailed
 from aioelasticjob.registry.access import Access, read_access
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.certificates import check_validity
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.settings import ConnectionSettings

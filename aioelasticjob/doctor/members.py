@@ -16,7 +16,7 @@ from aioelasticjob.registry.access import Access
 from aioelasticjob.registry.certificates import validity
 from aioelasticjob.registry.codec import EXISTS, LOST, Codec
 from aioelasticjob.registry.connection import Connection
-from aioelasticjob.registry.names import addresses, is_ip
+from aioelasticjob.registry.host_names import addresses, is_ip
 from aioelasticjob.registry.settings import ConnectionSettings
 
 WORDS: Final = ("srvr", "ruok", "isro", "conf", "mntr")

@@ -8,7 +8,7 @@ from typing import Final
 from aioelasticjob.doctor.facts import Facts, Permissions, Quota
 from aioelasticjob.doctor.report import Finding, Verdict
 from aioelasticjob.errors import AuthenticationFailed
-from aioelasticjob.plural import counted
+from aioelasticjob.ground.plural import counted
 
 NEARLY: Final = 0.8
 """The part of a quota beyond which it is worth a warning."""

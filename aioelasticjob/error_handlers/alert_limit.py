@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from aioelasticjob.error_handlers.failure import Failure
 from aioelasticjob.errors import MissedRuns
-from aioelasticjob.plural import counted
+from aioelasticjob.ground.plural import counted
 
 INTERVAL = 600.0
 """Seconds between two alerts with the same reason about the same job."""

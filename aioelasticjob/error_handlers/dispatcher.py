@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 from anyio import create_task_group, move_on_after
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.error_handlers.alert_limit import AlertLimit
 from aioelasticjob.error_handlers.failure import (
     Escalated,
@@ -26,9 +26,9 @@ from aioelasticjob.error_handlers.failure import (
 from aioelasticjob.error_handlers.lookup import find
 from aioelasticjob.errors import ElasticJobError, error_line
 from aioelasticjob.events import Counts
-from aioelasticjob.limited_log import MOST, LimitedLog
-from aioelasticjob.plural import counted
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.plural import counted
+from aioelasticjob.host.user_code import UserCode
 
 MAX_WAITING_FAILURES = 1000
 """Failures that may wait for delivery; beyond that, the longest queue loses its oldest failure."""

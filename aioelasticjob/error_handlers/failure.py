@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from traceback import format_exception
 from typing import TypeAlias
 
+from aioelasticjob.config.types import Alert
 from aioelasticjob.errors import ElasticJobError, error_line, error_text, stack_text
 from aioelasticjob.events import run_id_of
 from aioelasticjob.logging import logger
-from aioelasticjob.setting_types import Alert
 
 log = logger(__package__)  # one logger for all messages about failures, in whichever module they are written
 

@@ -11,7 +11,7 @@ from aioelasticjob.error_handlers import alerts
 from aioelasticjob.error_handlers.failure import ErrorHandler, Options, escalate, ignore, to_log
 from aioelasticjob.error_handlers.options import AlertOptions, DingTalk, Email, Robot, Webhook, parse
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.plugins import load
+from aioelasticjob.host.plugins import load
 
 _BUILT_IN: Mapping[str, ErrorHandler] = {
     "log": to_log,

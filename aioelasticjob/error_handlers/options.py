@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from aioelasticjob.config.mistakes import mistakes, unknown_setting
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.setting_errors import mistakes, unknown_setting
 
 HEADER = "header."
 """The names of options that become headers begin with this."""

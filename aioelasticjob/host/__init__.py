@@ -1,1 +1,1 @@
-"""This process and its children: what must hold although our own code sleeps."""
+"""This process, and code that is not ours: event loops, signals, plugins, users' functions, child processes."""

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from aiohttp import web
 
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.engine.health import Probe
 from aioelasticjob.integrations.guest import guest
-from aioelasticjob.running.health import Probe
 
 Answer: TypeAlias = Callable[[web.Request], Awaitable[web.Response]]
 

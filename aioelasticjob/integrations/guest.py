@@ -10,7 +10,7 @@ from typing import Any
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.event_loop import require_asyncio
+from aioelasticjob.host.event_loop import require_asyncio
 from aioelasticjob.logging import logger
 
 _HOST: ContextVar[tuple[Any, Any]] = ContextVar("aioelasticjob_host")

@@ -9,8 +9,8 @@ from litestar import Litestar, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.engine.health import Probe
 from aioelasticjob.integrations.guest import guest
-from aioelasticjob.running.health import Probe
 
 
 def elastic_job(jobs: ElasticJob) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:

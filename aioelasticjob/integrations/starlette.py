@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.engine.health import Probe
 from aioelasticjob.integrations.guest import guest
-from aioelasticjob.running.health import Probe
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 Answer: TypeAlias = Callable[[Request], Awaitable[JSONResponse]]

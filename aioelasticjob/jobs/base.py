@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from functools import cache
 from typing import Any, Concatenate, Protocol, TypeAlias
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext

@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.host.guard import Start
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.nesting import read_json
 
 log = logger("aioelasticjob.job")
 
@@ -59,7 +59,7 @@ class RunLease(Protocol):
 
 run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.run_lease", default=None)
 """The lease of the run that the present task belongs to; None outside of runs."""
-run_limited_log: ContextVar[LimitedLog | None] = ContextVar("aioelasticjob.limited_log", default=None)
+run_limited_log: ContextVar[LimitedLog | None] = ContextVar("aioelasticjob.ground.limited_log", default=None)
 """Limits the lines that this package writes about the run that the present task belongs to; None outside of runs."""
 
 

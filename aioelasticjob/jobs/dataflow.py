@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.retry import Call, Retry
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.jobs.base import Handler, check_per
 from aioelasticjob.jobs.dependencies import RequestedValues, requested_by
 from aioelasticjob.jobs.inspection import is_async
-from aioelasticjob.plural import counted
-from aioelasticjob.retry import Call, Retry
 
 Record = TypeVar("Record")
 C = TypeVar("C")

@@ -16,8 +16,8 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 from anyio import get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
+from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
-from aioelasticjob.user_code import UserCode
 
 CLOSE_TIMEOUT = 1.0
 """Seconds that a provider may take to close its value when the run is cancelled."""

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeAlias, cast
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.plugins import load
+from aioelasticjob.host.plugins import load
 
 BUILT_IN = ("thread", "process")
 """The executors that every application has."""

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
 
-from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
+from aioelasticjob.ground.credentials import SECRET
 from aioelasticjob.jobs.context import AnyContext, described
 from aioelasticjob.jobs.kinds import Kind, Options
 

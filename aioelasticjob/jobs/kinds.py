@@ -15,16 +15,16 @@ from typing import Any, Generic, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.credentials import Secret, hide_all, hide_in_json
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.mistakes import mistakes, unknown_setting
+from aioelasticjob.config.types import NO_BYTES, has_bytes, parts_of
 from aioelasticjob.errors import InvalidSetting, error_text
+from aioelasticjob.ground.credentials import Secret, hide_all, hide_in_json
+from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep
+from aioelasticjob.host.plugins import load
+from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.inspection import is_async
-from aioelasticjob.nesting import TOO_DEEP, is_too_deep
-from aioelasticjob.plugins import load
-from aioelasticjob.setting_errors import mistakes, unknown_setting
-from aioelasticjob.setting_types import NO_BYTES, has_bytes, parts_of
-from aioelasticjob.user_code import UserCode
 
 CODED = ("SIMPLE", "DATAFLOW")
 """The kinds whose handler is given with the declaration."""

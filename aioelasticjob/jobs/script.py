@@ -22,8 +22,9 @@ from typing import IO, Annotated
 from anyio import CancelScope, create_task_group, current_time, wait_readable
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from aioelasticjob.credentials import SECRET
+from aioelasticjob.config.types import DURATION
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.ground.credentials import SECRET
 from aioelasticjob.host.guard import Start, until_this_process_ends
 from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_lease, run_limited_log
 from aioelasticjob.jobs.kinds import Kind, Options
@@ -31,7 +32,6 @@ from aioelasticjob.jobs.process_group import gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
 from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.logging import logger, output_line
-from aioelasticjob.setting_types import DURATION
 
 CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
 """The variable that holds the whole context as JSON."""

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 
-from aioelasticjob.durations import Duration
+from aioelasticjob.config.durations import Duration
+from aioelasticjob.config.retry import Retry
+from aioelasticjob.config.types import Alert
 from aioelasticjob.jobs.listeners import Listener
-from aioelasticjob.retry import Retry
-from aioelasticjob.setting_types import Alert
 
 
 class CommonSettings(TypedDict, total=False):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from errno import E2BIG, EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR
 from typing import Final
 
-from aioelasticjob.nesting import read_json
+from aioelasticjob.ground.nesting import read_json
 
 _HINTS: Final[Mapping[int, str]] = {
     ENOENT: "the program, the directory, or the interpreter in the script's first line does not exist",

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from anyio import create_task_group, to_thread
 
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.nesting import read_json
+from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.logging import logger
-from aioelasticjob.nesting import read_json
 from aioelasticjob.observers.exposition import together
 from aioelasticjob.observers.siblings import Siblings, ask
-from aioelasticjob.user_code import UserCode
 
 PROBE_TIMEOUT = 0.8
 """Seconds that another process has to answer a probe: less than the second that Kubernetes gives us, unless told."""

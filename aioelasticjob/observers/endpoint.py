@@ -29,7 +29,7 @@ from anyio.abc import Listener, SocketAttribute, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.answers import PROBES, Answer, Answers, HasHealth, Render
 from aioelasticjob.observers.siblings import Siblings

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Histogram
     from prometheus_client.metrics_core import Metric
 
-    from aioelasticjob.rates import Rate
+    from aioelasticjob.ground.rates import Rate
 
 PREFIX = "aioelasticjob_"
 TICK_SECONDS = 0.5

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from aioelasticjob.credentials import HIDDEN
-from aioelasticjob.durations import EXPECTED, Duration, as_seconds
+from aioelasticjob.config.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.credentials import HIDDEN
 from aioelasticjob.observers.url_options import connect_options
 
 if TYPE_CHECKING:

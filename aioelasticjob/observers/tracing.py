@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, cast
 
 from aioelasticjob.errors import error_text
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Outcome
-from aioelasticjob.user_code import UserCode
 
 if TYPE_CHECKING:
     import opentelemetry.context

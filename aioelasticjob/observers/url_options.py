@@ -10,8 +10,8 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from aioelasticjob.credentials import HIDDEN
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.credentials import HIDDEN
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

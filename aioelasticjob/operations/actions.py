@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from aioelasticjob.coordination.records import too_large
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.records import too_large
+from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.nesting import TOO_DEEP, is_too_deep
+from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, signed
 from aioelasticjob.registry.session import Session

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from aioelasticjob.coordination.request_runs import open_requests
-from aioelasticjob.coordination.requests import Request, Span
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.request_runs import open_requests
+from aioelasticjob.core.requests import Request, Span
+from aioelasticjob.core.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.asking import (
     Asked,
@@ -23,7 +24,6 @@ from aioelasticjob.operations.asking import (
 )
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import NotPossible
-from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 COUNTED = 10_000

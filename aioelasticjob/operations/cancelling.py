@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import uuid4
 
-from aioelasticjob.coordination.requests import encode_cancellation
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.requests import encode_cancellation
+from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.asking import requiring, see_whether_requests_work
 from aioelasticjob.operations.queries import has_item, listed, no_such_item, view_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.foreign import evidence, foreign, leave_alone
-from aioelasticjob.coordination.requests import is_id
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.dump import render
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.foreign import evidence, foreign, leave_alone
+from aioelasticjob.core.layout import SWITCHES, Layout, child
+from aioelasticjob.core.requests import is_id
+from aioelasticjob.core.view import JobView, read
+from aioelasticjob.engine.dump import render
 from aioelasticjob.errors import ForeignData, InvalidSetting
-from aioelasticjob.layout import SWITCHES, Layout, child
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.foreign import leave_alone
-from aioelasticjob.coordination.view import JobView
-from aioelasticjob.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.foreign import leave_alone
+from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.view import JobView
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
 from aioelasticjob.operations.results import (
     ChangedMeanwhile,
@@ -17,7 +18,6 @@ from aioelasticjob.operations.results import (
     noted_for_all,
 )
 from aioelasticjob.operations.switches import knowing
-from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Delete, Op
 from aioelasticjob.registry.tree import Tree

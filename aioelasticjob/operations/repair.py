@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aioelasticjob.config import JobConfig, settings_of
-from aioelasticjob.coordination.stored_config import see_this_job
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.config.job import JobConfig, settings_of
+from aioelasticjob.config.mistakes import sifted
+from aioelasticjob.core.stored_config import see_this_job
+from aioelasticjob.core.view import JobView
 from aioelasticjob.operations.results import NotPossible
-from aioelasticjob.setting_errors import sifted
 
 
 def readable_settings(view: JobView) -> Mapping[str, object]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.operator_log import encode_note
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.layout import SWITCHES, Layout
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.operator_log import encode_note
 from aioelasticjob.errors import Conflict, ElasticJobError
-from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Tree

@@ -12,18 +12,18 @@ from typing import Union, get_args, get_origin
 
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import SystemClock, moment
-from aioelasticjob.config import FEATURES, JobConfig
-from aioelasticjob.coordination.declaration import shown
-from aioelasticjob.coordination.request_runs import open_requests
-from aioelasticjob.coordination.requests import Request
-from aioelasticjob.coordination.rules import wanted_assignment
-from aioelasticjob.coordination.strategies import find
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.config.job import FEATURES, JobConfig
+from aioelasticjob.core.declaration import shown
+from aioelasticjob.core.request_runs import open_requests
+from aioelasticjob.core.requests import Request
+from aioelasticjob.core.rules import wanted_assignment
+from aioelasticjob.core.strategies import find
+from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
-from aioelasticjob.nesting import read_json
 from aioelasticjob.operations.backfill import see_no_backfill
 from aioelasticjob.operations.queries import listed, requests_view, view_of
 from aioelasticjob.operations.repair import readable_settings, repaired

@@ -9,20 +9,20 @@ from typing import Literal
 
 import yaml
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.stored_config import replaced_by
-from aioelasticjob.coordination.view import parse
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.stored_config import replaced_by
+from aioelasticjob.core.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
+from aioelasticjob.ground.yaml_scalars import reading_as_written
 from aioelasticjob.jobs.kinds import fits
-from aioelasticjob.layout import Layout
 from aioelasticjob.logging import json_text, logger
-from aioelasticjob.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
-from aioelasticjob.yaml_scalars import reading_as_written
 
 MAX_IGNORED_KEYS = 5
 """Keys without effect that the summary of an import names."""

@@ -15,9 +15,9 @@ from typing import Final, Generic, TypeVar
 from anyio import move_on_after
 
 from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.core.layout import SWITCHES, Layout
 from aioelasticjob.errors import Suspended
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import SWITCHES, Layout
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.operations.queries import can_be_a_job, forest, names, no_such, shown
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session, beside

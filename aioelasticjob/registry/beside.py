@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from aioelasticjob.user_code import UserCode
+from aioelasticjob.host.user_code import UserCode
 
 
 @asynccontextmanager

@@ -9,13 +9,13 @@ import anyio
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
+from aioelasticjob.ground.values import value
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.codec import LOST, SESSION_OVER, THROTTLED, Codec, Reply
 from aioelasticjob.registry.group_commit import GroupCommit
 from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Op, Set
-from aioelasticjob.values import value
 
 ASKED_AGAIN = frozenset({LOST, THROTTLED, *SESSION_OVER})
 """The errors after which a read is sent again."""

@@ -16,6 +16,7 @@ from struct import error as Malformed  # noqa: N812  # a class, whatever its nam
 from typing import Final
 
 from aioelasticjob.errors import OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.values import value
 from aioelasticjob.registry.codec import (
     LOST,
     MULTI,
@@ -29,7 +30,6 @@ from aioelasticjob.registry.codec import (
 )
 from aioelasticjob.registry.session_keeper import SessionKeeper
 from aioelasticjob.registry.transaction import Committed, Op
-from aioelasticjob.values import value
 
 MAX_GROUP_OPERATIONS: Final = 128  # operations in a group: larger ones gain nothing, and keep the first of them waiting
 MAX_GROUP_BYTES: Final = 64 * 1024  # bytes in a group: a transaction beyond that goes alone

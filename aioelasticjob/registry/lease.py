@@ -9,8 +9,8 @@ from math import inf
 from typing import Protocol
 
 from aioelasticjob import clock
+from aioelasticjob.ground.values import value
 from aioelasticjob.host.guard import Guard, Page, Start
-from aioelasticjob.values import value
 
 HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time

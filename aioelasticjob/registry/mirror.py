@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing
 from typing import Final
 
 from aioelasticjob.errors import Suspended
-from aioelasticjob.latest import Latest
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.registry.codec import CREATED, DELETED
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent, prefix_below

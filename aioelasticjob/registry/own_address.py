@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.registry.names import is_ip
+from aioelasticjob.registry.host_names import is_ip
 
 VARIABLE: Final = "AIOELASTICJOB_IP"
 _OUTSIDE: Final = ((socket.AF_INET, "203.0.113.1"), (socket.AF_INET6, "2001:db8::1"))  # reserved for examples

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.codec import EXISTS, LOST, Codec
 from aioelasticjob.registry.connection import Connection

@@ -20,8 +20,8 @@ from aioelasticjob.errors import (
     SessionEnded,
     Suspended,
 )
-from aioelasticjob.event_loop import require_asyncio
-from aioelasticjob.latest import Latest
+from aioelasticjob.ground.latest import Latest
+from aioelasticjob.host.event_loop import require_asyncio
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.access import read_access
 from aioelasticjob.registry.beside import beside

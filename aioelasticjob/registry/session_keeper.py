@@ -16,8 +16,8 @@ import anyio
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
-from aioelasticjob.latest import Latest
-from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.latest import Latest
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.access import log_in, read_access
 from aioelasticjob.registry.backoff import Backoff
@@ -38,8 +38,8 @@ from aioelasticjob.registry.codec import (
 )
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.dialling import dial, why_failed
+from aioelasticjob.registry.host_names import addresses, is_ip
 from aioelasticjob.registry.lease import HEARTBEATS_PER_TIMEOUT, Lease
-from aioelasticjob.registry.names import addresses, is_ip
 from aioelasticjob.registry.request_limit import RequestLimit, note_end, try_sizes
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.watches import Roots, Watcher, Watches

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict, Unpack, cast
 
-from aioelasticjob.credentials import HIDDEN, hide_in_address
-from aioelasticjob.durations import Duration, as_seconds
+from aioelasticjob.config.durations import Duration, as_seconds
+from aioelasticjob.config.mistakes import unknown_setting
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.registry.names import is_ip
+from aioelasticjob.ground.credentials import HIDDEN, hide_in_address
+from aioelasticjob.registry.host_names import is_ip
 from aioelasticjob.registry.secrets import is_login, is_path
 from aioelasticjob.registry.tls import TlsSettings
-from aioelasticjob.setting_errors import unknown_setting
 
 DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
 SHORTEST_SESSION, LONGEST_SESSION = 0.1, 2_147_483

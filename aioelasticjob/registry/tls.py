@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Final
 
+from aioelasticjob.config.mistakes import unknown_setting
 from aioelasticjob.errors import (
     CertificateExpired,
     CertificateMissing,
@@ -17,7 +18,6 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.registry.certificates import check_validity, read
 from aioelasticjob.registry.secrets import is_path, secret
-from aioelasticjob.setting_errors import unknown_setting
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 SYSTEM: Final = "this system's trusted certificates"

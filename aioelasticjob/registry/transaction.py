@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from aioelasticjob.ground.values import value
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.values import value
 
 
 @value

@@ -8,7 +8,7 @@ from struct import Struct
 from sys import intern
 from typing import Any, Final, TypeVar
 
-from aioelasticjob.values import value
+from aioelasticjob.ground.values import value
 
 T = TypeVar("T")
 MAX_CHANGES: Final = 1000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Job, check_sendable

@@ -13,23 +13,23 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from aioelasticjob import error_handlers
-from aioelasticjob.addresses import Address
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination import strategies
+from aioelasticjob.config.declared import MAX_ITEMS
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.mistakes import sifted, unknown_setting
+from aioelasticjob.config.types import DURATION, parts_of
+from aioelasticjob.core import strategies
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.job_settings import MAX_ITEMS
+from aioelasticjob.ground.yaml_scalars import as_text
 from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.observers.endpoint import where
 from aioelasticjob.observers.settings import EventStoreSettings
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.settings import ConnectionOptions
-from aioelasticjob.setting_errors import sifted, unknown_setting
-from aioelasticjob.setting_types import DURATION, parts_of
 from aioelasticjob.settings.environment import PREFIX, may_be_secret, mistyped, name_of, of_jobs, tls_of
 from aioelasticjob.settings.errors import Mistake, in_order
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
-from aioelasticjob.yaml_scalars import as_text
 
 _SECTIONS = ("defaults", "jobs")
 _NOT_HERE = {

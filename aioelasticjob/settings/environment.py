@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from aioelasticjob.nesting import read_json
+from aioelasticjob.ground.nesting import read_json
 
 PREFIX = "AIOELASTICJOB_"
 SIMILARITY = 0.85

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import yaml
 
-from aioelasticjob.nesting import TOO_DEEP, is_too_deep
+from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep
+from aioelasticjob.ground.yaml_scalars import float_as_written, reading_as_written
 from aioelasticjob.registry.secrets import is_path
 from aioelasticjob.settings.errors import Mistake
-from aioelasticjob.yaml_scalars import float_as_written, reading_as_written
 
 Keys: TypeAlias = tuple[str, ...]
 """The place of a value: the keys that lead to it."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination.offsets import encoded
+from aioelasticjob.engine.offsets import encoded
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.operations.actions import parameter_text

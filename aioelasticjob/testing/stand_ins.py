@@ -12,14 +12,14 @@ from unittest import mock
 
 from anyio import from_thread, to_thread
 
-from aioelasticjob import running_app
-from aioelasticjob.addresses import Address
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.engine import application
+from aioelasticjob.engine.application import RunningApp
+from aioelasticjob.engine.executors import OwnExecutors, Processes
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.dependencies import Provider
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.session import ConnectionSettings
-from aioelasticjob.running.executors import OwnExecutors, Processes
-from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing.errors import refusing
 from aioelasticjob.testing.loop import VirtualClock
 
@@ -97,5 +97,5 @@ def real_world_replaced() -> Iterator[None]:
         patches.enter_context(mock.patch.object(Processes, "prepare"))
         patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
         patches.enter_context(mock.patch.object(ElasticJob, "_here", _OfTheProcess(), create=True))
-        patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here
+        patches.enter_context(mock.patch.object(application, "watchdog", nullcontext))  # no loop is blocked in here
         yield

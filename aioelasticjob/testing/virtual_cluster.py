@@ -19,8 +19,8 @@ from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Ended, JobEvent
 from aioelasticjob.events import EventReader as EventListener
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.dependencies import Provider
-from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.asking import milliseconds

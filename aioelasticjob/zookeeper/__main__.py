@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from aioelasticjob.signals import end_process_1_on_signals, stopping_signals
+from aioelasticjob.host.signals import end_process_1_on_signals, stopping_signals
 from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.lock import LOG, LockHeld, announce, locked
 from aioelasticjob.zookeeper.port_holder import who_listens

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import anyio
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.rates import Flowed
+from aioelasticjob.ground.rates import Flowed
 
 ITEMS, ACCOUNTS, EVENTS = 4, 12, 600
 

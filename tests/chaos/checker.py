@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import GIVEN_UP, FireSource
 from tests.simulation.facts import Facts, ObservedRun, Violation

@@ -17,7 +17,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from tests.chaos.checker import Excuse
 from tests.chaos.stage import LOOK_EVERY, NAMESPACE, RECOVERED, Seat, Stage
 from tests.chaos.worker import JOBS, PANIC

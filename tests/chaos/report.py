@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from tests.chaos.checker import Span, Verdict

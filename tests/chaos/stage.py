@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from aioelasticjob import JobConfig
-from aioelasticjob.running import watchdog
+from aioelasticjob.host import watchdog
 from tests.chaos.checker import Excuse
 from tests.chaos.worker import GAVE_UP, JOBS, Order
 from tests.support.history import Entry, Fault, Held, Started, Stopped

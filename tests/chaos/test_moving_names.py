@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.registry.names import addresses
+from aioelasticjob.registry.host_names import addresses
 from tests.chaos.worker import LookingUp
 
 

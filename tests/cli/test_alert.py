@@ -13,11 +13,11 @@ import anyio
 import pytest
 
 from aioelasticjob import JobConfig
-from aioelasticjob.addresses import Address
 from aioelasticjob.cli.alert import Uncounted, report_absences
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.errors import NobodyThere
-from aioelasticjob.layout import Layout
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.testing import VirtualClock
 from tests.cli.conftest import Command

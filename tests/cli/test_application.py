@@ -88,12 +88,18 @@ def modules_after(program: str) -> set[str]:
 
 def test_whoever_only_looks_does_not_wait_for_what_runs_jobs() -> None:
     modules = modules_after("from aioelasticjob.cli.application import COMMANDS; COMMANDS['jobs'].load('jobs')")
-    heavy = ("aioelasticjob.app", "aioelasticjob.running", "aioelasticjob.settings", "aioelasticjob.demo", "sqlalchemy")
+    heavy = (
+        "aioelasticjob.app",
+        "aioelasticjob.engine.local_jobs",
+        "aioelasticjob.settings",
+        "aioelasticjob.demo",
+        "sqlalchemy",
+    )
     assert not {name for name in modules if name.startswith(heavy)}
     assert "aioelasticjob.operations" in modules
 
 
-SPEAKS = {"aiohttp", "aioelasticjob.config", "aioelasticjob.operations", "aioelasticjob.registry", "aiozk", "anyio"}
+SPEAKS = {"aiohttp", "aioelasticjob.config.job", "aioelasticjob.operations", "aioelasticjob.registry", "aiozk", "anyio"}
 """Modules that speak to a registry or to other servers, or that a job needs."""
 SLOW = {*SPEAKS, "asyncio", "attr", "markdown_it", "pygments", "sqlalchemy", "ssl", "typer.rich_utils", "yaml"}
 """Modules that take long to import, and that neither the list of commands nor a schedule needs."""

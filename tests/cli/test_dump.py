@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aioelasticjob import ElasticJob
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.registry.transaction import Create
 from tests.cli.conftest import Command
 from tests.cli.conftest import command as command

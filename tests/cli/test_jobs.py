@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, operations
-from aioelasticjob.addresses import open_registry
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.records import encode
-from aioelasticjob.layout import Layout
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.records import encode
 from aioelasticjob.model import Record
+from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Set
 from tests.cli.conftest import Command

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from aioelasticjob import JobConfig, operations
 from aioelasticjob.cli.application import application
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Create

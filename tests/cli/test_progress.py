@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aioelasticjob.cli import progress as module
 from aioelasticjob.cli.progress import lines, picture, progress, total
-from aioelasticjob.rates import Rate
+from aioelasticjob.ground.rates import Rate
 
 ONE = Rate("orders", 0, 1200, 30, 5, 88.6, 16, 40, 0.5)
 OTHER = Rate("orders", 1, 800, 0, 0, 11.0, 0, 0, 0.0)

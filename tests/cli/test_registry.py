@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
 from aioelasticjob.cli.application import application
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.operations import OperationResult
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create

@@ -16,10 +16,10 @@ import pytest
 from typer.testing import Result
 
 from aioelasticjob import ElasticJob, ItemContext, operations
-from aioelasticjob.addresses import open_registry
 from aioelasticjob.cli import requests
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.terminal import print_warning
+from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
@@ -324,7 +324,7 @@ def test_a_delay_is_not_asked_for_in_words_of_python(ask: Ask, given: str) -> No
 
 
 def test_the_worker_logs_who_has_given_a_command(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "aioelasticjob.coordination.operator_log")
+    caplog.set_level("INFO", "aioelasticjob.engine.operator_log")
     for words, done in (
         (("pause", "report"), "paused the job"),
         (("resume", "report"), "resumed the job"),

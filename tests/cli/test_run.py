@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from aioelasticjob import ElasticJob
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Create
 from tests.cli.conftest import Command, Write

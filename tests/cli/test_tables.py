@@ -13,7 +13,7 @@ from aioelasticjob.cli.jobs import _instances, _items, _list
 from aioelasticjob.cli.requests import _table
 from aioelasticjob.cli.servers import _servers
 from aioelasticjob.cli.tables import TextTable
-from aioelasticjob.coordination.requests import Request
+from aioelasticjob.core.requests import Request
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus, ServerStatus
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.watching import attention
 from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.model import Record

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.watching.attention import LONG_RUN, SETTLE_LIMIT, overdue_at
 from aioelasticjob.console.watching.error_groups import ErrorGroup
 from aioelasticjob.console.watching.health import health_of

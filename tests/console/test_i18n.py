@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.actions.job_actions import ACTIONS as JOB_ACTIONS
 from aioelasticjob.console.actions.job_actions import BULK
 from aioelasticjob.console.drawing.sparkline import _TONES

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from aioelasticjob import ElasticJob, ItemContext, Retry, operations
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console import Console, RegistrySettings, asgi
 from aioelasticjob.console.application import _added_registries
 from aioelasticjob.console.connections.live_pages import LivePageLimits
@@ -28,7 +28,7 @@ from aioelasticjob.console.users.throttle import Throttle
 from aioelasticjob.console.watching.palette import COLOURS, Palette
 from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistrySnapshot
 from aioelasticjob.console.web.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.session_keeper import SILENT_PART_OF_TIMEOUT
 from aioelasticjob.registry.transaction import Create, Set

@@ -21,7 +21,7 @@ from tests.console.conftest import Play, Scene
 PACKAGE = Path(aioelasticjob.__file__).parent
 MODULES = (
     *(
-        "coordination/foreign.py",
+        "core/foreign.py",
         "operations/*.py",
         "console/**/*.py",
         "cron/*.py",
@@ -37,7 +37,7 @@ MODULES = (
         "registry/tls.py",
         "observers/sql/store.py",
     ),
-    *("addresses.py", "config.py", "durations.py", "retry.py", "setting_errors.py", "setting_types.py"),
+    *("registry/addresses.py", "config/*.py"),
 )
 """The modules whose sentences may come to a page."""
 SAYING = re.compile(
@@ -121,8 +121,8 @@ def test_every_error_and_result_of_an_action_is_in_the_catalogue() -> None:
 
 def _reasons_of_misfires() -> Iterator[str]:
     """Yield why moments are missed, as workers write it into the event store."""
-    for name in ("state", "missed", "missed_reports", "unattended"):
-        for node in ast.walk(ast.parse((PACKAGE / "running" / f"{name}.py").read_text())):
+    for name in ("core/state", "core/missed", "engine/missed_reports", "core/unattended"):
+        for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
             given: list[ast.expr] = []
             if isinstance(node, ast.Assign) and re.fullmatch("[A-Z_]+|why", ast.unparse(node.targets[0])):
                 given = [node.value]

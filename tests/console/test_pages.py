@@ -13,8 +13,8 @@ import pytest
 from aioelasticjob import operations
 from aioelasticjob.console.pages import registries
 from aioelasticjob.console.storage.audit import AuditEntry
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Set
 from tests.console.client import Browser

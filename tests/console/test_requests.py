@@ -13,8 +13,8 @@ import pytest
 from aioelasticjob import operations
 from aioelasticjob.console.actions.job_actions import Filled
 from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.session import Session
 from tests.console.client import Browser

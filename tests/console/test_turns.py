@@ -14,7 +14,7 @@ from aioelasticjob import testing
 from aioelasticjob.console.connections.live_pages import END_TIMEOUT, LivePageLimits, LivePages
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.stream import BETWEEN_TURNS, INTERVAL_PER_PAGE, Piece, Pieces, stream
-from aioelasticjob.latest import Latest
+from aioelasticjob.ground.latest import Latest
 
 BROWSER_CONNECTIONS = 6
 """What a browser opens to a host."""

@@ -13,16 +13,20 @@ from typing import Any
 import pytest
 
 from aioelasticjob.cli.target import ImportFailed
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.connections.live_pages import LivePageLimits, LivePages, Reader, Turn
 from aioelasticjob.console.storage.database import DatabaseUnwritable, DataUnusable
 from aioelasticjob.console.users.accounts import InvitationSpent, LastAdmin
-from aioelasticjob.coordination.foreign import leave_alone
+from aioelasticjob.core.foreign import leave_alone
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.state import BUSY
 from aioelasticjob.demo.cluster import Stalled
 from aioelasticjob.demo.database import Superseded
 from aioelasticjob.demo.processes import ProcessEnded
 from aioelasticjob.demo.show import BrokenOff
 from aioelasticjob.demo.snapshot import Item, Snapshot
+from aioelasticjob.engine.executors import ProcessDied
+from aioelasticjob.engine.process_worker import Unsendable
 from aioelasticjob.error_handlers.failure import Undelivered
 from aioelasticjob.errors import (
     AuthenticationFailed,
@@ -46,7 +50,6 @@ from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
 from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed, ScriptStillRuns
-from aioelasticjob.layout import Layout
 from aioelasticjob.observers.sql.store import EventStoreUnreachable
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible
 from aioelasticjob.registry import tls
@@ -56,9 +59,6 @@ from aioelasticjob.registry.connection import CLOSED
 from aioelasticjob.registry.group_commit import HOW_TO_FIND_OUT
 from aioelasticjob.registry.tls import TlsSettings
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
-from aioelasticjob.running.executors import ProcessDied
-from aioelasticjob.running.process_worker import Unsendable
-from aioelasticjob.running.state import BUSY
 from aioelasticjob.settings import Mistake, WrongSettings
 from tests.support.java_trees import CONFIG_2
 

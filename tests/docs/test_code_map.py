@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.coordination.record_cache import Entry
-from aioelasticjob.running.state import Item
+from aioelasticjob.core.state import Item
+from aioelasticjob.engine.record_cache import Entry
 from tests.docs.pages import ROOT, read, table
 
 MAP, STATE = "docs/reference/code-map.md", "docs/reference/job-state.md"
 PACKAGE = ROOT / "aioelasticjob"
-PACKAGES = "running", "coordination", "registry", "model.py"
+PACKAGES = "core", "engine", "registry", "model.py"
 OTHERS = {"Feed._report_once", "Claims._reconsider"}
 """Functions that write an attribute of another class which is called like a field of ``Item``."""
 
@@ -70,19 +69,11 @@ def names() -> set[str]:
 
 
 def test_every_module_has_its_line_in_the_map_and_each_line_a_module() -> None:
-    assert sorted(modules(MAP)) == sorted([*there("running"), *there("coordination")])
-
-
-def test_the_modules_of_running_are_in_the_order_of_their_layers() -> None:
-    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
-    layers = next(one["layers"] for one in contracts if one.get("containers") == ["aioelasticjob.running"])
-    layer = {name: number for number, names in enumerate(layers) for name in names.split(" | ")}
-    numbers = [layer[name] for name in modules(MAP) if name in there("running")]
-    assert numbers == sorted(numbers)
+    assert sorted(modules(MAP)) == sorted([*there("core"), *there("engine")])
 
 
 def test_the_modules_to_read_first_are_there() -> None:
-    first = re.findall(r"`((?:running|coordination)/\w+\.py)`", read(MAP))
+    first = re.findall(r"`((?:core|engine)/\w+\.py)`", read(MAP))
     assert len(first) == 8
     assert all((PACKAGE / path).is_file() for path in first)
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from aioelasticjob import ElasticJob
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from tests.docs.pages import read, table
 
 PAGE = "docs/coming-from-elastic-job.md"

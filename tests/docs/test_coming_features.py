@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, operations
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.doctor.judgement import OLDEST
 from aioelasticjob.errors import ForeignData
 from aioelasticjob.events import Began, Ended

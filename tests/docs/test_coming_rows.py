@@ -30,7 +30,7 @@ from aioelasticjob import (
     operations,
 )
 from aioelasticjob.cli.application import application
-from aioelasticjob.coordination import strategies
+from aioelasticjob.core import strategies
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.events import Began, Ended
 from aioelasticjob.jobs import executors
@@ -325,7 +325,7 @@ def runs_in_the_log(here: str) -> None:
     lines: list[str] = []
     shown = logging.Handler()
     shown.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("aioelasticjob.running.stats")
+    log = logging.getLogger("aioelasticjob.engine.stats")
     level = log.level
     log.addHandler(shown)
     log.setLevel(logging.INFO)

@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, ItemContext, operations
+from aioelasticjob.core.layout import SWITCHES
 from aioelasticjob.events import Began
-from aioelasticjob.layout import SWITCHES
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualCluster, simulated

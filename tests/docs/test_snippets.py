@@ -16,8 +16,8 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig, operations
-from aioelasticjob.coordination import records, requests, strategies
-from aioelasticjob.coordination.strategies import AssignmentInput
+from aioelasticjob.core import records, requests, strategies
+from aioelasticjob.core.strategies import AssignmentInput
 from aioelasticjob.events import Ended, EventReader
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.session import ConnectionSettings, open_session
@@ -59,7 +59,7 @@ def test_an_excerpt_is_python(block: Block) -> None:
 
 def test_the_rule_shown_is_the_rule() -> None:
     (block,) = blocks("docs/why/rules.md", "python")
-    assert block.text in (ROOT / "aioelasticjob/coordination/rules.py").read_text()
+    assert block.text in (ROOT / "aioelasticjob/core/rules.py").read_text()
 
 
 @pytest.mark.process

@@ -15,8 +15,8 @@ import typer
 
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, error_handlers
 from aioelasticjob.cli.application import application
+from aioelasticjob.core.layout import SWITCHES, ItemPaths, Layout, server_switch
 from aioelasticjob.error_handlers import lookup
-from aioelasticjob.layout import SWITCHES, ItemPaths, Layout, server_switch
 from aioelasticjob.registry.settings import ConnectionOptions, ConnectionSettings
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS, LONG

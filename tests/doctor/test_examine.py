@@ -12,12 +12,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from aioelasticjob.addresses import Address
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.doctor import Report, Verdict, examine
 from aioelasticjob.doctor.line import Line
 from aioelasticjob.doctor.members import RESOLUTION
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Create, Op
 from aioelasticjob.zookeeper import fourletter

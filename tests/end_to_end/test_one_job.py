@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob.coordination.rules import wanted_assignment
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.rules import wanted_assignment
+from aioelasticjob.core.state import Came
 from aioelasticjob.errors import NodeMissing
 from aioelasticjob.events import Misfired
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete
-from aioelasticjob.running.state import Came
 from tests.support.local_applications import EVERY_SECOND, NEVER, TIMEOUT, HandlerRuns, applications, registry_observer
 from tests.support.loops import LoopKind, run_async
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.coordination.records import decode
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.records import decode
+from aioelasticjob.host.process import FORCED_EXIT_AFTER, REPEATED_WITHIN
 from aioelasticjob.model import Outcome, Record
-from aioelasticjob.process import FORCED_EXIT_AFTER, REPEATED_WITHIN
 from tests.support.local_applications import RegistryObserver, registry_observer
 from tests.support.loops import run_async
 from tests.support.processes import Workers

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from aioelasticjob.shared_registry import ensure_server
+from aioelasticjob.registry.shared import ensure_server
 from tests.support import shared
 from tests.support.local_applications import registry_observer
 from tests.support.processes import Workers

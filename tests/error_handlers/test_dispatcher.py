@@ -14,15 +14,15 @@ import anyio
 import pytest
 
 from aioelasticjob import ItemContext, JobConfig
+from aioelasticjob.config.types import Alert
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, dispatcher, escalate
 from aioelasticjob.error_handlers.alert_limit import INTERVAL
 from aioelasticjob.error_handlers.failure import announce_failure, log_failure
 from aioelasticjob.events import Counts
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.registry.transaction import Set
-from aioelasticjob.setting_types import Alert
 from aioelasticjob.testing import VirtualClock, run
 from tests.error_handlers.failures import delivered_by, failure
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate

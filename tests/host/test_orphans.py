@@ -18,7 +18,7 @@ from pathlib import Path
 from aioelasticjob import ElasticJob
 from aioelasticjob.host import orphans
 from aioelasticjob.jobs.script import Script, ScriptFailed, run
-from aioelasticjob.running.executors import Processes
+from aioelasticjob.engine.executors import Processes
 from tests.support.contexts import of_item
 from tests.support.loops import run_async
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.engine.dataflow import DataflowEngine
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
-from aioelasticjob.running.dataflow import DataflowEngine
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 CONFIG = JobConfig.build(job_name="job", sharding_item_parameters={0: "Beijing"})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.pages.fields import field_of
 from aioelasticjob.jobs import executors
 from aioelasticjob.operations.settings import _unknown_here

@@ -14,18 +14,18 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, JobConfig, Outcome, Retry
+from aioelasticjob.engine.early_end import FailedAttempt
+from aioelasticjob.engine.execution import Execution, execute
+from aioelasticjob.engine.executors import Executors, Processes
 from aioelasticjob.jobs import kinds, script
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import Kind, Options
 from aioelasticjob.jobs.script import ScriptFailed, ScriptStillRuns
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
-from aioelasticjob.running.early_end import FailedAttempt
-from aioelasticjob.running.execution import Execution, execute
-from aioelasticjob.running.executors import Executors, Processes
 from aioelasticjob.settings import WrongSettings
+from tests.engine import process_functions
+from tests.engine.test_executors import Checkpoints
 from tests.jobs.test_http import serving
-from tests.running import process_functions
-from tests.running.test_executors import Checkpoints
 from tests.support.loops import LoopKind, run_async
 from tests.support.retry_waits import PlainWaits
 

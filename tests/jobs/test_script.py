@@ -19,15 +19,15 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, Outcome
+from aioelasticjob.engine import cancellation
 from aioelasticjob.events import Ended
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.host.guard import Start, until_this_process_ends
 from aioelasticjob.jobs import script
 from aioelasticjob.jobs.context import run_lease, run_limited_log
 from aioelasticjob.jobs.script import Script, ScriptFailed, check, run
 from aioelasticjob.jobs.start_errors import start_error
-from aioelasticjob.limited_log import LimitedLog
 from aioelasticjob.logging import JsonFormatter, TextFormatter
-from aioelasticjob.running import cancellation
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 from tests.support.processes import ROOT, Workers

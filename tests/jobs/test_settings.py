@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel, JsonValue
 
 from aioelasticjob import JobConfig, Retry
-from aioelasticjob.durations import Duration
+from aioelasticjob.config.durations import Duration
+from aioelasticjob.config.types import Alert
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
-from aioelasticjob.setting_types import Alert
 from tests import generate
 
 

@@ -19,6 +19,7 @@ from starlette.routing import Mount
 
 from aioelasticjob import ElasticJob, InvalidSetting, InvalidState, ItemContext, observers
 from aioelasticjob.events import Began, Ended
+from aioelasticjob.ground.rates import Rate
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.endpoint import (
     MAX_REQUEST_BYTES,
@@ -31,7 +32,6 @@ from aioelasticjob.observers.endpoint import (
 from aioelasticjob.observers.metrics import HELP, MAX_WAITING_EVENTS, PREFIX, Metrics
 from aioelasticjob.observers.sql.writer import StoreCounts
 from aioelasticjob.observers.vitals import JobVitals, Vitals
-from aioelasticjob.rates import Rate
 from aioelasticjob.registry.session import SessionState
 from tests.docs.pages import table
 from tests.support.simulated_jobs import SimulatedJobs, simulate

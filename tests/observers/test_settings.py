@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aioelasticjob import ElasticJob, InvalidSetting
-from aioelasticjob.durations import Duration
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.config.durations import Duration
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.observers.settings import EventStoreSettings, database, masked
 from aioelasticjob.observers.sql.engine import engine_for
 from aioelasticjob.observers.url_options import connect_options

@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Outcome
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.engine.executors import Executors
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.observers.tracing import PREFIX, find_tracer
-from aioelasticjob.running.executors import Executors
 from aioelasticjob.testing import VirtualClock
-from tests.running.dataflow_runs import DataflowRun, dataflow, run_dataflow
+from tests.engine.dataflow_runs import DataflowRun, dataflow, run_dataflow
 from tests.support.simulated_jobs import Handler, SimulatedJobs, simulate
 
 

@@ -12,7 +12,7 @@ from anyio import create_task_group, move_on_after, sleep, sleep_forever
 
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Ended, Events, Refused
-from aioelasticjob.limited_log import INTERVAL, MOST
+from aioelasticjob.ground.limited_log import INTERVAL, MOST
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch

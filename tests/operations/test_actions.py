@@ -11,13 +11,13 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import OutcomeUnknown, RegistryError
-from aioelasticjob.layout import Layout
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.results import commit
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op
-from tests.running.test_settings_changes import SOON, start_processes
+from tests.engine.test_settings_changes import SOON, start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300, "zookeeper", "nosuch")

@@ -10,14 +10,14 @@ import pytest
 
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.view import JobView
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.registry.tree import Stat
 from aioelasticjob.testing import VirtualClock
+from tests.engine.test_settings_changes import start_processes
 from tests.operations.test_actions import HOSTILE
-from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -89,7 +89,7 @@ def test_while_an_older_worker_shares_the_job_a_trigger_is_written_the_old_way(m
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)
         with monkeypatch.context() as older:
-            older.setattr("aioelasticjob.config.FEATURES", frozenset())
+            older.setattr("aioelasticjob.config.job.FEATURES", frozenset())
             await them.start_processes("b")
         await here.until(8)
         asked = await operations.ask(here.observer, "job", parameter="P")
@@ -115,7 +115,7 @@ def test_an_older_worker_that_comes_later_holds_no_items_and_says_what_it_lacks(
         them = await start_processes(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=20, id="r")
         with monkeypatch.context() as older:
-            older.setattr("aioelasticjob.config.FEATURES", frozenset())
+            older.setattr("aioelasticjob.config.job.FEATURES", frozenset())
             await them.start_processes("b")
         await here.until(40)
         assert {run.host for run in them.runs} == {"a"}

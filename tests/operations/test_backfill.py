@@ -10,7 +10,7 @@ import pytest
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
 from aioelasticjob.operations import NotPossible
-from tests.running.test_settings_changes import start_processes
+from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 HOURLY = "0 0 * * * ?"

@@ -10,7 +10,7 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, operations
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.testing import VirtualClock
-from tests.running.test_settings_changes import start_processes
+from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"

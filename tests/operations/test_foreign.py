@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from aioelasticjob import JobConfig, operations
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import ForeignData
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.registry.tree import Tree

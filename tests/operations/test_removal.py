@@ -6,12 +6,12 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
-from aioelasticjob.layout import SWITCHES, Layout
+from aioelasticjob.core.layout import SWITCHES, Layout
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.results import MAX_FILLED_PART
 from aioelasticjob.registry.transaction import Create
+from tests.engine.test_settings_changes import start_processes
 from tests.operations.test_actions import HOSTILE, Meddled
-from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 

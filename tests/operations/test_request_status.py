@@ -15,7 +15,7 @@ from aioelasticjob.operations.request_status import _without_cut_off, status_of_
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock
-from tests.running.test_settings_changes import start_processes
+from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"

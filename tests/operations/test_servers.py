@@ -7,7 +7,7 @@ import pytest
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.clock import moment
 from tests.console.samples import INSTANCES, item, status
-from tests.running.test_settings_changes import start_processes
+from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 A, B = "10.0.0.1", "10.0.0.2"

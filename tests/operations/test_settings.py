@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.settings import UNCHANGEABLE, settings_from
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.engine.test_settings_changes import start_processes
 from tests.operations.test_actions import HOSTILE
-from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 

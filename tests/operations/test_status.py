@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ServerStatus
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob import JobConfig, operations
-from aioelasticjob.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Delete
-from tests.running.test_settings_changes import start_processes
+from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 A, B = "10.0.0.1", "10.0.0.2"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import JobConflict
-from aioelasticjob.layout import Layout
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.registry.transaction import Create, Set
 from tests.operations.test_actions import HOSTILE, Meddled

@@ -11,15 +11,15 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.operations import JobStatus, StatusStream
 from aioelasticjob.operations.servers import by_server
 from aioelasticjob.operations.watching import MAX_GATHERING, MIN_GATHERING
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
+from tests.engine.test_settings_changes import start_processes
 from tests.operations.test_actions import HOSTILE
-from tests.running.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 

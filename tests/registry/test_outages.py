@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from aioelasticjob.errors import AuthenticationFailed, OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
-from aioelasticjob.limited_log import INTERVAL, MOST
+from aioelasticjob.ground.limited_log import INTERVAL, MOST
 from aioelasticjob.registry import session_keeper
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.mirror import mirror

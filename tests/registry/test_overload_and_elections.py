@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from aioelasticjob import ItemContext
-from aioelasticjob.addresses import Address
 from aioelasticjob.doctor import Verdict, examine
 from aioelasticjob.errors import Overloaded, RegistryError, Suspended
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.codec import GET, MULTI, MULTI_READ, SYNC, WATCH, attach, attached
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import Lease

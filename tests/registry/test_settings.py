@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from aioelasticjob.addresses import Address
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.settings import ConnectionSettings
 
 

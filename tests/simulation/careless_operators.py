@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from anyio import sleep
 
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import Conflict, NodeMissing
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.chaos import Chaos, operate

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from anyio import create_task_group, sleep
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout, server_switch
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing.faults import Farewell

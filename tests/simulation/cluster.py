@@ -15,10 +15,10 @@ from typing import Any
 from anyio import Event, create_task_group, move_on_after
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.coordination.record_cache import MAX_FUTURE
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.engine.record_cache import MAX_FUTURE
 from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import EventReader
-from aioelasticjob.layout import Layout
 from aioelasticjob.registry.codec import CLOSE, attach, attached
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import Lease

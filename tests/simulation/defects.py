@@ -11,31 +11,31 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from aioelasticjob.coordination import claims, effects, records, request_runs, rules, settlements
-from aioelasticjob.coordination.claims import ClaimResult
-from aioelasticjob.coordination.effects import Effect, RequireAssignment
-from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.offsets import Offsets
-from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.coordination.rules import RuleInput, assign_items
-from aioelasticjob.coordination.settlements import Ended, Settlement, Settlements
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core import choice, effects, records, request_runs, rules
+from aioelasticjob.core.choice import Choice
+from aioelasticjob.core.commands import RemoveOrphanMark, RemoveTrigger, Steps
+from aioelasticjob.core.effects import Effect, RequireAssignment
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.missed import MissedMoments
+from aioelasticjob.core.rules import RuleInput, assign_items
+from aioelasticjob.core.step import JobState
+from aioelasticjob.core.triggers import Run, Triggers
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine import claims, execution, settlements
+from aioelasticjob.engine.claims import ClaimResult
+from aioelasticjob.engine.execution import Execution
+from aioelasticjob.engine.job_scheduler import JobScheduler
+from aioelasticjob.engine.life import Life
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.offsets import Offsets
+from aioelasticjob.engine.pacing import Pacing
+from aioelasticjob.engine.settlements import Ended, Settlement, Settlements
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.layout import Layout
 from aioelasticjob.model import GIVEN_UP, NONE, Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
-from aioelasticjob.running import choice, execution
-from aioelasticjob.running.choice import Choice
-from aioelasticjob.running.commands import RemoveOrphanMark, RemoveTrigger, Steps
-from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.life import Life
-from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.step import JobState
-from aioelasticjob.running.triggers import Run, Triggers
 
 Defect = Callable[[], AbstractContextManager[object]]
 

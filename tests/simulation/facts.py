@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
 from tests.simulation.judges.eras import Era

@@ -10,31 +10,31 @@ from unittest import mock
 
 from anyio import CancelScope
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination import coordinator, effects, record_cache, records
-from aioelasticjob.coordination.claims import ClaimResult
-from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
-from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.offsets import Offsets
-from aioelasticjob.coordination.record_cache import Entry
-from aioelasticjob.coordination.schedules import Schedules
-from aioelasticjob.coordination.settlements import Settlement, Settlements
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core import choice, effects, records
+from aioelasticjob.core.choice import Choice
+from aioelasticjob.core.commands import ReadItems, Report, Steps
+from aioelasticjob.core.effects import BecomeLeader, Effect, MarkOrphan, Transaction
+from aioelasticjob.core.schedules import Schedules
+from aioelasticjob.core.state import AWAY, ENDED, STILL_RAN, Came
+from aioelasticjob.core.step import JobState
+from aioelasticjob.core.triggers import Triggers
+from aioelasticjob.core.unattended import NO_INSTANCE_UP
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine import coordinator, early_end, execution, record_cache
+from aioelasticjob.engine.claims import ClaimResult
+from aioelasticjob.engine.execution import Execution
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.missed_reports import MissedReports
+from aioelasticjob.engine.offsets import Offsets
+from aioelasticjob.engine.record_cache import Entry
+from aioelasticjob.engine.runs import EndedRun, Runs
+from aioelasticjob.engine.settlements import Settlement, Settlements
+from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome, VersionedRecord
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
-from aioelasticjob.running import choice, early_end, execution
-from aioelasticjob.running.choice import Choice
-from aioelasticjob.running.commands import ReadItems, Report, Steps
-from aioelasticjob.running.execution import Execution
-from aioelasticjob.running.missed_reports import MissedReports
-from aioelasticjob.running.runs import EndedRun, Runs
-from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, Came
-from aioelasticjob.running.step import JobState
-from aioelasticjob.running.triggers import Triggers
-from aioelasticjob.running.unattended import NO_INSTANCE_UP
-from aioelasticjob.user_code import UserCode
 from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare import world as bare_world
 from tests.simulation.bare.process import Process

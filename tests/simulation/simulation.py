@@ -23,7 +23,7 @@ from unittest import mock
 from anyio import create_task_group, sleep
 
 from aioelasticjob import Retry
-from aioelasticjob.coordination import effects
+from aioelasticjob.core import effects
 from aioelasticjob.testing.loop import START, run
 from tests.simulation import asking, streaming
 from tests.simulation import hostile as surroundings

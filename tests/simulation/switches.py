@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aioelasticjob.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.registry.tree import parent

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.coordination import records
-from aioelasticjob.coordination.requests import (
+from aioelasticjob.core import records
+from aioelasticjob.core.requests import (
     Request,
     decode_progress,
     encode,

@@ -13,8 +13,8 @@ from unittest import mock
 import pytest
 from anyio import sleep
 
-from aioelasticjob.coordination import claims, coordinator, effects, membership, records, rules
-from aioelasticjob.coordination.effects import (
+from aioelasticjob.core import effects, records, rules
+from aioelasticjob.core.effects import (
     Assign,
     BecomeLeader,
     Effect,
@@ -24,16 +24,17 @@ from aioelasticjob.coordination.effects import (
     _mark_necessary,
     to_transactions,
 )
-from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.rules import RuleInput, answer_cut_off_runs, wanted_assignment
-from aioelasticjob.coordination.settlements import Settlement, Settlements
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.rules import RuleInput, answer_cut_off_runs, wanted_assignment
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine import claims, coordinator, membership
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.runs import EndedRun, Runs
+from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.errors import Conflict, RegistryError, Suspended
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
-from aioelasticjob.running.runs import EndedRun, Runs
 from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.registry import BareRegistry

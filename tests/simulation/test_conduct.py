@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.coordination import records
+from aioelasticjob.core import records
 from aioelasticjob.events import Ended, Refused
 from aioelasticjob.model import FireSource, Outcome, Record
 from tests.simulation.judges import assignments, checkpoints, conduct, listening, orphans

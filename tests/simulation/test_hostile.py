@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.coordination.run_barrier import RunBarrier
+from aioelasticjob.core.clock_skew import ClockSkewMonitor
+from aioelasticjob.engine import listeners
+from aioelasticjob.engine.run_barrier import RunBarrier
 from aioelasticjob.events import Misfired, Refused
-from aioelasticjob.running import listeners
-from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE
 from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, OpCode
 from aioelasticjob.zookeeper.datatree import Author

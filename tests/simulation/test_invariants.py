@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.coordination import records
+from aioelasticjob.core import records
+from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
-from aioelasticjob.running.missed_reports import OF_REQUESTS
 from tests.simulation.facts import REGISTRY
 from tests.simulation.judges import invariants
 from tests.simulation.judges.invariants import Rule, check

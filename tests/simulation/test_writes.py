@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.coordination import records
+from aioelasticjob.core import records
 from aioelasticjob.model import Record
 from tests.simulation.facts import Facts
 from tests.simulation.judges import invariants, leases, writes

@@ -15,7 +15,7 @@ from unittest import mock
 
 from anyio import sleep
 
-from aioelasticjob.coordination import strategies
+from aioelasticjob.core import strategies
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.error_handlers.failure import Failure, Options
 from aioelasticjob.errors import Fenced, RegistryError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from aioelasticjob.coordination import records
+from aioelasticjob.core import records
 from aioelasticjob.model import Record
 from tests.support.history import Written
 

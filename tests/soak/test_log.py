@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aioelasticjob.running.state import GONE, OURS
+from aioelasticjob.core.state import GONE, OURS
 from tests.chaos.stage import LEAVE, RECOVERED
 from tests.soak.causes import CAUSES, MEMBER
 from tests.soak.log import BEFORE, BUSY, ActionSpan, Cause, LogLine, action_spans, examine, problem_lines
@@ -16,7 +16,7 @@ from tests.support.worker_journal import START
 NOON = datetime.fromisoformat("2026-11-23 12:00:00").timestamp()
 LOST = "the connection to the registry was lost: closed by the server"
 LOG = f"""runs /somewhere
-2026-11-23 12:00:01,000 aioelasticjob.running.life INFO joined
+2026-11-23 12:00:01,000 aioelasticjob.engine.life INFO joined
 2026-11-23 12:00:02,500 aioelasticjob.registry.session_keeper WARNING {LOST}
 2026-11-23 12:00:03,000 aioelasticjob.error_handlers ERROR item failed
 Traceback (most recent call last):

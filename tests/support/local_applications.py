@@ -12,9 +12,9 @@ import anyio
 from anyio.abc import TaskStatus
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.view import JobView, read
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Op, Set

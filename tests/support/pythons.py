@@ -14,8 +14,8 @@ LOWEST = VERSIONS[0]
 """The Python that runs with the lowest allowed versions of the dependencies; the others run with the newest."""
 SUITES = (
     *("tests/test_*.py", "tests/cron", "tests/error_handlers", "tests/integrations", "tests/jobs", "tests/registry"),
-    *("tests/running/test_cancellation.py", "tests/running/test_executors.py", "tests/running/test_process_worker.py"),
-    "tests/running/test_scheduler.py",
+    *("tests/engine/test_cancellation.py", "tests/engine/test_executors.py", "tests/engine/test_process_worker.py"),
+    "tests/engine/test_turns.py",
 )
 """Suites that meet what differs between Pythons and versions of dependencies, in some two minutes of processor time."""
 LEFT_OUT = (

@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from anyio import sleep
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.view import JobView
-from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.early_end import RetryWaits
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.running.early_end import RetryWaits
 
 
 class PlainWaits(RetryWaits):

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aioelasticjob.shared_registry import SharedServer
+from aioelasticjob.registry.shared import SharedServer
 from aioelasticjob.zookeeper.lock import LockHeld, locked
 from tests.support.ports import reserved_ports
 

@@ -11,15 +11,15 @@ from typing import Any
 import anyio
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.coordination.records import decode
+from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.records import decode
+from aioelasticjob.engine.job_scheduler import JobScheduler
+from aioelasticjob.engine.life import Life
 from aioelasticjob.errors import NodeMissing
 from aioelasticjob.events import JobEvent
-from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Op
-from aioelasticjob.running.job_scheduler import JobScheduler
-from aioelasticjob.running.life import Life
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.testing.loop import START
 from aioelasticjob.zookeeper.connection import MAX_FRAME

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core.view import JobView
 from tests.support.local_applications import EVERY_SECOND, TIMEOUT, RegistryObserver
 from tests.support.processes import ChildProcess, Workers
 from tests.support.run_journal import Line, WorkerEvents, check, read

@@ -14,8 +14,8 @@ import pytest
 from anyio import create_task_group, from_thread, sleep
 
 from aioelasticjob import ElasticJob, FireSource, InvalidSetting, InvalidState, ItemContext, Outcome
+from aioelasticjob.engine.application import RunningApp
 from aioelasticjob.events import Began, Ended, JobEvent, Started
-from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import Instance, NotSeen, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.errors import see_what_is_wanted
 from aioelasticjob.testing.stand_ins import stand_in

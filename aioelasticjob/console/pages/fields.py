@@ -9,14 +9,14 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Final, Literal, get_args, get_origin
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.credentials import hide_in_json
-from aioelasticjob.job_settings import label_of, section_of
+from aioelasticjob.config.declared import label_of, section_of
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.retry import Retry
+from aioelasticjob.config.sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Section
+from aioelasticjob.ground.credentials import hide_in_json
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.operations.settings import UNCHANGEABLE
-from aioelasticjob.retry import Retry
-from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Section
 
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""

@@ -10,8 +10,8 @@ from typing import Final
 
 from aioelasticjob.console.watching.health import GROUPS, HealthGroups
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
-from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.credentials import hide_in_text
 from aioelasticjob.operations import JobStatus, label_in
 
 PAGE: Final = 100

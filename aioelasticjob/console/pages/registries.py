@@ -10,7 +10,6 @@ from typing import Final
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.addresses import open_registry
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.storage.database import DatabaseUnwritable
 from aioelasticjob.console.watching.allowed_addresses import check_allowed
@@ -18,8 +17,9 @@ from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.frame import frame_pieces
 from aioelasticjob.console.web.request import PageRequest
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
-from aioelasticjob.credentials import HIDDEN
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.ground.credentials import HIDDEN
+from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.settings import address_without_credentials
 
 TLS: Final = "tls_"

@@ -13,9 +13,9 @@ from anyio import CancelScope
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.storage.database import Database, DatabaseUnwritable
-from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.errors import ElasticJobError, error_text
-from aioelasticjob.nesting import read_json
+from aioelasticjob.ground.credentials import hide_in_json, hide_in_text
+from aioelasticjob.ground.nesting import read_json
 
 Facts = Mapping[str, object]
 

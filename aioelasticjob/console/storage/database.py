@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 
 T = TypeVar("T")

@@ -16,17 +16,17 @@ import anyio
 from anyio.abc import TaskGroup
 
 from aioelasticjob import operations
-from aioelasticjob.addresses import open_registry
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.watching.instance_log import InstanceLog
 from aioelasticjob.console.watching.palette import Palette
 from aioelasticjob.console.watching.shared_stores import scope_of, sharing
 from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
-from aioelasticjob.latest import Latest
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Record
 from aioelasticjob.operations import ItemStatus, JobStatus
+from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session, SessionState, beside
 
 if TYPE_CHECKING:

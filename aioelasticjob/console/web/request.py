@@ -26,8 +26,8 @@ from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.console.users.sessions import SignedIn
 from aioelasticjob.console.users.viewer import Viewer
 from aioelasticjob.console.watching.registry_watch import RegistryWatch
-from aioelasticjob.credentials import hide_in_text
-from aioelasticjob.nesting import read_json
+from aioelasticjob.ground.credentials import hide_in_text
+from aioelasticjob.ground.nesting import read_json
 
 SESSION_COOKIE, FORM_COOKIE, LANGUAGE_COOKIE = "aioej_session", "aioej_form", "aioej_lang"
 NOTICE_COOKIE, THEME_COOKIE, ZONE_COOKIE = "aioej_notice", "aioej_theme", "aioej_zone"

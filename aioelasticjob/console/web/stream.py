@@ -22,7 +22,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.connections.live_pages import Reader, TooManyLivePages, Turn
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.request import PageRequest, find_session
-from aioelasticjob.latest import Latest
+from aioelasticjob.ground.latest import Latest
 
 MIN_INTERVAL: Final = 0.1
 """Seconds between two events of a page at least: people see no more changes than that."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, Table, and_, or_
 
+from aioelasticjob.config.declared import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.job_settings import MAX_ITEMS
 from aioelasticjob.model import CUT_OFF, Outcome
 from aioelasticjob.observers.sql.history import RUNNING, Filter
 from aioelasticjob.observers.sql.rows import HANDED_OVER, MAX_CLOCK_DIFFERENCE, TAIL_CHARACTERS

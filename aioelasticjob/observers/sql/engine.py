@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aioelasticjob.limited_log import LimitedLog
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.observers.settings import EventStoreSettings, database, masked
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 from aioelasticjob.observers.url_options import connect_options

@@ -25,7 +25,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import await_only
 
-from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 
 ATTEMPTS = 20

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries

@@ -18,12 +18,12 @@ from anyio.lowlevel import checkpoint
 from aioelasticjob.clock import Clock, time_text
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import EventReader, Events
-from aioelasticjob.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, described, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
-from aioelasticjob.plural import counted
 
 EVENTS_PER_TURN = 100
 """Events that are made into rows between two turns of the loop."""

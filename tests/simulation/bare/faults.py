@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from aioelasticjob.coordination.requests import CANCELLED, Request, Span, changed, encode, encode_cancellation
-from aioelasticjob.layout import SWITCHES, server_switch
+from aioelasticjob.core.layout import SWITCHES, server_switch
+from aioelasticjob.core.requests import CANCELLED, Request, Span, changed, encode, encode_cancellation
 from aioelasticjob.model import FireSource
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.bare.judge import ITEMS

@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from aioelasticjob.coordination import records
-from aioelasticjob.coordination.request_runs import waiting_items
-from aioelasticjob.coordination.requests import Request, decode_progress
-from aioelasticjob.coordination.rules import RuleInput, decide, wanted_assignment
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core import records
+from aioelasticjob.core.layout import ItemPaths, Layout
+from aioelasticjob.core.request_runs import waiting_items
+from aioelasticjob.core.requests import Request, decode_progress
+from aioelasticjob.core.rules import RuleInput, decide, wanted_assignment
+from aioelasticjob.core.view import JobView
 from aioelasticjob.jobs.context import ItemContext
-from aioelasticjob.layout import ItemPaths, Layout
 from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process

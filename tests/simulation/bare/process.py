@@ -8,15 +8,15 @@ from typing import Protocol
 
 from anyio import Event, create_task_group, sleep
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.engine.executors import Executors
+from aioelasticjob.engine.local_jobs import Host, LocalJob, LocalJobs
+from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events, JobEvent, Misfired
+from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext, run_lease
-from aioelasticjob.limited_log import LimitedLog
-from aioelasticjob.running.executors import Executors
-from aioelasticjob.running.process import Host, LocalJob, LocalJobs
-from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process as Simulated
 from tests.simulation.bare.session import BareSession, BareTenure

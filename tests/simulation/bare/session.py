@@ -18,8 +18,8 @@ from random import Random
 from typing import Generic, TypeVar, cast
 
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.host.guard import Start
-from aioelasticjob.latest import Latest
 from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.lease import Cancellable

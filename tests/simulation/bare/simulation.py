@@ -22,9 +22,10 @@ from functools import partial
 from random import Random
 from unittest import mock
 
-from aioelasticjob.coordination import claims, effects
-from aioelasticjob.coordination.claims import Claims, SentClaim
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.core import effects
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine import claims
+from aioelasticjob.engine.claims import Claims, SentClaim
 from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.faults import happen
 from tests.simulation.bare.loop import SteppedLoop

@@ -8,12 +8,12 @@ from random import Random
 
 from anyio import sleep
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import SWITCHES, Layout
+from aioelasticjob.core.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.events import JobEvent, Misfired
 from aioelasticjob.jobs.context import ItemContext
-from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.registry.transaction import Create, Op
 from aioelasticjob.registry.tree import Node, Tree
 from tests.simulation.bare.judge import Judge

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
-from aioelasticjob.encoding import json_object
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.layout import SWITCHES
+from aioelasticjob.core.strategies import AssignmentInput, find, in_order
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import SWITCHES
+from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
 from tests.support.history import Change, Nonsense, Raised, Written

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config.job import JobConfig
 
 AROUND = 5.0
 """Seconds before and after a span whose moments are known, too."""

@@ -9,10 +9,10 @@ from itertools import pairwise
 from math import inf
 
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination.record_cache import MAX_FUTURE
+from aioelasticjob.core.clock_skew import STEADY
+from aioelasticjob.engine.record_cache import MAX_FUTURE
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
-from aioelasticjob.running.clock_skew import STEADY
 from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
 from tests.simulation.judges.eras import Era
 from tests.simulation.written import decode_record

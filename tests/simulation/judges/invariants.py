@@ -12,9 +12,9 @@ from functools import partial
 from itertools import pairwise
 from math import inf
 
-from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
+from aioelasticjob.core.strategies import AssignmentInput, find, in_order
+from aioelasticjob.engine.claim_ahead import LEADS
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance, Outcome
-from aioelasticjob.running.claim_ahead import LEADS
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.judges import (
     assignments,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import inf
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.requests import Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.model import ASKED, LEFT_OPEN, FireSource, Outcome, run_name
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.coordination.schedules import scheduling
-from aioelasticjob.encoding import json_object
+from aioelasticjob.core.schedules import scheduling
+from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired
+from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.running.missed_reports import OF_REQUESTS
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era

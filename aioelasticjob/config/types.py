@@ -1,0 +1,111 @@
+"""The types of settings that people may write in more than one way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import Annotated, Literal, TypeAlias, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.fields import FieldInfo
+
+from aioelasticjob.config.durations import as_seconds
+from aioelasticjob.ground.nesting import all_inside
+
+
+def _item_parameters(given: object) -> object:
+    """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
+    if isinstance(given, list | tuple):
+        written = {item: text if isinstance(text, str) else "…" for item, text in enumerate(given[:3])}
+        raise ValueError(f"must be a mapping with a text for each item: write {written or {0: 'Beijing'}}")
+    if not isinstance(given, str):
+        return {} if given is None else given
+    pairs = _pairs(given, "0=Beijing")
+    if (odd := next((item for item in pairs if not item.isdigit()), None)) is not None:
+        raise ValueError(f"{f'{odd}={pairs[odd]}'!r} is no pair like 0=Beijing")
+    return pairs
+
+
+def _labels(given: object) -> object:
+    """Return labels as a mapping; text such as ``team=billing,tier=gold`` is accepted as well."""
+    if given is None:
+        return {}
+    return _pairs(given, "team=billing") if isinstance(given, str) else given
+
+
+def _pairs(text: str, example: str) -> dict[str, str]:
+    """Return the pairs of a text; ``example`` is one such pair."""
+    found: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"{pair!r} is no pair like {example}")
+        if name.strip() in found:
+            raise ValueError(f"{name.strip()!r} is given twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _labels_fit(labels: dict[str, str]) -> dict[str, str]:
+    """Refuse labels that could not be written as ``NAME=VALUE`` in one line with others."""
+    for name, value in labels.items():
+        if not _LABEL_NAME.fullmatch(name):
+            raise ValueError(f"the name {name[:120]!r} must be 1 to 100 letters, digits or any of _ . / -")
+        if not 0 < len(value) <= 200 or "," in value or not value.isprintable() or value != value.strip():
+            raise ValueError(f"the value of {name} must be 1 to 200 characters, without a comma or spaces around")
+    return labels
+
+
+def _words(given: object) -> object:
+    """Return words without duplicates; text such as ``first,second`` is accepted as well as a list."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",") if part.strip()]
+    if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
+        return tuple(dict.fromkeys(given))
+    return given
+
+
+def _zone_name(given: object) -> object:
+    """Return the name of a ``ZoneInfo`` that was made from a name; return what is no time zone object as it is."""
+    if not isinstance(given, tzinfo):
+        return given
+    if name := getattr(given, "key", None):
+        return name
+    raise ValueError("expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'")
+
+
+Feature = Annotated[str, Field(min_length=1, max_length=200)]
+Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
+Alert: TypeAlias = Literal["failed", "given-up", "missed", "nobody-there"]
+Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
+_LABEL_NAME = re.compile(r"[\w./-]{1,100}")
+Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
+ZoneName = Annotated[str, BeforeValidator(_zone_name)]
+ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
+MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
+NO_BYTES = "must not be bytes"
+DURATION = BeforeValidator(as_seconds)
+"""Marks a setting that is a duration, and reads it."""
+Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False), DURATION]
+Interval = Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION]
+Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False), DURATION]
+"""A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
+
+
+def has_bytes(value: object) -> bool:
+    """Whether a value is bytes, or has some inside: pydantic would take them as text, as numbers and as flags."""
+    return any(isinstance(part, bytes | bytearray) for part in all_inside(value))
+
+
+def parts_of(field: FieldInfo) -> list[object]:
+    """Return the types that a setting's type consists of, and their marks, such as ``int`` and ``DURATION``."""
+    return [*_leaves(field.annotation), *field.metadata]
+
+
+def _leaves(annotation: object) -> Iterator[object]:
+    inside = get_args(annotation)
+    if not inside:
+        yield annotation
+    for one in inside:
+        yield from _leaves(one)

@@ -1,1 +1,0 @@
-"""What to write to the registry, decided from one view of it."""

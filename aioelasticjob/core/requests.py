@@ -1,0 +1,284 @@
+"""Requests for runs as values: what ``requests/{id}`` and ``requests/{id}/{item}`` hold.
+
+A node that a person has edited may hold anything.  A request that makes no sense is left alone, and progress that makes
+no sense counts as the end of its item: no run is made twice, and no job stops, because of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config.declared import MAX_ITEMS
+from aioelasticjob.config.job import parsed_cron
+from aioelasticjob.core.records import MAX_MILLISECONDS, whole_number
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.encoding import encodable_text, unencodable_text
+from aioelasticjob.ground.nesting import read_json
+from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
+from aioelasticjob.registry.tree import Node
+
+FEATURE = "requests"
+"""The feature of the registry's format that a worker has to know to answer requests."""
+CANCELLED, EXPIRED = "cancelled", "expired"
+"""Why a request was stopped before all its items had run."""
+MAX_FENCE = 2**63 - 1
+_NAME = re.compile(r"[\w.-]{1,120}")
+_SOURCES = {"TRIGGER": FireSource.TRIGGER, "BACKFILL": FireSource.BACKFILL}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The scheduled moments that a backfill runs: those of a schedule from one moment up to another one."""
+
+    start: int
+    """In milliseconds since the epoch, included."""
+    end: int
+    """In milliseconds since the epoch, not included."""
+    cron: str
+    time_zone: str
+    dst: str
+    items_at_once: int = 0
+    """How many items run at a time in the whole cluster; 0 for all."""
+
+    def following(self, last: int) -> int | None:
+        """Return the first moment of the span after ``last``; None if there is none."""
+        found = _following(self.cron, self.time_zone, self.dst, max(last, self.start - 1))
+        return found if found is not None and found < self.end else None
+
+    def moments(self, at_most: int) -> tuple[int, int, int]:
+        """Return the first and the last moment, and how many there are; the count stops at ``at_most``."""
+        first = newest = self.following(0) or self.start
+        count = 1
+        while count < at_most and (following := self.following(newest)) is not None:
+            newest, count = following, count + 1
+        if count == at_most:
+            last = parsed_cron(self.cron, self.time_zone, self.dst).previous_before(moment(self.end / 1000))
+            newest = newest if last is None else round(last.timestamp() * 1000)
+        return first, newest, count
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody has asked a job to run items.  Times are in milliseconds since the epoch."""
+
+    id: str
+    source: FireSource
+    count: int
+    """The number of the job's items when this was asked."""
+    asked: int
+    """When this was asked."""
+    items: tuple[int, ...] | None = None
+    """The items to run, in ascending order; None for all."""
+    at: int = 0
+    """The moment for which this was asked; 0 for at once."""
+    expires: int = 0
+    """From this moment on nothing more of it is begun; 0 for never."""
+    parameter: str | None = None
+    by: str = ""
+    """The name of the person or program that made the request."""
+    named: bool = False
+    """Whether the person or program that made the request chose its id, so that it is remembered for a week."""
+    span: Span | None = None
+    """Which moments a backfill runs."""
+    paused: bool = False
+    stopped: str = ""
+    """Why nothing more of it is begun, although not all items have run; empty if that is not so."""
+    closed: int = 0
+    """When the leader noted the end of the request; 0 before."""
+    outcomes: Mapping[str, int] | None = None
+    """How many runs ended in which way, once it is closed."""
+    number: int = 0
+    """The zxid of the transaction that made the request."""
+    version: int = 0
+    """The version of the request's node."""
+
+    @property
+    def moment(self) -> int:
+        """The moment that a triggered run is for."""
+        return self.at or self.asked
+
+    @property
+    def is_open(self) -> bool:
+        """Whether runs of it may still begin."""
+        return not (self.stopped or self.closed)
+
+    def within(self, count: int) -> Iterator[int]:
+        """Yield the items to run, in their order, of a job that has so many items now."""
+        if self.items is None:
+            return iter(range(min(self.count, count)))
+        return iter(self.items[: bisect_left(self.items, count)])
+
+    def beyond(self, count: int) -> tuple[int, ...]:
+        """Return the items that this asks for by number, and that a job with so many items does not have."""
+        return () if self.items is None else self.items[bisect_left(self.items, count) :]
+
+    def asks_for(self, item: int) -> bool:
+        """Whether an item is one of those to run."""
+        if self.items is None:
+            return item < self.count
+        place = bisect_left(self.items, item)  # a list of thousands is searched for each of thousands
+        return self.items[place : place + 1] == (item,)
+
+    def following(self, progress: Progress | None) -> int | None:
+        """Return the moment that an item has to run next, given its progress; None if it has run all.
+
+        A stream that has given way goes on with its moment.
+        """
+        if progress is not None and progress.outcome == LEFT_OPEN:
+            return progress.moment
+        if self.span is not None:
+            return self.span.following(0 if progress is None else progress.moment)
+        return self.moment if progress is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Somebody wants runs to be stopped.  They are named by their fences, so the next run of an item goes on."""
+
+    id: str
+    fences: Mapping[int, int]
+    """The fence of the run of each item."""
+    asked: int
+    """When this was asked, in milliseconds since the epoch."""
+    version: int
+    """The version of its node."""
+    by: str = ""
+    """The name of the person or program that made the request."""
+
+
+def is_id(text: object) -> bool:
+    """Whether a text can be the id of a request."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None and bool(text.strip("."))
+
+
+def encode(request: Request) -> bytes:
+    """Return the data of a new request's node."""
+    fields: dict[str, object] = {"kind": request.source.value, "count": request.count, "asked": request.asked}
+    if request.items is not None:
+        fields["items"] = list(request.items)
+    by = encodable_text(request.by)
+    optional = {"at": request.at, "expires": request.expires, "by": by, "named": request.named}
+    fields |= {key: value for key, value in optional.items() if value}
+    if request.parameter is not None:
+        fields["parameter"] = request.parameter
+    if (span := request.span) is not None:
+        fields |= {"from": span.start, "to": span.end, "cron": span.cron, "timeZone": span.time_zone, "dst": span.dst}
+        fields |= {"itemsAtOnce": span.items_at_once} if span.items_at_once else {}
+    return json.dumps(fields).encode()
+
+
+def changed(data: bytes, **keys: object) -> bytes:
+    """Return the data of a request's node with some keys changed; keys that this release does not know are kept."""
+    return json.dumps({**read_json(data), **keys}).encode()
+
+
+def decode(name: str, node: Node) -> Request | None:
+    """Return the request in a node; None if somebody has written something else there."""
+    try:
+        fields = read_json(node.data)
+        if unencodable_text(fields) is not None or not is_id(name):
+            return None
+        source, outcomes = _SOURCES[fields["kind"]], fields.get("outcomes")
+        return Request(
+            name,
+            source,
+            whole_number(fields["count"], MAX_ITEMS),
+            whole_number(fields["asked"]),
+            _items(fields.get("items")),
+            at=whole_number(fields.get("at", 0)),
+            expires=whole_number(fields.get("expires", 0)),
+            parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
+            by=_text(fields.get("by", "")),
+            named=fields.get("named") is True,
+            span=_span(fields) if source is FireSource.BACKFILL else None,
+            paused=fields.get("paused") is True,
+            stopped=_text(fields.get("stopped", "")),
+            closed=whole_number(fields.get("closed", 0)),
+            outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
+            number=node.stat.czxid,
+            version=node.stat.version,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidSetting):
+        return None
+
+
+def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
+    """Return the data of a node that asks to stop runs."""
+    fields = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
+    return json.dumps({**fields, "by": encodable_text(by)} if by else fields).encode()
+
+
+def decode_cancellation(name: str, node: Node) -> Cancellation | None:
+    """Return the wish to stop runs that a node holds; None if it holds none."""
+    try:
+        fields = read_json(node.data)
+        if fields["kind"] != "CANCEL":
+            return None
+        fences = {
+            whole_number(int(item), MAX_ITEMS - 1): whole_number(fence, MAX_FENCE)
+            for item, fence in fields["fences"].items()
+        }
+        if unencodable_text(fields) is not None:
+            return None
+        return Cancellation(name, fences, whole_number(fields["asked"]), node.stat.version, _text(fields.get("by", "")))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def encode_progress(progress: Progress) -> bytes:
+    """Return the data of ``requests/{id}/{item}``."""
+    fields: dict[str, object] = {"moment": progress.moment, "runs": progress.runs}
+    fields |= {"failed": progress.failed} if progress.failed else {}
+    fields |= {"otherwise": dict(progress.otherwise)} if progress.otherwise else {}
+    return json.dumps({**fields, "outcome": progress.outcome} if progress.outcome else fields).encode()
+
+
+@lru_cache(maxsize=1024)
+def decode_progress(data: bytes) -> Progress:
+    """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
+    try:
+        fields = read_json(data)
+        outcome = _text(fields.get("outcome", ""))
+        if unencodable_text(fields) is not None:
+            raise TypeError("no text that UTF-8 can spell")
+        otherwise = {_text(key): whole_number(value) for key, value in fields.get("otherwise", {}).items()}
+        failed = whole_number(fields.get("failed", 0))
+        if sum(otherwise.values()) > failed:
+            raise ValueError("more ended otherwise than did not complete")
+        runs = whole_number(fields.get("runs", 1))
+        return Progress(whole_number(fields["moment"]), runs, failed, outcome, otherwise)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
+
+
+def _span(fields: Mapping[str, Any]) -> Span:
+    cron, zone, dst = _text(fields["cron"]), _text(fields["timeZone"]), _text(fields["dst"])
+    parsed_cron(cron, zone, dst)  # it has to be valid
+    at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
+    return Span(whole_number(fields["from"]), whole_number(fields["to"]), cron, zone, dst, at_once)
+
+
+def _items(items: object) -> tuple[int, ...] | None:
+    if items is None:
+        return None
+    if not isinstance(items, list) or not items:
+        raise TypeError(f"{items!r} is no list of items")
+    return tuple(sorted({whole_number(item, MAX_ITEMS - 1) for item in items}))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+@lru_cache(maxsize=16384)
+def _following(cron: str, time_zone: str, dst: str, last: int) -> int | None:
+    return parsed_cron(cron, time_zone, dst).millisecond_after(last)

@@ -1,0 +1,171 @@
+"""What an application is in one process: its clock, its observers, and, while it runs, its session and its jobs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.engine.executors import Executors
+from aioelasticjob.engine.health import IDLE, Health, JobHealth, Phase
+from aioelasticjob.engine.job_scheduler import JobScheduler
+from aioelasticjob.engine.local_jobs import Host, LocalJobs
+from aioelasticjob.engine.process_context import ProcessContext
+from aioelasticjob.error_handlers import ErrorDispatcher
+from aioelasticjob.errors import unwrapped
+from aioelasticjob.events import Events
+from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.plural import counted, listed_items
+from aioelasticjob.host.orphans import collecting_orphans
+from aioelasticjob.host.user_code import UserCode
+from aioelasticjob.host.watchdog import watchdog
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.executors import pickled
+from aioelasticjob.logging import logger
+from aioelasticjob.observers.endpoint import Endpoint
+from aioelasticjob.observers.recorder import Recorder
+from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.registry.addresses import Address, open_registry
+from aioelasticjob.registry.own_address import own_address
+from aioelasticjob.registry.session import Session
+
+MAX_NAMED = 10
+"""How many jobs are named that are waited for when an application stops."""
+
+log = logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class RunningApp:
+    """All that an application has for itself in each process, and nothing that its processes have in common."""
+
+    clock: Clock
+    recorder: Recorder | None = None
+    endpoint: Endpoint | None = None
+    events: Events = field(default_factory=Events)
+    phase: Phase = "not started"
+    session: Session | None = None
+    jobs: LocalJobs | None = None
+    executors: Executors | None = None
+    ended_by: Exception | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the application runs, starts or leaves."""
+        return self.phase not in IDLE
+
+    @property
+    def vitals(self) -> Vitals:
+        """How things stand at the moment, for those who measure."""
+        jobs = tuple(job.vitals for job in self.jobs.running) if self.jobs else ()
+        calls = self.executors.calls if self.executors else {}
+        return Vitals.of(self.session, jobs, self.recorder.counts if self.recorder else None, calls)
+
+    def health(self, declared: Iterable[JobConfig]) -> Health:
+        """Return what is held and run here, and how things stand with the registry."""
+        jobs = self.jobs.health if self.jobs else [JobHealth(job.job_name) for job in declared]
+        return Health.of(self.session, jobs, self.phase)
+
+    def busy(self) -> str:
+        """Return the jobs that run items at this moment, with the items, for the log."""
+        running = [one for one in self.health(()).jobs if one.running]
+        return ", ".join(f"{one.name} ({listed_items(one.running)})" for one in running)
+
+    @asynccontextmanager
+    async def open(
+        self, registry: Address, jobs: Iterable[Job], executors: Executors, limited_log: LimitedLog
+    ) -> AsyncIterator[Session]:
+        """Run the jobs while the block is open; leave gracefully at its end.  ``limited_log`` is closed then.
+
+        Raises:
+            RegistryUnreachable, TlsFailed, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``.
+        """
+        self.phase = "starting"
+        failure: Exception | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                stack.callback(setattr, self, "phase", "ended")
+                stack.enter_context(unwrapped())
+                self.events.limited_log = limited_log
+                stack.enter_context(watchdog())
+                await stack.enter_async_context(collecting_orphans())
+                if self.recorder is not None:
+                    recorder = self.recorder.open(self.events, self.clock, registry.settings.namespace)
+                    await stack.enter_async_context(recorder)
+                if self.endpoint is not None:
+                    await stack.enter_async_context(self.endpoint.open())
+                session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
+                self.session, self.executors = session, executors
+                stack.callback(self._forget_session)
+                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, registry))
+                block = UserCode("the block")
+                try:
+                    yield session
+                except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
+                    failure = error
+                    await block.tidy()  # before CPython 3.13 a failed asyncio.TaskGroup leaves a request to cancel us
+        except BaseException as ending:  # of a job with error_handler="raise", or a Ctrl-C while the jobs leave
+            if failure is not None and isinstance(ending, Exception):
+                raise failure from ending
+            ending.__context__ = failure or ending.__context__
+            raise
+        if failure is not None:
+            raise failure
+
+    def _forget_session(self) -> None:
+        self.session = self.jobs = self.executors = None
+
+    @asynccontextmanager
+    async def _run_jobs(
+        self, session: Session, jobs: tuple[Job, ...], executors: Executors, registry: Address
+    ) -> AsyncIterator[None]:
+        one_machine = registry.private or registry.shared is not None
+        ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
+        host = Host(ip, socket.gethostname(), os.getpid())
+        for job in jobs:
+            if job.blocking and job.engine is None and job.config.executor == "process":
+                pickled(job.handler)
+        limited_log = self.events.limited_log
+        dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, registry.settings.namespace)
+        shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
+        local = self.jobs = LocalJobs(session, jobs, host, shared)
+        has_failed = False
+        try:
+            async with executors.open(), local.open():
+                self.phase = "running"
+                self.events.begin()
+                try:
+                    yield
+                finally:
+                    self.phase = "leaving"
+                    _log_stopping(local.running)
+        except Exception:
+            has_failed = True
+            raise
+        finally:
+            self.ended_by = dispatcher.escalated
+            limited_log.close()
+            if self.phase == "leaving":  # and not if it could not start: the program may try again
+                self.events.end()
+                if not has_failed:  # a block that was cancelled has ended in an orderly way
+                    gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
+                    log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
+
+
+def _log_stopping(jobs: Iterable[JobScheduler]) -> None:
+    """Log what is waited for while the jobs leave: the items that they run now, and for how long at most."""
+    waited = [(job.health, job.shutdown_timeout) for job in jobs]
+    busy = [(one, seconds) for one, seconds in waited if one.running]
+    for health, seconds in busy[:MAX_NAMED]:
+        items = listed_items(health.running)
+        about = {"job": health.name, "items": health.running, "seconds": seconds}
+        log.info("stopping: waiting for %s, %s, for at most %g s", health.name, items, seconds, extra=about)
+    if len(busy) > MAX_NAMED:
+        more = len(busy) - MAX_NAMED
+        log.info("stopping: and for %s more", counted(more, "job"), extra={"left_out": more})
+    if not busy:
+        log.info("stopping: no job runs anything at this moment", extra={"jobs": []})

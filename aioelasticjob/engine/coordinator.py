@@ -1,0 +1,377 @@
+"""Applies the rules to a job's nodes: it reads a view, decides, and writes, until the rules want no more effects."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import get_running_loop
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from typing import Protocol, TypeAlias
+
+from aioelasticjob.clock import Clock, moment
+from aioelasticjob.core import records
+from aioelasticjob.core.diagnostics import diagnose, log_findings, log_strategy_failure
+from aioelasticjob.core.effects import (
+    MAX_OPERATIONS,
+    Assign,
+    Effect,
+    EndRun,
+    LostRuns,
+    MarkOrphan,
+    RemoveItems,
+    RemoveNodes,
+    SayStrategyFailed,
+    Transaction,
+    UpdateRequest,
+    halves,
+    to_transactions,
+)
+from aioelasticjob.core.foreign import foreign
+from aioelasticjob.core.layout import ItemPaths
+from aioelasticjob.core.request_runs import losing
+from aioelasticjob.core.rules import RuleInput, decide
+from aioelasticjob.core.view import JobView, follow
+from aioelasticjob.engine.commit import SentTransaction, result_of, send, write
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.membership import dismissed
+from aioelasticjob.engine.missed_marks import note_accounted
+from aioelasticjob.engine.operator_log import log_operator_actions
+from aioelasticjob.engine.own_node import renewed
+from aioelasticjob.engine.pacing import Due, Pacing
+from aioelasticjob.engine.record_cache import cut_off_runs, items_below, read_items
+from aioelasticjob.engine.run_counts import RunCounts
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.latest import Latest
+from aioelasticjob.logging import logger
+from aioelasticjob.model import Record, VersionedRecord
+from aioelasticjob.registry.session import SessionState
+from aioelasticjob.registry.transaction import Delete
+from aioelasticjob.registry.tree import Node, Tree
+
+REMOVED_AT_ONCE = 200
+"""How many surplus items are removed in one transaction, with up to five nodes each."""
+MIRROR_TIMEOUT = 5.0
+"""Seconds to wait until the mirror shows this instance's own write, before deciding without it."""
+RETRY_PAUSE = 2.0
+"""Seconds after which a write that the registry has refused is tried again."""
+READ_PURPOSE = "to read what the rules ask for"
+"""The purpose of the coordinator's reads, for the log line if the registry refuses them."""
+
+log = logger(__name__)
+
+Work: TypeAlias = Callable[[], Awaitable[float]]
+"""Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
+
+
+class CoordinatedJob(Protocol):
+    """The job that is coordinated, in one session."""
+
+    def view_changed(self) -> None:
+        """Note that there is a newer view."""
+
+    def conclude(self, written: EndRun | UpdateRequest | LostRuns) -> None:
+        """Note that an effect was written that ends what others wait for: a run that was cut off, or a request."""
+
+    def dismissed(self, why: str) -> None:
+        """Note that this instance has to leave, and why."""
+
+    def end_soon(self) -> None:
+        """End what the job does in this session, because the session has ended."""
+
+    def fail(self, error: Exception) -> None:
+        """End what the job does in this session, because of an error, and try to join again."""
+
+
+class Coordinator:
+    """Writes the effects that the rules want, and sets ``views`` to the newest view, in turns.
+
+    A turn decides and does not wait.  If something has to be written or read, the turn returns it as work.
+    ``switches`` are the nodes of the servers in all jobs.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        trees: Latest[Tree],
+        switches: Latest[Tree],
+        views: Latest[JobView],
+        counts: RunCounts,
+        clock: Clock,
+        job: CoordinatedJob,
+    ) -> None:
+        self._member, self._trees, self._switches, self._views = member, trees, switches, views
+        self._run_counts, self._clock, self._job = counts, clock, job
+        self._pacing = Pacing(member.id)
+        self._findings: Mapping[str, str] = {}
+        """The mistakes in the job's nodes that were logged last."""
+        self._logged: JobView | None = None
+        """The view whose mistakes and changes were logged last."""
+        self._accounted: int | None = None
+        """The newest moment of a job without records that this instance knows to be noted."""
+        self._leaves = False
+        self._written, self._written_at = 0, 0.0
+        """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
+
+    def turn(self) -> float | Work:
+        """Read the newest tree and decide; return the seconds until the next turn, or work that has to wait."""
+        missing = self._written_at + MIRROR_TIMEOUT - get_running_loop().time()
+        if self._trees.value.zxid < self._written and missing > 0:
+            return missing
+        self._written = 0
+        view, member = self._read_view(), self._member
+        if self._leaves:  # an instance that leaves coordinates no more
+            return inf
+        may_be_dismissed = member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
+        found = partial(self._look_whether_dismissed, view) if may_be_dismissed else self._decide(view)
+        return found if isinstance(found, float) else partial(self._attempt, found)
+
+    def _read_view(self) -> JobView:
+        tree, switches, before = self._trees.value, self._switches.value, self._views.value
+        if before.tree is tree and before.switches is switches:
+            return before
+        view = follow(before, tree, switches)
+        self._pacing.see(before, view)
+        self._views.set(view)
+        self._job.view_changed()
+        return view
+
+    def _decide(self, view: JobView) -> float | Work:
+        pacing, member = self._pacing, self._member
+        if pacing.is_held:
+            return self._pause(view, quiet=False)
+        if view is not self._logged:
+            if (error := foreign(view.tree, member.layout)) is not None:
+                self._leaves = True
+                self._job.fail(error)
+                return inf
+            known, self._findings = self._findings, diagnose(view, member.id)
+            log_findings(member, known, self._findings)
+            self._log_operator_actions(view)
+        due = pacing.look(view)
+        if due.waits:
+            return partial(self._look_up, view, due)
+        member.refusals.accepted(READ_PURPOSE)
+        rule_input = RuleInput(view, member.id, due.quiet, False, self._time, host=member.host)
+        if effects := decide(rule_input):
+            return partial(self._write, rule_input, effects)
+        return self._pause(view, due.quiet)
+
+    async def _look_whether_dismissed(self, view: JobView) -> float:
+        if why := await dismissed(self._member, view, 0 if self._logged is None else self._logged.tree.zxid):
+            self._log_operator_actions(view)
+            self._leaves = True
+            self._job.dismissed(why)
+            return inf
+        found = self._decide(view)
+        return found if isinstance(found, float) else await found()
+
+    def _log_operator_actions(self, view: JobView) -> None:
+        """Log what operators have changed since the view that was logged last."""
+        before, self._logged = self._logged, view
+        if before is not None:
+            log_operator_actions(self._member, before, view)
+
+    async def _look_up(self, view: JobView, due: Due) -> float:
+        """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
+        member, pacing, time = self._member, self._pacing, self._time
+        if due.tick:
+            await _renew_own_node(member, view, moment(time).year)
+        if due.counts:
+            await self._run_counts.publish(member, view, time)
+        # there is no leader while all instances are switched off
+        if due.tick and member.id == (view.leader or min(view.instances, default="")):
+            self._accounted = await note_accounted(member, view, time, self._accounted)
+        cut_off, runners, unwanted = dict[int, VersionedRecord](), set[str](), list[Delete]()
+        if due.records:
+            if view.config.failover:
+                cut_off, runners = await cut_off_runs(member, sorted(view.items))
+            else:
+                unwanted = await _unwanted_records(member)
+            pacing.lingering = not runners <= view.instances.keys()  # no mirrored node will show the end of such a run
+            if cut_off or pacing.lingering:  # until they have been rescued
+                pacing.look_again()
+        member.refusals.accepted(READ_PURPOSE)
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host)
+        return await self._write(rule_input, decide(rule_input))
+
+    async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
+        """Write effects, if there are any; the next turn waits until the tree shows them."""
+        self._written, in_part = await _commit(self._member, rule_input.view, effects, self._job)
+        self._written_at = get_running_loop().time()
+        if in_part:  # what was written is news, so it would be begun again at once, over and over
+            self._pacing.hold(RETRY_PAUSE)
+        return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
+
+    async def _attempt(self, work: Work) -> float:
+        """Do some work.  If the registry refuses it, the next turn tries again."""
+        member = self._member
+        try:
+            return await work()
+        except Suspended:
+            self._pacing.look_again()
+            return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # a connection wakes it
+        except SessionEnded:
+            self._job.end_soon()
+            return inf
+        except RegistryError as error:  # try to read it again later; the job runs meanwhile
+            member.refusals.refused(READ_PURPOSE, error)
+            self._pacing.look_again()
+            return self._pause(self._views.value, quiet=False)
+
+    def _pause(self, view: JobView, quiet: bool) -> float:
+        pause = self._pacing.pause(view, quiet)
+        return min(pause, RETRY_PAUSE) if self._member.refusals.present else pause
+
+    @property
+    def _time(self) -> float:
+        """The registry's time in seconds since the epoch."""
+        return self._clock.now() - (self._member.session.clock_skew or 0.0)
+
+
+async def _renew_own_node(member: Member, view: JobView, year: int) -> None:
+    """Bring the notes in the instance's node up to date.  If the registry refuses that, the next tick tries again."""
+    try:
+        if (renewal := renewed(member, view, year)) is not None:
+            await member.session.commit([renewal], incarnation=member.incarnation)
+    except (Suspended, SessionEnded):
+        raise
+    except RegistryError:
+        return
+
+
+async def _unwanted_records(member: Member) -> list[Delete]:
+    """Return the removal of the records and marks of a job; empty as long as any item runs."""
+    items, removal = await items_below(member.session, member.layout.execution), list[Delete]()
+    for _, paths, record, mark, running in await read_items(member, items):
+        if running is not None:
+            return []
+        removal += _removal(paths, record, mark)
+    return removal
+
+
+def _removal(paths: ItemPaths, record: Node | None, mark: Node | None) -> list[Delete]:
+    """Return the removal of an item's mark and record, as far as nobody has made nodes below them by hand."""
+    removal = [] if mark is None or mark.stat.num_children else [Delete(paths.misfire, mark.stat.version)]
+    if record is not None and record.stat.num_children == len(removal):
+        removal.append(Delete(paths.execution, record.stat.version))
+    return removal
+
+
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
+    """Write effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
+    written, in_part, name = 0, False, member.layout.job
+    marks = _send_marks(member, view, effects)
+    for effect in effects:
+        transactions, lost = await _transactions(member, view, effect)
+        for number, transaction in enumerate(transactions):
+            try:
+                if isinstance(effect, MarkOrphan):
+                    committed = await result_of(member, marks[effect.item])
+                else:
+                    what = f"to coordinate the job ({type(effect).__name__})"
+                    has_parts = _has_parts(member, effect, transaction)
+                    committed = await write(member, transaction, what, has_parts=has_parts)
+            except (Suspended, SessionEnded):
+                raise
+            except RegistryError as error:  # the view was outdated, or the effect is tried again
+                text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
+                log.debug(text, name, type(effect).__name__, error, extra=fields)
+                in_part = in_part or number > 0
+                with suppress(RegistryError):
+                    await member.session.sync()
+                if isinstance(error, Conflict) and error.path == view.layout.epoch:
+                    return written, in_part  # another instance leads now, so all that follows would be refused, too
+                break
+            if _is_mirrored(effect, view):  # otherwise the next turn would wait in vain until the tree shows it
+                written = committed.zxid
+        else:
+            _say_written(member, view, effect, job)
+            if lost:
+                job.conclude(LostRuns(lost))
+    return written, in_part
+
+
+def _has_parts(member: Member, effect: Effect, transaction: Transaction) -> bool:
+    """Whether the next turn makes smaller transactions if the servers turn out not to take one of this size."""
+    return isinstance(effect, Assign | RemoveItems) and member.session.is_small_enough(transaction)
+
+
+def _is_mirrored(effect: Effect, view: JobView) -> bool:
+    """Whether the tree will show what an effect has written: it never shows records."""
+    removed = [one.path for one in effect.operations] if isinstance(effect, RemoveNodes) else []
+    return not (isinstance(effect, EndRun) or any(path.startswith(f"{view.layout.execution}/") for path in removed))
+
+
+def _send_marks(member: Member, view: JobView, effects: Sequence[Effect]) -> dict[int, SentTransaction]:
+    """Send the marks of all orphans together: an instance that saw only the first one would rescue only that one."""
+    what, orphans = "to coordinate the job (MarkOrphan)", [one for one in effects if isinstance(one, MarkOrphan)]
+    marks = {orphan.item: send(member, to_transactions(orphan, view)[0], what) for orphan in orphans}
+    for mark in marks.values():  # if one fails, nobody awaits the others; asyncio need not warn of their errors
+        mark.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+    return marks
+
+
+def _say_written(member: Member, view: JobView, effect: Effect, job: CoordinatedJob) -> None:
+    """Log an effect that was written, or tell it to the job, if others have to know it."""
+    match effect:
+        case Assign(assignment):
+            items, instances = len(assignment), len(set(assignment.values()))
+            text = f"as the leader, this instance has assigned the items (items: {items}, instances: {instances})"
+            member.log_limited(log, "leaders assign items", text, logging.INFO, items=items)
+        case SayStrategyFailed(why):
+            log_strategy_failure(member, view.config.sharding_strategy, why)
+        case EndRun() | UpdateRequest():
+            job.conclude(effect)
+
+
+async def _transactions(
+    member: Member, view: JobView, effect: Effect
+) -> tuple[list[Transaction], Mapping[int, Record]]:
+    """Return an effect's transactions, and the records that they remove of runs that were cut off.
+
+    If a transaction would be larger than the registry takes, it is made smaller.
+    """
+    match effect:
+        case RemoveItems(items):
+            return await _removal_of_items(member, view, sorted(items)[:REMOVED_AT_ONCE])
+        case Assign():
+            found, most = to_transactions(effect, view), MAX_OPERATIONS
+            while most > 1 and not all(map(member.session.is_small_enough, found)):
+                most //= 2
+                found = to_transactions(effect, view, most)
+            return found, {}
+        case _:
+            return to_transactions(effect, view), {}
+
+
+async def _removal_of_items(
+    member: Member, view: JobView, items: Sequence[int]
+) -> tuple[list[Transaction], Mapping[int, Record]]:
+    """Return a transaction that removes surplus items, and the records that it removes of runs that were cut off.
+
+    Items that still run stay, and so do those below whose records somebody has made nodes by hand.  If all together
+    are too many for one transaction, a later turn removes the others.
+    """
+    removal, lost = dict[int, list[Delete]](), dict[int, Record]()
+    for item, paths, record, mark, running in await read_items(member, items):
+        nodes = _removal(paths, record, mark)
+        if running is not None or (record is not None and Delete(paths.execution, record.stat.version) not in nodes):
+            continue
+        removal[item] = nodes
+        if record and (run := records.decode(record.data)) is not None and not run.completed:
+            lost[item] = run
+    while removal:
+        below = [node for nodes in removal.values() for node in nodes]
+        transaction = [
+            *to_transactions(RemoveItems(frozenset(removal)), view)[0],
+            *below,
+            *losing(view, lost),
+        ]
+        if len(removal) == 1 or member.session.is_small_enough(transaction):
+            return [transaction], lost
+        kept, _ = halves(sorted(removal))
+        removal = {item: removal[item] for item in kept}
+        lost = {item: run for item, run in lost.items() if item in removal}
+    return [], {}

@@ -1,0 +1,162 @@
+"""The health of this process: its session, its jobs, and the items that it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.declaration import Difference, differences
+from aioelasticjob.core.diagnostics import missing_features_text, unusable_text
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.own_node import intolerable_difference
+from aioelasticjob.engine.refusals import RefusedRequest
+from aioelasticjob.model import Claim
+from aioelasticjob.registry.session import Session, SessionState
+
+Status: TypeAlias = Literal["up", "suspended", "down"]
+Phase: TypeAlias = Literal["not started", "starting", "running", "leaving", "ended"]
+IDLE: frozenset[Phase] = frozenset({"not started", "ended"})
+"""The phases in which an application does not run, start or leave."""
+Probe: TypeAlias = Literal["health", "live", "ready"]
+"""What somebody asks a process for: how it is, whether it has to be restarted, whether it does its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobHealth:
+    """The health of one job in this process."""
+
+    name: str
+    instance: str | None = None
+    """The id of the job's instance; None while the job has not joined, or was shut down in this process."""
+    leads: bool = False
+    holds: tuple[int, ...] = ()
+    """The items assigned to this process."""
+    running: tuple[int, ...] = ()
+    """The items that this process runs now."""
+    next_fire: datetime | None = None
+    problem: str | None = None
+    """Why the job does not run in this process although the registry answers; None if it runs."""
+    dismissed: bool = False
+    """Whether the problem is that an operator has had the job leave: then the process is ready all the same."""
+    refused: tuple[RefusedRequest, ...] = ()
+    """The requests of the job that the registry refuses at present."""
+    differs: tuple[Difference, ...] = ()
+    """The settings that this process declares otherwise than the registry, whose values apply."""
+    blocked: tuple[str, ...] = ()
+    """The nodes that somebody has made by hand and that keep items of this process from running until removed."""
+    clock_differs: float | None = None
+    """By how many seconds this host's clock is ahead of the registry's, if the job refuses all runs because of that."""
+
+    @classmethod
+    def of(
+        cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig, skew: float | None
+    ) -> JobHealth:
+        """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch.
+
+        ``declared`` is the configuration that this process declares; ``skew`` is by how many seconds this host's clock
+        is ahead of the registry's, None if that is not known.
+        """
+        schedule = view.config.schedule
+        return cls(
+            view.config.job_name,
+            instance,
+            leads=view.leader == instance,
+            holds=tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
+            running=() if claim is None else tuple(sorted(claim.items)),
+            next_fire=None if schedule is None else schedule.next_after(moment(now)),
+            problem=_problem(view, instance),
+            differs=differences(declared, view.config),
+            clock_differs=intolerable_difference(skew, view.config),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The health of this process: its session and its jobs."""
+
+    status: Status
+    """``up``; ``suspended`` while the registry does not answer, so nothing is claimed.
+
+    ``down`` before the application has connected, and after it has ended.
+    """
+    pid: int
+    registry: str | None
+    """The registry's address, without credentials."""
+    jobs: tuple[JobHealth, ...]
+    phase: Phase = "running"
+    """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, then ``ended``."""
+    reason: str | None = None
+    """Why the registry does not answer, if the status is ``suspended``."""
+
+    @classmethod
+    def of(cls, session: Session | None, jobs: Iterable[JobHealth], phase: Phase = "running") -> Health:
+        """Return the health of an application.  Without a session it has not connected yet, or does not run."""
+        address = None if session is None else session.settings.address
+        status = _status(session)
+        reason = session.reason if session is not None and status == "suspended" else None
+        return cls(status, os.getpid(), address, tuple(jobs), phase, reason)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the application runs, starts or leaves: if it does none of these, only a restart brings it back."""
+        return self.phase not in IDLE
+
+    @property
+    def ready(self) -> bool:
+        """Whether the registry answers, all jobs have joined and none has to wait, and the process does not stop."""
+        waits = any(job.problem and not job.dismissed for job in self.jobs)
+        return self.status == "up" and self.phase == "running" and not waits
+
+    def status_code(self, asked: Probe) -> int:
+        """Return the status of an answer by HTTP: 200 or 503."""
+        good = {"live": self.alive, "ready": self.ready, "health": self.status != "down"}
+        return 200 if good[asked] else 503
+
+    def as_json(self) -> dict[str, object]:
+        """Return the health as a dictionary that can be encoded as JSON."""
+        return {
+            "status": self.status,
+            "reason": self.reason,
+            "alive": self.alive,
+            "ready": self.ready,
+            "phase": self.phase,
+            "pid": self.pid,
+            "registry": self.registry,
+            "jobs": [
+                {
+                    "name": job.name,
+                    "instance": job.instance,
+                    "leads": job.leads,
+                    "holds": job.holds,
+                    "running": job.running,
+                    "next_fire": None if job.next_fire is None else job.next_fire.isoformat(),
+                    "problem": job.problem,
+                    "refused": [
+                        {"what": one.what, "why": one.why, "since": moment(one.since).isoformat()}
+                        for one in job.refused
+                    ],
+                    "differs": [one.text(job.name) for one in job.differs],
+                    "clock_differs": job.clock_differs,
+                    "blocked": job.blocked,
+                }
+                for job in self.jobs
+            ],
+        }
+
+
+def _problem(view: JobView, instance: str) -> str | None:
+    if instance in view.lacking:
+        return missing_features_text(view.lacking[instance])
+    return unusable_text(view.unusable) if instance in view.unable else None
+
+
+def _status(session: Session | None) -> Status:
+    state = SessionState.CLOSED if session is None else session.status.value.state
+    if state is SessionState.CONNECTED:
+        return "up"
+    return "down" if state is SessionState.CLOSED else "suspended"

@@ -1,0 +1,363 @@
+"""Schedules one job in one session: it makes passes, and performs what is commanded, one run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from anyio import CancelScope, move_on_after, sleep
+
+from aioelasticjob.core.choice import Choice
+from aioelasticjob.core.commands import (
+    AwaitMoment,
+    AwaitRescueEnd,
+    ClaimItems,
+    Command,
+    FollowReleases,
+    GiveBack,
+    JoinRun,
+    NewestView,
+    RemoveOrphanMark,
+    RunItems,
+)
+from aioelasticjob.core.effects import EndRun, LostRuns, UpdateRequest
+from aioelasticjob.core.request_runs import ended_as, next_due
+from aioelasticjob.core.state import Passed, Past
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.claim_ahead import ClaimAhead
+from aioelasticjob.engine.claims import ClaimResult, Claims, SentClaim, remove_orphan_mark
+from aioelasticjob.engine.commit import until_answered
+from aioelasticjob.engine.coordinator import MIRROR_TIMEOUT
+from aioelasticjob.engine.driver import Awaited, CommandLoop, InTask, Pass, StateDriver
+from aioelasticjob.engine.health import JobHealth
+from aioelasticjob.engine.listeners import join_run
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.missed_marks import mark_misfired
+from aioelasticjob.engine.missed_reports import EXPIRED, REMOVED, left_of
+from aioelasticjob.engine.process_context import ProcessContext
+from aioelasticjob.engine.refusals import READ_DUE
+from aioelasticjob.engine.runs import Runs
+from aioelasticjob.engine.settlements import Settlements
+from aioelasticjob.engine.stats import ExecutionStats
+from aioelasticjob.engine.stopping import Stopping
+from aioelasticjob.engine.turns import Activity, TaskScope
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.latest import Latest
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.observers.vitals import JobVitals
+from aioelasticjob.registry.session import SessionState
+
+MAX_WAIT = 60.0
+"""Seconds after which the scheduler reads the clock again: it may have been set, or the machine may have slept."""
+UNCERTAIN = 1.0
+"""Seconds until another attempt if there is a connection, but it is not certain that the session lives."""
+VISIBLE_WITHIN = 1.0
+"""The longest wait, in seconds, until the view shows that the rescue of this instance's own items has ended."""
+READ_RELEASES = "to read which items run elsewhere"
+"""The purpose of the reads, for the log line if the registry refuses them."""
+LOOK_AGAIN_AFTER = 1.0
+"""Seconds between two reads of the record of a run that the leader has yet to end."""
+
+
+class JobScheduler(CommandLoop):
+    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time.
+
+    It has more than twelve methods: a run has many steps, and the process asks for the state of the job.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        member: Member,
+        views: Latest[JobView],
+        shared: ProcessContext,
+        tasks: TaskScope,
+        past: Past,
+    ) -> None:
+        self._job, self._member, self._shared = job, member, shared
+        self.views = views
+        self._tasks, self._loop = tasks, tasks.scheduler.loop
+        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
+        driver = StateDriver(member, views.value, self._stats, past)
+        super().__init__(driver, Activity(tasks, self, is_urgent=False))
+        self._claims = Claims(member, driver.cache)
+        self._settlements = settlements = Settlements(member, driver.cache)
+        self.run_counts = self._stats.run_counts
+        self.stopping = Stopping(member, shared.departures)
+        self._ahead = ClaimAhead(member, shared.starts, settlements)
+        self._runs = Runs(job, views, shared, driver, settlements, self.stopping)
+        self._choice = Choice(member.id, self._state, self._ahead.lead)
+        self.left = False
+        """Whether this instance was asked to leave."""
+        self._failures, self._resume_at = 0, 0.0
+        """How many passes in a row the registry has refused, and before what time of the loop none begins again."""
+        self._wait_for_view: CancelScope | None = None
+        """The wait for a view after an outage; it is cancelled when the job leaves."""
+
+    @property
+    def releases(self) -> ItemReleases:
+        """Waits for items that other instances still run.  It keeps nothing, so it is made when it is needed."""
+        return ItemReleases(self._driver, self._settlements, self._tasks, self._look_at_once)
+
+    @property
+    def vitals(self) -> JobVitals:
+        """The present state of the job, for metrics."""
+        return JobVitals(self._member.layout.job, len(self._state.held), self.views.value.leader == self._member.id)
+
+    @property
+    def health(self) -> JobHealth:
+        """The health of the job in this process."""
+        execution, now, member = self._runs.execution, self._shared.clock.now(), self._member
+        claim = None if execution is None else execution.claim
+        health = JobHealth.of(self.views.value, member.id, claim, now, self._job.config, member.session.clock_skew)
+        state = self._state
+        blocked = [member.layout.item(item).running for item in sorted(state.held) if state.items[item].blocked]
+        return replace(health, blocked=tuple(blocked)) if blocked else health
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
+        return self._state.intolerable_skew() is not None
+
+    @property
+    def shutdown_timeout(self) -> float:
+        """Seconds that running handlers have to end when the job leaves."""
+        return self.views.value.config.shutdown_timeout
+
+    def leave(self, *, process_stops: bool) -> None:
+        """Stop claiming, and leave once no handler runs."""
+        self.left = True
+        self.stopping.leave(self.shutdown_timeout, self.cancel, process_stops=process_stops)
+        if self._wait_for_view is not None:
+            self._wait_for_view.cancel()
+        self._runs.leave()
+        self._ahead.end_wait()
+        self._look_at_once()
+
+    def reconsider(self) -> None:
+        """Give back a claim that waits for its moment, stop cancelled runs, and ask for a turn.
+
+        This is called when the view or the time has changed.
+        """
+        self._driver.now()
+        self._state.note_change(self.views.value)
+        self._ahead.end_wait()
+        self._runs.stop_cancelled()
+        self.activity.wake()
+
+    def look_again(self) -> None:
+        """Compute anew which items are due, because the time was set."""
+        self._resume_at = 0.0
+        self.reconsider()
+
+    async def ask_time(self) -> None:
+        """Ask the registry for its time.  A RegistryError is raised if it cannot answer."""
+        await self._member.session.server_time(self._member.layout.system_time)
+
+    def cancel(self) -> None:
+        """Give back a claim that waits for its moment, or cancel the execution; its items are settled as cancelled."""
+        self._ahead.end_wait()
+        self._runs.cancel()
+
+    def _begin(self) -> Pass:
+        """See the newest view, and run what comes first.
+
+        The result is the seconds until there can be more to run; None if there may be more now.
+        """
+        if self.left:
+            self._tasks.owner.end_soon()
+            return inf
+        if (pause := self._resume_at - self._loop.time()) > 0:
+            return pause
+        view = self.views.value
+        if view.tree.outdated:
+            view = yield NewestView()
+        yield from self._state.see(view)
+        run = self._choice.next_run(view)
+        taken = None if run is None else (yield from run)
+        self._failures = 0
+        if self._member.refusals.open:
+            self._member.refusals.accepted(READ_DUE)
+        waits = taken is None or (taken.stale and taken.claim is None)
+        return self._rest(view) if waits else None
+
+    def _refused(self, error: RegistryError) -> float:
+        """Return after how many seconds the next pass begins; the items stay due."""
+        session = self._member.session
+        match error:
+            case Suspended():
+                connected = session.status.value.state is SessionState.CONNECTED
+                return UNCERTAIN if connected else inf  # a new connection wakes it
+            case SessionEnded():
+                self._tasks.owner.end_soon()
+                return inf
+        self._member.refusals.refused(READ_DUE, error)
+        pause = session.pause_after(self._failures)
+        self._failures += 1
+        self._resume_at = self._loop.time() + pause
+        return pause
+
+    def _perform(self, command: Command) -> object:
+        """Perform a command, and return its answer, or how it is to be awaited."""
+        state = self._state
+        match command:
+            case ClaimItems(view, fire, items):
+                return self._claim(view, fire, items)
+            case AwaitMoment(view, claim):
+                ahead = max(0, claim.fire.slot - state.clock.now)
+                is_outdated = self.left or (ahead > 0 and self.views.value is not view)
+                return self._ahead.wait(claim, ahead, is_outdated=is_outdated)
+            case RunItems(view, claim, offsets):
+                self._ahead.begun()
+                return InTask(partial(self._runs.run, view, claim, offsets))
+            case NewestView():
+                return InTask(self._await_new_view) if self.views.value.tree.outdated else self.views.value
+            case GiveBack():
+                return InTask(self._ahead.give_back)
+            case JoinRun(fire, items):
+                return InTask(partial(join_run, self._job.listeners, self._member, fire, items))
+            case FollowReleases(items, missed):
+                self.releases.follow(items, missed)
+                return None
+            case AwaitRescueEnd(items):
+                return InTask(partial(self._await_rescue_end, items))
+            case RemoveOrphanMark(item):
+                return InTask(partial(remove_orphan_mark, self._member, self._driver.cache, item))
+            case _:
+                return InTask(partial(self._driver.perform, command))
+
+    def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
+        """Claim items for a fire, whose moment may still be to come."""
+        state = self._state
+        if not view.config.monitor_execution:
+            # for written claims the registry's client checks this
+            if self._member.session.status.value.state is not SessionState.CONNECTED or not self._member.is_proven():
+                raise Suspended("it is not certain that the session lives")
+            return ClaimResult(self._claims.unmonitored(fire, items))
+        begins, next_fire = state.clock.now, state.timetable.upcoming or 0
+        if fire.slot == next_fire and fire.source is FireSource.CRON:  # the moment is still to come
+            begins, next_fire = fire.slot, state.timetable.following()
+        sent = self._claims.send(view, fire, items, begins, next_fire)
+        return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
+
+    async def _await_rescue_end(self, items: frozenset[int]) -> None:
+        with move_on_after(VISIBLE_WITHIN):
+            await self.views.until(lambda newer: items.isdisjoint(newer.rescues))
+
+    async def _await_new_view(self) -> JobView:
+        """Wait until the view was read anew after an outage, and return it: the schedule may have changed."""
+        with move_on_after(MIRROR_TIMEOUT) as self._wait_for_view:
+            await self.views.until(lambda view: self.left or not view.tree.outdated)
+        self.views.value.tree.accept_as_newest()  # run with the old view rather than not at all
+        return self.views.value
+
+    def conclude(self, written: EndRun | UpdateRequest | LostRuns) -> None:
+        """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
+        missed = self._state.missed
+        if isinstance(written, UpdateRequest):
+            request, unrun = written.request, written.unrun
+            for first in sorted(set(unrun.values())):
+                items = [item for item, due in unrun.items() if due == first]
+                missed.put(items, left_of(request.span, first), EXPIRED if request.stopped else REMOVED)
+        elif isinstance(written, LostRuns):
+            missed.report_removed(written.records)
+        elif error := self._stats.ended_by_leader(self.views.value.config, written):
+            run = written.run.record
+            missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
+        self._driver.say_all()
+
+    async def end_runs(self) -> None:
+        """Settle or give back what waits without a task, and report the runs that can begin here no more.
+
+        The caller has cancelled all tasks.
+        """
+        self.end_pass()
+        with move_on_after(self.stopping.settle_timeout, shield=True), suppress(SessionEnded):
+            await self._runs.finish()
+            await self._ahead.give_back()
+        self._choice.triggers.give_up()
+        self._driver.say_all()
+
+    def _look_at_once(self) -> None:
+        """End a streaming run, and ask for a turn: an item was released, or this instance leaves."""
+        self._resume_at = 0.0
+        self._runs.stop_fetching()
+        self.activity.wake()
+
+    def _rest(self, view: JobView) -> float:
+        """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
+        if self.views.value is not view:
+            return 0.0
+        upcoming = self._state.timetable.upcoming
+        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.clock.now)
+        if view.config.monitor_execution and delay > self._ahead.lead:
+            delay -= self._ahead.lead
+        planned = next_due(view, self._state.held, self._state.clock.now) if view.requested else None
+        until_planned = inf if planned is None else max(0.0, (planned - self._state.clock.now) / 1000)
+        return min(MAX_WAIT, delay / 1000, self._state.steady_in, until_planned)
+
+
+class ItemReleases:
+    """Waits until items run nowhere.  For each such item it tells the state, and then calls ``after``."""
+
+    def __init__(
+        self, driver: StateDriver, settlements: Settlements, tasks: TaskScope, after: Callable[[], None]
+    ) -> None:
+        self._member, self._driver, self._settlements = driver.member, driver, settlements
+        self._tasks, self._after_release = tasks, after
+
+    def follow(self, items: Iterable[int], missed: tuple[JobView, int] | None = None) -> None:
+        """Wait for each of these items.  If they ``missed`` a moment of a view, first mark that for operators."""
+        for item in sorted(items):
+            self._tasks.start_soon(self._until_free, item, missed)
+
+    async def release_left(self) -> None:
+        """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
+        with suppress(SessionEnded):  # the end of the session has removed them
+            await self._until_answered(
+                lambda: self._settlements.release_all(hand_over=self._driver.state.view.config.failover)
+            )
+
+    async def _until_free(self, item: int, missed: tuple[JobView, int] | None) -> None:
+        if missed is not None:
+            view, slot = missed
+            await mark_misfired(self._member, self._driver.cache, view, item, slot)
+        with suppress(SessionEnded):
+            await self._until_answered(lambda: self._ended(item))
+            self._driver.released(item)
+            self._after_release()
+
+    async def _ended(self, item: int) -> None:
+        await self._settlements.release(item, hand_over=self._driver.state.view.config.failover)
+        await self._member.session.wait_deleted(self._member.layout.item(item).running)
+        while self._driver.state.items[item].seen is not None:
+            await self._driver.cache.learn([item])  # first the record: the offset read next is then the ended run's
+            await self._driver.offsets.read([item])
+            if not self._is_to_be_ended(item):
+                return
+            await sleep(LOOK_AGAIN_AFTER)
+
+    def _is_to_be_ended(self, item: int) -> bool:
+        """Whether the leader has yet to end the item's run, because it was cancelled or rescued too often.
+
+        This changes the record only, and instances do not mirror records.  If this instance did not read the record
+        again, the item would count as being rescued, and not run, until another node of the job changes.
+        """
+        view, entry = self._driver.state.view, self._driver.state.items[item]
+        if not view.config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
+            return False
+        return entry.cut_off and bool(ended_as(view, item, entry.record, entry.fence))
+
+    async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        await until_answered(self._member, READ_RELEASES, attempt)
+        self._member.refusals.accepted(READ_RELEASES)
+
+
+def _claimed(claims: Claims, sent: SentClaim) -> object:
+    """Return the result of a claim that was answered, or the work that is left to do for it."""
+    taken = claims.claimed(sent)
+    return InTask(partial(claims.finish, sent)) if taken is None else taken

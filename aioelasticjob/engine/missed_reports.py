@@ -1,0 +1,103 @@
+"""Reports missed moments: with an event, a count and a line in the log; error handlers are called if a job wants it.
+
+It also logs which records were lowered, since their moments may run twice.
+"""
+
+from __future__ import annotations
+
+from aioelasticjob.clock import Clock, moment, time_text
+from aioelasticjob.config.job import JobConfig, parsed_cron
+from aioelasticjob.core.commands import Report, SayLowered
+from aioelasticjob.core.requests import Span
+from aioelasticjob.core.state import ORDINARY_IN_STREAMS, Newest, Passed, Timetable
+from aioelasticjob.cron.zone import local_text
+from aioelasticjob.error_handlers import ErrorDispatcher, Failure
+from aioelasticjob.errors import MissedRuns
+from aioelasticjob.events import MOMENTS_COUNTED, Events, Misfired
+from aioelasticjob.ground.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.plural import listed_items
+from aioelasticjob.logging import logger
+
+EXPIRED = "it was asked for, and could not begin, or go on, before the request expired"
+REMOVED = (
+    "it was asked for, and the item was removed before it could begin, or go on, because the item count was lowered"
+)
+OF_REQUESTS = frozenset({EXPIRED, REMOVED})
+"""Why runs that somebody has asked for are missed."""
+
+log = logger(__name__)
+
+
+class MissedReports:
+    """Reports the moments that the items of one job have missed."""
+
+    def __init__(
+        self, instance: str, clock: Clock, events: Events, limited_log: LimitedLog, dispatcher: ErrorDispatcher
+    ) -> None:
+        self._me, self._clock, self._events = instance, clock, events
+        self._limited_log, self._dispatcher = limited_log, dispatcher
+
+    def put(self, config: JobConfig, report: Report) -> None:
+        """Report missed moments.  The error handler is not called for a run that it was called for already.
+
+        Moments that come while a stream runs are events, but neither warnings nor alerts: that is how streams work.
+        """
+        job, items, why = config.job_name, report.items, report.why
+        first, slot, moments = report.passed.first, report.passed.last, report.passed.count
+        missed = f"{listed_items(items)} missed {_moments(report.passed, config.time_zone)}"
+        ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
+        message = f"{missed}: {why}{ran_on}; {_consequence(report)}"
+        line = f"{message} (reported by {self._me})"  # several workers often write into one log
+        # each request ends by itself, so a line about one must not suppress a line about another
+        each, is_ordinary = MOST if why in OF_REQUESTS else 1, config.streaming and why in ORDINARY_IN_STREAMS
+        if is_ordinary:
+            log.debug("%s: %s", job, line, extra={"job": job, "slot": slot, "items": items, "moments": moments})
+        else:
+            self._limited_log.warning(log, job, why, line, each=each, slot=slot, items=items, moments=moments)
+        self._events.counts[job].misfired += moments * len(items)
+        self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
+        if not (report.handled or is_ordinary):
+            at = local_text(slot, config.time_zone)
+            failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
+            self._dispatcher.report(config, failure)
+
+    def lowered(self, job: str, lowered: SayLowered) -> None:
+        """Log that a record counts as claimed up to an earlier moment now, so that moments may run twice."""
+        claimed, since = (time_text(moment(one / 1000)) for one in (lowered.slot, lowered.since))
+        text = (
+            f"item {lowered.item} was claimed up to {claimed}, because the registry's clock was ahead.  "
+            f"Now it counts as claimed up to {since}; the moment claimed is not run again, others up to it may run "
+            "twice"
+        )
+        kind = "records claimed moments that had yet to come"
+        self._limited_log.warning(log, job, kind, text, each=MOST, item=lowered.item, slot=lowered.slot)
+
+
+def left_of(span: Span | None, first: int) -> Passed:
+    """Return the moments of a request from ``first`` on: one, or those of a backfill's span."""
+    if span is None:
+        return Passed(first, first)
+    cron = parsed_cron(span.cron, span.time_zone, span.dst)
+    return Timetable(cron, first).passed(first - 1, span.end - 1) or Passed(first, first)
+
+
+def _consequence(report: Report) -> str:
+    """Return what happens to the missed moments, and to the newest moment if that is run instead."""
+    they_are = "they are" if report.passed.count > 1 else "it is"
+    match report.newest:
+        case Newest.MISSED_AND_LATE:
+            # not by this one if it is leaving
+            return "the newest missed moment is run late, by the instance that holds the item then"
+        case Newest.RUN | Newest.LATE:
+            return f"{they_are} not run, but a later moment is"
+        case _:
+            return f"{they_are} not run{' again' if report.cut_off else ''}"
+
+
+def _moments(passed: Passed, time_zone: str) -> str:
+    """Return missed moments as text."""
+    first, last = (local_text(one, time_zone) for one in (passed.first, passed.last))
+    if passed.count == 1:
+        return f"the run of {last}"
+    at_least = "at least " if passed.count >= MOMENTS_COUNTED else ""
+    return f"{at_least}{passed.count} runs ({first} to {last})"

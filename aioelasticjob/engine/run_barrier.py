@@ -1,0 +1,353 @@
+"""Decides which instance calls the listeners that are called once in the whole cluster, and when.
+
+The data of the node ``guarantee`` says how far each run has come.  Below it are: ``{run}``, an ephemeral node of the
+instance that calls the listeners of that run; ``started/{item}``, the run that an item has begun and not ended; and
+``completed/{item}``, the last scheduled moment that an item has ended, as long as a run needs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from anyio import move_on_after
+
+from aioelasticjob.core.effects import MAX_OPERATIONS, parts
+from aioelasticjob.core.layout import child
+from aioelasticjob.core.request_runs import following, open_requests, waiting_items
+from aioelasticjob.core.requests import Request
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.commit import MAX_CONFLICTS, connected, until_answered, write
+from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.record_cache import cut_off_runs, items_below
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.encoding import json_object
+from aioelasticjob.model import Fire, FireSource, Requested
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
+from aioelasticjob.registry.tree import Node
+
+BEGUN: Final = "begun"
+"""The state of a run whose ``before`` has ended and whose ``after`` has not been called."""
+OVER: Final = "over"
+FAILED: Final = "failed: "
+"""The beginning of a run's state if its ``before`` has failed; the reason follows."""
+MAX_OPEN_RUNS, MAX_CLOSED_RUNS = 64, 16
+"""How many runs are kept in ``guarantee``: runs that are not over, and runs that are."""
+RELEASE_TIMEOUT = 3.0
+"""Seconds that giving up the right to call listeners may take during a cancellation."""
+NOTING: Final = "to note how far a run has come"
+
+T = TypeVar("T")
+Decide: TypeAlias = Callable[[], Awaitable[list[Op]]]
+"""Reads nodes, and returns the operations that are to be written, conditional on these nodes; none if all is well."""
+
+MAX_MOMENT_DIGITS = 15
+"""The most digits that a moment in milliseconds has."""
+
+
+def run_of(fire: Fire) -> str:
+    """Return the name of a fire's run, which is the same on all instances that take part in it."""
+    if fire.source is FireSource.BACKFILL:
+        return f"backfill-{fire.request_id}-{fire.slot}"
+    return f"trigger-{fire.request_id or fire.slot}" if fire.source is FireSource.TRIGGER else str(fire.slot)
+
+
+def moment_of(run: str) -> int | None:
+    """Return the scheduled moment of a run; None if somebody has asked for it."""
+    return int(run) if run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS else None
+
+
+def fire_of(run: str, view: JobView, present: int) -> Fire:
+    """Return the fire of an earlier run, for its ``after``; if its moment is not known any more, it is ``present``."""
+    if (moment := moment_of(run)) is not None:
+        return Fire(moment, FireSource.CRON)
+    kind, _, about = run.partition("-")
+    number, _, slot = about.partition("-")
+    source = FireSource.BACKFILL if kind == "backfill" else FireSource.TRIGGER
+    request = next((one for one in view.requests if str(one.number) == number), None)
+    if request is None:
+        return Fire(moment_of(slot) or present, source)
+    requested = Requested(request.id, request.version, {})
+    return Fire(moment_of(slot) or request.moment, source, request.parameter, None, request.number, requested)
+
+
+def is_awaited(run: str, request: Request, moment: int | None) -> bool:
+    """Whether an item, which has to run this moment of a request next, has yet to begin a run."""
+    if moment is None or request.span is None:
+        return moment is not None and run == run_of(Fire(moment, request.source, request_id=request.number))
+    begun, _, slot = run.rpartition("-")
+    return begun == f"backfill-{request.number}" and (moment_of(slot) or 0) >= moment
+
+
+class RunBarrier:
+    """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read.
+
+    It has more than twelve methods: each mark has its own, and all share how a write is repeated.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member, self._layout, self._session = member, member.layout, member.session
+
+    async def join(self, run: str, items: Collection[int], request: Check | None = None) -> bool:
+        """Note that these items begin a run.  They take part in it until they end it or begin another one.
+
+        Return False if the trigger (``request``) is gone, because another claim has begun its run before.
+        """
+        for part in parts(sorted(items), MAX_OPERATIONS):
+            try:
+                await self._write(partial(self._enrolling, run, part), request)
+            except Conflict as conflict:
+                if request is None or conflict.path != request.path:
+                    raise
+                return False
+        return True
+
+    async def begun_in(self, item: int) -> str | None:
+        """Return the run that an item has begun and not ended; None if there is none."""
+        (node,) = await self._read([child(self._layout.started, item)])
+        return None if node is None else node.text
+
+    async def state(self, run: str) -> str | None:
+        """Return the state of a run; None until its ``before`` has ended."""
+        return (await self._states()).get(run)
+
+    async def caller(self, run: str) -> str | None:
+        """Return the instance that calls a run's listeners now; None if there is none."""
+        (node,) = await self._read([self._layout.calling(run)])
+        return None if node is None else node.text
+
+    async def wait_for_caller(self, run: str) -> None:
+        """Wait until the instance that calls a run's listeners has called them, or has lost its session."""
+        await self._session.wait_deleted(self._layout.calling(run))
+
+    async def acquire(self, run: str, state: str | None) -> bool:
+        """Take the right to call a run's listeners; False if another instance has it, or the state is not ``state``."""
+        mine = False
+
+        async def decide() -> list[Op]:
+            nonlocal mine
+            path, calling = self._layout.guarantee, self._layout.calling(run)
+            parent, holder = await self._read([path, calling])
+            is_free = holder is None or self._member.owns(holder)  # our own is left from a run that was cut off
+            mine = is_free and _runs(parent).get(run) == state
+            if not mine or holder is not None:
+                return []
+            unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
+            return [unchanged, Create(calling, self._member.id.encode(), ephemeral=True)]
+
+        await self._write(decide)
+        return mine
+
+    async def note(self, run: str, state: str) -> None:
+        """Note the state of a run, and give up the right to call its listeners.  Instances that wait then go on.
+
+        If the registry refuses that, it is tried again while the session lives, because the others go on waiting.
+        """
+
+        async def decide() -> list[Op]:
+            path, calling = self._layout.guarantee, self._layout.calling(run)
+            parent, holder = await self._read([path, calling])
+            data = json.dumps(_kept({**_runs(parent), run: state})).encode()
+            freed = [Delete(calling, holder.stat.version)] if self._member.owns(holder) else []
+            return [put(path, data, parent), *freed]
+
+        await until_answered(self._member, NOTING, lambda: self._write(decide))
+
+    async def release(self, run: str) -> None:
+        """Give up the right to call listeners without a new state, so that another instance calls them."""
+
+        async def decide() -> list[Op]:
+            return [Delete(self._layout.calling(run))]
+
+        cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
+        with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
+            await until_answered(self._member, NOTING, lambda: self._write(decide))
+
+    async def end(self, run: str, items: Collection[int]) -> None:
+        """Note that items have ended a run."""
+        for part in parts(sorted(items), MAX_OPERATIONS // 2):
+            await self._write(partial(self._ending, run, part))
+
+    async def finished_runs(self, view: JobView, besides: str | None = None) -> list[str]:
+        """Return the runs, without ``besides``, that all their items have ended or passed over, in their order.
+
+        The instance that writes last finds what all others have written, so at least one instance finds each run.
+        """
+        waiting = [run for run in await self._waiting() if run != besides]
+        if not waiting:
+            return []
+        asked = frozenset[str]()
+        if any(moment_of(run) is None for run in waiting):
+            asked = await self._asked(view) | await self._requested(view, waiting)
+        marks = await self._marks(view)
+        wanted = [item for item in range(view.config.sharding_total_count) if item not in view.resting_items]
+        reached = min(map(marks.reached, wanted), default=0)
+        open_runs = [run for run in waiting if run not in marks.under_way | asked]
+        over = [run for run in open_runs if (moment_of(run) or 0) <= reached]
+        if not over or not view.config.failover:
+            return over
+        cut_off, _ = await self._ask(lambda: cut_off_runs(self._member, wanted))
+        # they will be rescued; None stands for runs that somebody has asked for
+        rescued = {None if run.record.asked else run.record.slot for run in cut_off.values()}
+        return [run for run in over if moment_of(run) not in rescued]
+
+    async def tidy(self, view: JobView) -> None:
+        """Remove the nodes that no run needs any more."""
+        waiting = await self._waiting()
+        marks = await self._marks(view)
+        first = min((moment for run in waiting if (moment := moment_of(run)) is not None), default=None)
+        stale = {child(self._layout.started, item): node for item, node in marks.left.items()}
+        for item, node in marks.ended.items():
+            if first is None or _moment(node) < first:
+                stale[child(self._layout.completed, item)] = node
+        operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
+        for part in parts(operations, MAX_OPERATIONS):
+            with suppress(RegistryError):  # a later run tidies up
+                await write(self._member, part, "to remove marks of runs")
+
+    async def _states(self) -> Mapping[str, str]:
+        """Return the states of runs, in the order in which the runs were noted."""
+        (parent,) = await self._read([self._layout.guarantee])
+        return _runs(parent)
+
+    async def _waiting(self) -> Sequence[str]:
+        """Return the runs whose ``after`` has not been called."""
+        return [run for run, state in (await self._states()).items() if state == BEGUN]
+
+    async def _asked(self, view: JobView) -> frozenset[str]:
+        """Return the triggered runs that an instance with items has yet to begin."""
+        holders = sorted(set(view.assignment.values()))
+        nodes = await self._read([self._layout.trigger(one) for one in holders])
+        alive = await self._read([self._layout.instance(one) for one in holders])
+        asked = [node for node, there in zip(nodes, alive, strict=True) if node and there]
+        return frozenset(run_of(Fire(0, FireSource.TRIGGER, request_id=node.stat.mzxid)) for node in asked)
+
+    async def _requested(self, view: JobView, runs: Iterable[str]) -> frozenset[str]:
+        """Return those of the runs that an item has yet to begin because of a request, which is read anew."""
+        now = replace(view, tree=await self._ask(lambda: self._session.subtree([self._layout.requests])))
+        return frozenset(
+            run
+            for request in open_requests(now)
+            for item in waiting_items(now, request)
+            if item not in view.disabled_items
+            for run in runs
+            if is_awaited(run, request, following(now, request, item))
+        )
+
+    async def _marks(self, view: JobView) -> _Marks:
+        begun, ended = await self._below(self._layout.started), await self._below(self._layout.completed)
+        count = view.config.sharding_total_count
+        unwanted = [item for item in begun if item >= count or item in view.disabled_items]  # not rescued
+        running = await self._read([self._layout.item(item).running for item in unwanted])
+        left = {item: begun.pop(item) for item, runs in zip(unwanted, running, strict=True) if runs is None}
+        return _Marks(begun, ended, left)
+
+    async def _below(self, parent: str) -> dict[int, Node]:
+        items = await self._ask(lambda: items_below(self._session, parent))
+        nodes = await self._read([child(parent, item) for item in items])
+        return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
+
+    async def _enrolling(self, run: str, items: Collection[int]) -> list[Op]:
+        paths, data = [child(self._layout.started, item) for item in items], run.encode()
+        above, nodes = await self._with_parents([self._layout.started], paths)
+        marks: list[Op] = [
+            put(path, data, node) for path, node in zip(paths, nodes, strict=True) if node is None or node.data != data
+        ]
+        return [*above, *marks] if marks else []
+
+    async def _ending(self, run: str, items: Collection[int]) -> list[Op]:
+        parents = [self._layout.started, self._layout.completed]
+        begun, ended = ([child(parent, item) for item in items] for parent in parents)
+        above, nodes = await self._with_parents(parents, [*begun, *ended])
+        data, states = run.encode(), await self._states()
+        operations: list[Op] = [
+            Set(path, b"", node.stat.version) if node.stat.num_children else Delete(path, node.stat.version)
+            for path, node in zip(begun, nodes, strict=False)
+            if node is not None and node.data == data
+        ]
+        if states.get(run, BEGUN) == BEGUN and moment_of(run) is not None:
+            last = zip(ended, nodes[len(begun) :], strict=True)
+            operations += [put(path, data, node) for path, node in last if node is None or _moment(node) < int(run)]
+        return [*above, *operations] if operations else []
+
+    async def _with_parents(self, parents: list[str], paths: list[str]) -> tuple[list[Op], list[Node | None]]:
+        """Return the operations that make missing parents, and the nodes at ``paths``."""
+        above = [self._layout.guarantee, *parents]
+        nodes = await self._read([*above, *paths])
+        missing: list[Op] = [Create(path) for path, node in zip(above, nodes, strict=False) if node is None]
+        return missing, nodes[len(above) :]
+
+    async def _read(self, paths: Sequence[str]) -> list[Node | None]:
+        return await self._ask(lambda: self._session.get_many(paths))
+
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Read from the registry.  Without a connection this waits for one, until the session ends."""
+        while True:
+            try:
+                return await request()
+            except Suspended:
+                if not await connected(self._member):
+                    raise SessionEnded("the session was lost while listeners were called") from None
+
+    async def _write(self, decide: Decide, condition: Check | None = None) -> None:
+        """Write what ``decide`` wants, if the ``condition`` holds; if another instance has written before, decide anew.
+
+        Raises:
+            Conflict: the condition does not hold, the job was removed, or too many attempts have met a conflict.
+            SessionEnded: the session was lost meanwhile.
+        """
+        for attempt in range(1, MAX_CONFLICTS + 1):
+            operations = await decide()
+            if not operations:
+                return
+            try:
+                wanted = operations if condition is None else [condition, *operations]
+                await write(self._member, wanted, NOTING, wait=True)
+                return
+            except Conflict as conflict:
+                removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
+                if removed or attempt == MAX_CONFLICTS or (condition and conflict.path == condition.path):
+                    raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """The nodes of items below ``guarantee``, as they were read."""
+
+    begun: Mapping[int, Node]
+    """The nodes of items that have begun a run and not ended it."""
+    ended: Mapping[int, Node]
+    """The nodes of items that have ended a scheduled moment."""
+    left: Mapping[int, Node]
+    """The nodes of items that have begun a run, and that no instance runs or will run."""
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The runs that at least one item has begun and not ended."""
+        return frozenset(node.text for node in self.begun.values())
+
+    def reached(self, item: int) -> int:
+        """Return the moment up to which an item has no open run: it has ended that moment, or begun a later one."""
+        begun, ended = self.begun.get(item), self.ended.get(item)
+        return max(0 if ended is None else _moment(ended), 0 if begun is None else _moment(begun) - 1)
+
+
+def _runs(node: Node | None) -> dict[str, str]:
+    """Return the states of runs; empty if somebody has written nonsense by hand."""
+    fields = {} if node is None else json_object(node.data)
+    return {str(run): str(state) for run, state in fields.items()}
+
+
+def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the newest runs that are over, and the newest that are not."""
+    waiting = [run for run, state in runs.items() if state == BEGUN][-MAX_OPEN_RUNS:]
+    closed = [run for run, state in runs.items() if state != BEGUN][-MAX_CLOSED_RUNS:]
+    return {run: state for run, state in runs.items() if run in waiting or run in closed}
+
+
+def _moment(node: Node) -> int:
+    return moment_of(node.text) or 0

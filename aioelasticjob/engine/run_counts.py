@@ -1,0 +1,46 @@
+"""Counts the runs that have ended, and adds them up in the nodes of servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.commit import write
+from aioelasticjob.engine.member import Member
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.registry.transaction import Op, put
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """Counts of the runs that have ended in this process since the counts were last published."""
+
+    succeeded: int = 0
+    failed: int = 0
+    _published: bool = False
+
+    async def publish(self, member: Member, view: JobView, now: float) -> None:
+        """Write the counts to the server's node, and reset them.  ``now`` is in seconds since the epoch.
+
+        Counts of several instances on one server in the same interval are added up.
+        """
+        if not (self.succeeded or self.failed or self._published):
+            return
+        counts = self.succeeded, self.failed
+        paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
+        nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
+        interval = view.config.statistics_interval
+        operations = list[Op]()
+        for node, path, count in zip(nodes, paths, counts, strict=True):
+            is_fresh = node is not None and node.stat.mtime // interval == now // interval
+            present = int(node.data) if node and is_fresh and node.data.isdigit() and len(node.data) < 20 else 0
+            operations.append(put(path, str(present + count).encode(), node))
+        try:
+            await write(member, operations, "to publish counts")
+        except (Suspended, SessionEnded):
+            raise
+        except RegistryError:  # another instance of this server has written: publish with the next interval's
+            return
+        self._published = any(counts)
+        self.succeeded -= counts[0]  # keep runs that have ended meanwhile
+        self.failed -= counts[1]

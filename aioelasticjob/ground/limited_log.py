@@ -1,0 +1,125 @@
+"""Limits log lines that can repeat: of the lines of one kind some are written, and one line counts the others.
+
+The first line of a kind begins an interval of ``INTERVAL`` seconds.  In it, each job writes at most one line of the
+kind, and all jobs of a process together write at most ``MOST``.  At its end, a line says how many were left out.  So
+when a process is overloaded, the log names some jobs and counts the others.
+
+Lines that are about no job are limited in the same way.  Some of them report a state, such as whether there is a
+connection to the registry.  Then the line that counts also quotes the newest line that was left out, because that one
+says what the state is now.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, TimerHandle, get_running_loop
+from collections import Counter
+from dataclasses import dataclass, field
+from threading import Lock
+
+from aioelasticjob.ground.plural import counted
+
+INTERVAL = 60.0
+"""Seconds in which lines of the same kind are limited."""
+MOST = 20
+"""Lines of one kind that a process writes in ``INTERVAL`` seconds."""
+
+
+@dataclass(slots=True)
+class _Interval:
+    """The lines of one kind, from the first one on."""
+
+    log: logging.Logger
+    level: int
+    end: TimerHandle | None = None
+    written: Counter[str] = field(default_factory=Counter)
+    """How many lines about each job were written."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many lines about each job were left out."""
+    newest: str = ""
+    """The newest line that was left out, if lines of the kind report a state."""
+
+
+class LimitedLog:
+    """Decides which lines of all jobs of a process are written, and counts the others.
+
+    ``loop`` is given if another thread than the loop's writes the lines.
+    """
+
+    def __init__(self, loop: AbstractEventLoop | None = None) -> None:
+        self._loop, self._lock = loop, Lock()
+        self._intervals: dict[str, _Interval] = {}
+        self._closed = False
+
+    def admits(
+        self,
+        log: logging.Logger,
+        job: str | None,
+        kind: str,
+        *,
+        each: int = 1,
+        most: int = MOST,
+        newest: str = "",
+        level: int = logging.WARNING,
+    ) -> bool:
+        """Whether a line may be written; one that may not is counted.
+
+        ``job`` is None if the line is about no job.  ``kind`` says what the line is about, in words for the line that
+        counts.  ``each`` is how many lines of the kind a job may write in one interval, and ``most`` how many the
+        process may write.  ``newest`` is the line itself if it reports a state.  ``level`` is that of the line that
+        counts.
+        """
+        with self._lock:
+            if self._closed:
+                return True
+            if (interval := self._intervals.get(kind)) is None:
+                interval = self._intervals[kind] = _Interval(log, level)
+                if self._loop is None:
+                    self._await_end(get_running_loop(), kind)
+                else:
+                    self._loop.call_soon_threadsafe(self._await_end, self._loop, kind)
+            about = job or ""
+            admitted = interval.written[about] < each and interval.written.total() < most
+            (interval.written if admitted else interval.left_out)[about] += 1
+            if not admitted:
+                interval.newest = newest
+            return admitted
+
+    def warning(
+        self,
+        log: logging.Logger,
+        job: str,
+        kind: str,
+        message: str,
+        *,
+        each: int = 1,
+        most: int = MOST,
+        **extra: object,
+    ) -> None:
+        """Write a warning about a job, if it is admitted."""
+        if self.admits(log, job, kind, each=each, most=most):
+            log.warning("%s: %s", job, message, extra={"job": job, **extra})
+
+    def close(self) -> None:
+        """End all intervals, because the process writes no more of these lines.  Later lines are not limited."""
+        with self._lock:
+            self._closed = True
+        for kind in list(self._intervals):
+            self._end(kind)
+
+    def _await_end(self, loop: AbstractEventLoop, kind: str) -> None:
+        if (interval := self._intervals.get(kind)) is not None:  # it has not been closed meanwhile
+            interval.end = loop.call_later(INTERVAL, self._end, kind)
+
+    def _end(self, kind: str) -> None:
+        with self._lock:
+            interval = self._intervals.pop(kind)
+        if interval.end is not None:
+            interval.end.cancel()
+        if lines := interval.left_out.total():
+            what = counted(lines, "more line") + (" was" if lines == 1 else " were")
+            jobs = len(interval.left_out) - ("" in interval.left_out)
+            about = f", about {counted(jobs, 'job')}" if jobs else ""
+            newest = f"; the newest: {interval.newest}" if interval.newest else ""
+            text, extra = "%s left out%s: %s%s", {"left_out": lines}
+            interval.log.log(interval.level, text, what, about, kind, newest, extra=extra)

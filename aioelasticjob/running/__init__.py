@@ -1,1 +1,0 @@
-"""When and how a job runs here."""
