@@ -115,7 +115,7 @@ class Session:
     async def exists(self, path: str) -> Stat | None:
         """Read a node's Stat; None if there is no such node.
 
-        Raises: Suspended.
+        Raises: Suspended; since ZooKeeper 3.9 also NotPermitted.
         """
         error, _, frame = await self._client.read(wire.EXISTS, self._codec.watching(path))
         if error and error != wire.MISSING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from .scenario import Servers
-from .servers import Pace, available, embedded, real
+from .servers import Pace, available, embedded, is_newer, real
 
 
 @pytest.fixture(scope="module")
@@ -21,4 +21,4 @@ def servers(tmp_path_factory: pytest.TempPathFactory, pace: Pace) -> Iterator[Se
     if not available():
         pytest.skip("Debian's zookeeper is not installed")
     with real(tmp_path_factory.mktemp("zookeeper"), pace) as theirs, embedded(pace) as ours:
-        yield Servers(real=theirs, ours=ours)
+        yield Servers(real=theirs, ours=ours, newer=is_newer(theirs))

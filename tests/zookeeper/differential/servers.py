@@ -38,6 +38,15 @@ class Pace:
     container_check: int = 600_000
 
 
+def is_newer(address: Address) -> bool:
+    """Whether a server is ZooKeeper 3.9 or newer; the embedded server answers as 3.8 does."""
+    with socket.create_connection(address, timeout=5) as connection:
+        connection.sendall(b"srvr")
+        found = re.match(rb"Zookeeper version: (\d+)\.(\d+)", connection.recv(65536))
+    assert found, "no version in the answer to srvr"
+    return (int(found[1]), int(found[2])) >= (3, 9)
+
+
 def available() -> bool:
     """Whether Debian's ZooKeeper is installed."""
     return all(Path(jar).exists() for jar in CLASS_PATH.split(":"))

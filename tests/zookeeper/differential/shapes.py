@@ -18,9 +18,17 @@ LONG = 300
 
 
 class Names:
-    """What the values of one scenario on one server are called."""
+    """What the values of one scenario on one server are called.
 
-    def __init__(self) -> None:
+    ``newer`` says that one of the servers is ZooKeeper 3.9 or newer, and so differs in three ways.  An event has the
+    zxid of its change.  In a multi, `create2` is answered by its own code, and with a Stat, no longer as `create` is.
+    Ephemeral nodes come in another order, which is that of a hash table.
+    """
+
+    def __init__(self, *, newer: bool) -> None:
+        self.newer = newer
+        self.counts_requests = True
+        """Whether zxids are compared.  ZooKeeper 3.9 takes none for a request that cannot be read, 3.8 does."""
         self._zxid = self._time = 0
         self._sessions: dict[int, str] = {}
 
@@ -37,7 +45,9 @@ class Names:
     def zxid(self, value: int) -> str:
         if value <= 0:
             return str(value)
-        return f"+{value - self._zxid}" if value >= self._zxid else "old"
+        if value < self._zxid:
+            return "old"
+        return f"+{value - self._zxid}" if self.counts_requests else "new"
 
     def time(self, value: int) -> str:
         if abs(value - self._time) > HOUR_MS:
@@ -49,7 +59,7 @@ class Reader:
     """Takes fields off the front of some bytes; a field that is not there ends the reading."""
 
     def __init__(self, data: bytes, names: Names) -> None:
-        self._data, self._names = data, names
+        self._data, self.names = data, names
 
     def tail(self) -> bytes:
         return self._data
@@ -77,20 +87,23 @@ class Reader:
             return value.hex()
 
     def zxid(self) -> str:
-        return self._names.zxid(self.long())
+        return self.names.zxid(self.long())
 
     def time(self) -> str:
-        return self._names.time(self.long())
+        return self.names.time(self.long())
 
     def session(self) -> str:
-        return self._names.session(self.long())
+        return self.names.session(self.long())
 
     def owner(self) -> str:
-        return self._names.owner(self.long())
+        return self.names.owner(self.long())
 
-    def texts(self) -> str:
+    def texts(self, *, in_order: bool = True) -> str:
         count = self.number()
-        return f"[{' '.join(self.text() for _ in range(count))}]" if count >= 0 else "null"
+        if count < 0:
+            return "null"
+        found = [self.text() for _ in range(count)]
+        return f"[{' '.join(found if in_order else sorted(found))}]"
 
     def _take(self, count: int) -> bytes:
         if len(self._data) < count:
@@ -149,6 +162,10 @@ def _multi(reader: Reader) -> str:
         kind, done, err = reader.number(), reader.byte(), reader.number()
         if done:
             return "; ".join([*results, f"end({kind} {done} {err})"])
+        if reader.names.newer and kind in (Op.CREATE, Op.CREATE2):
+            path, *_ = _MULTI_SHAPES[kind](reader).split(" stat(")
+            results.append(f"created {done} {err} {path}")
+            continue
         results.append(f"{kind} {done} {err} {_MULTI_SHAPES[kind](reader)}")
 
 
@@ -184,7 +201,7 @@ _SHAPES: Mapping[int, Callable[[Reader], str]] = {
     Op.MULTI: _multi,
     Op.MULTI_READ: _multi,
     Op.RECONFIG: _DATA_STAT,
-    Op.GET_EPHEMERALS: Reader.texts,
+    Op.GET_EPHEMERALS: lambda reader: reader.texts(in_order=not reader.names.newer),
     Op.GET_ALL_CHILDREN_NUMBER: lambda reader: str(reader.number()),
     Op.WHO_AM_I: _identities,
 }
@@ -198,6 +215,8 @@ def reply_tokens(op: int, data: bytes, names: Names) -> str:
     except EOFError:
         return f"short {data.hex()}"
     shape = _SHAPES.get(op, _nothing) if err == 0 and reader.tail() else _nothing
+    if op == Op.NOTIFICATION and names.newer:
+        zxid = "any"
     head = f"xid={xid} zxid={zxid} err={err}"
     return f"{head} {_shaped(shape, reader)}".rstrip()
 

@@ -49,6 +49,8 @@ def test_lists_are_checked_when_a_node_is_made(w: World) -> None:
         [acl(1, "world", "anyone"), acl(1, "world", "anyone"), acl(2, "world", "anyone")],
         [acl(ALL, "world", "anyone"), acl(ALL, "unknown", "x")], [acl(ALL, "world", "anyone"), acl(ALL, "auth", "")],
     ]  # fmt: skip
+    if w.newer:  # knows IPv6
+        lists.remove([acl(ALL, "ip", "::1")])
     a = w.client()
     for number, entries in enumerate(lists):
         w.say(f"{number} {entries!r}")
@@ -70,6 +72,8 @@ def test_what_each_permission_allows(w: World) -> None:
         a.call(Op.CREATE, node, b"data", [acl(perms, "world", "anyone"), acl(ALL, "digest", BOB)], 0)
         a.call(Op.CREATE, f"{node}/child", b"", OPEN, 0)
         for name, fields in _everything(node):
+            if w.newer and name in (Op.EXISTS, Op.CHECK):  # asks for permission to read; is no request of clients
+                continue
             b.send(name, *fields)
             b.call(Op.PING)
         a.call(Op.GET_CHILDREN2, node, False)
@@ -194,13 +198,15 @@ def test_permissions_within_a_multi(w: World) -> None:
     node = f"{w.root}/n"
     a.call(Op.CREATE, node, b"", [acl(READ, "world", "anyone"), acl(ALL, "digest", BOB)], 0)
     fine = (Op.CREATE, record(f"{w.root}/fine", b"", OPEN, 0))
+    no_list = (Op.CREATE, record(f"{w.root}/bad", b"", None, 0))
     for refused in (
         (Op.CREATE, record(f"{node}/c", b"", OPEN, 0)), (Op.SET_DATA, record(node, b"", -1)),
         (Op.DELETE, record(f"{node}/none", -1)), (Op.CHECK, record(node, -1)),
-        (Op.CREATE, record(f"{w.root}/bad", b"", [], 0)), (Op.CREATE, record(f"{w.root}/bad", b"", None, 0)),
+        (Op.CREATE, record(f"{w.root}/bad", b"", [], 0)), no_list,
         (Op.CREATE2, record(f"{w.root}/auth", b"", [acl(31, "auth", "")], 0)),
     ):  # fmt: skip
-        b.call(Op.MULTI, multi(fine, refused, fine))
+        if not (w.newer and refused == no_list):  # refuses the whole multi
+            b.call(Op.MULTI, multi(fine, refused, fine))
     b.call(Op.GET_CHILDREN2, w.root, False)
 
 

@@ -168,8 +168,11 @@ def test_both_servers_say_the_same(servers: Servers, conversation: list[Say | Tu
 @given(conversation=damaged)
 def test_both_servers_make_the_same_of_damage(servers: Servers, conversation: list[tuple[Request, Damage]]) -> None:
     def play(w: World) -> None:
+        w.names.counts_requests = not w.newer
         a = w.client()
         for request, damage in conversation:
+            if w.newer and _is_answered_otherwise(request):
+                continue
             a.send(request.op, Raw(damage.done_to(jute(*_fields(request, w.root)))))
             a.settle()
 
@@ -190,7 +193,8 @@ def test_both_servers_read_strings_alike(servers: Servers, pairs: list[tuple[byt
             a.call(Op.SET_DATA, below, b"", -1)
             a.call(Op.DELETE, below, -1)
             a.call(Op.SET_ACL, w.root, [record(31, b"digest", string), acl(31, "world", "anyone")], -1)
-            a.call(Op.SET_ACL, w.root, [record(31, b"ip", address), acl(31, "world", "anyone")], -1)
+            if not (w.newer and b":" in address):  # it knows IPv6
+                a.call(Op.SET_ACL, w.root, [record(31, b"ip", address), acl(31, "world", "anyone")], -1)
             a.call(Op.GET_ACL, w.root)
             a.call(Op.AUTH, 0, "digest", string)
         a.call(Op.WHO_AM_I)
@@ -207,10 +211,23 @@ def _converse(w: World, conversation: list[Say | Turn]) -> None:
                 clients[line.client] = _turned(w, clients[line.client], line)
             case Say():
                 for request in line.requests:
+                    if w.newer and _is_answered_otherwise(request):
+                        continue
                     clients[line.client].send(request.op, *_fields(request, w.root))
                 clients[line.client].settle()  # not every request has an answer
     for client in clients.values():
         client.settle()
+
+
+def _is_answered_otherwise(request: Request) -> bool:
+    """Whether ZooKeeper 3.9 and newer answer a request otherwise than 3.8.
+
+    `exists` asks for permission to read.  A check outside a multi is no request of clients.  Watches of several modes
+    on one path are all kept.  Flags that do not exist, within a multi, refuse all of it.
+    """
+    if request.op in (Op.EXISTS, Op.CHECK, Op.ADD_WATCH, Op.SET_WATCHES2):
+        return True
+    return isinstance(request, Several) and any(9 in part.fields for part in request.parts)
 
 
 def _turned(w: World, client: Client, turn: Turn) -> Client:

@@ -11,7 +11,7 @@ import pytest
 from aioelasticjob.zookeeper.digest_md5 import answer
 
 from .scenario import Servers, on_both
-from .servers import Pace, embedded, real
+from .servers import Pace, embedded, is_newer, real
 from .wire import Op, Record, acl
 from .world import Client, World
 
@@ -21,6 +21,8 @@ ALL, READ = 31, 1
 USERS = {"bob": "bob's secret", "carol": 'a"b:c', "super": "admin"}
 PROVIDER = "-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 
+DIGEST_MD5 = "-Dzookeeper.fips-mode=false"  # else ZooKeeper 3.9 refuses it
+
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory, pace: Pace) -> Iterator[Servers]:
@@ -29,9 +31,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory, pace: Pace) -> Iterator[Se
     users.write_text("".join(f"{user}:{password}\n" for user, password in USERS.items()))
     lines = "".join('\n user_{}="{}"'.format(user, password.replace('"', '\\"')) for user, password in USERS.items())
     jaas.write_text(f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required{lines}; }};\n")
-    flags = (f"-Djava.security.auth.login.config={jaas}", PROVIDER)
+    flags = (f"-Djava.security.auth.login.config={jaas}", PROVIDER, DIGEST_MD5)
     with real(directory, pace, flags) as theirs, embedded(pace, more=("--sasl-users", str(users))) as ours:
-        yield Servers(real=theirs, ours=ours)
+        yield Servers(real=theirs, ours=ours, newer=is_newer(theirs))
 
 
 def token(client: Client, message: bytes) -> bytes:

@@ -36,9 +36,10 @@ _OP_NAMES: Mapping[int, str] = {op: op.name.lower() for op in Op}
 class World:
     """Clients of one server, one transcript, one subtree (`root`) that nobody else uses."""
 
-    def __init__(self, address: Address, root: str) -> None:
-        self.address, self.root = address, root
-        self.names = Names()
+    def __init__(self, address: Address, root: str, *, newer: bool = False) -> None:
+        self.address, self.root, self.newer = address, root, newer
+        """Whether the real server is ZooKeeper 3.9 or newer: then nothing may be asked that it answers otherwise."""
+        self.names = Names(newer=newer)
         self.transcript: list[str] = []
         self._clients: list[Client] = []
 
@@ -71,9 +72,9 @@ class World:
 
 
 @contextmanager
-def world(address: Address, root: str) -> Iterator[World]:
+def world(address: Address, root: str, *, newer: bool = False) -> Iterator[World]:
     """A world with its subtree; zxids count from the subtree's creation."""
-    here = World(address, root)
+    here = World(address, root, newer=newer)
     keeper = Client(here, "keeper")
     here.forget(keeper)
     try:
