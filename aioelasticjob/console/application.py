@@ -111,7 +111,8 @@ class Console:
     def _log_invitation(self) -> None:
         """Write to the log where the first password is set: in another application we have no terminal."""
         if self.state.invitation is not None:
-            text, path = "nobody can sign in yet: open the one-time link %s", self.state.invitation
+            text = "nobody can sign in yet: open the one-time link %s"
+            path = self.state.invitation
             log.warning(text, path, extra={"path": path})
 
     async def _ensure_open(self) -> None:
@@ -147,7 +148,8 @@ class Console:
         try:
             request = await read_request(self.state, http)
         except DatabaseUnwritable as unwritable:
-            request, error = await read_request(self.state, http, signed_in=False), unwritable
+            request = await read_request(self.state, http, signed_in=False)
+            error = unwritable
         status, message = _status_and_message(error, request.translate)
         if request.is_fragment:
             return request.show_notice(message, error=True, status=status)

@@ -96,8 +96,10 @@ async def open_storage(settings: ConsoleSettings, clock: Clock, hasher: Password
         DataUnusable: the data directory cannot be used.
     """
     async with open_database(settings.directory) as database:
-        secret, audit = await secret_of(database), Audit(database, clock)
-        sessions, accounts = Sessions(database, settings, clock, secret), Accounts(database, clock, hasher)
+        secret = await secret_of(database)
+        audit = Audit(database, clock)
+        sessions = Sessions(database, settings, clock, secret)
+        accounts = Accounts(database, clock, hasher)
         failed = Refusals(audit, clock, "sign in", "with a wrong name or password")
         refused = Refusals(audit, clock, "ask for", "that the role does not allow", REFUSALS_SINGLY)
         acknowledgements = Acknowledgements(database, clock)

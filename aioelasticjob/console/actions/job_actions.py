@@ -122,15 +122,18 @@ async def _trigger(session: Session, job: str, form: Filled) -> OperationResult:
 
 
 async def _backfill(session: Session, job: str, form: Filled) -> OperationResult:
-    start, end = form.needed("from"), form.needed("to")
-    at_once, id = form.number("items_at_once"), form.text("id")
+    start = form.needed("from")
+    end = form.needed("to")
+    at_once = form.number("items_at_once")
+    id = form.text("id")
     return await operations.backfill(
         session, job, start, end, items=form.items(), items_at_once=at_once, id=id, by=form.by
     )
 
 
 async def _plan_backfill(session: Session, job: str, form: Filled) -> str:
-    start, end = form.needed("from"), form.needed("to")
+    start = form.needed("from")
+    end = form.needed("to")
     return (await operations.plan_backfill(session, job, start, end, items=form.items())).summary
 
 

@@ -55,7 +55,8 @@ class HeadersAndLimits:
     """The outermost layer of the console: it adds security headers to every answer, and limits every body."""
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
-        self._app, self._largest = app, largest
+        self._app = app
+        self._largest = largest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
@@ -65,7 +66,9 @@ class HeadersAndLimits:
         if _announced_size(scope) > self._largest:
             await _refuse(send)
             return
-        received, complete, deadline = 0, False, anyio.current_time() + BODY_TIMEOUT
+        received = 0
+        complete = False
+        deadline = anyio.current_time() + BODY_TIMEOUT
 
         async def limited_receive() -> Message:
             nonlocal received, complete

@@ -60,11 +60,13 @@ class ProxyHeaders:
     """A layer of the console that believes the headers of trusted proxies."""
 
     def __init__(self, app: ASGIApp, proxies: TrustedProxies) -> None:
-        self._app, self._proxies = app, proxies
+        self._app = app
+        self._proxies = proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Put the real address, scheme and user into the scope of a request."""
-        client, proxies = scope.get("client"), self._proxies
+        client = scope.get("client")
+        proxies = self._proxies
         if scope["type"] == "http" and client and proxies.trusts(client[0]):
             headers = Headers(scope=scope)
             address = proxies.client_of(client[0], ",".join(headers.getlist("x-forwarded-for")))

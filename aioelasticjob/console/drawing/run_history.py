@@ -72,7 +72,8 @@ async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, no
         for item in status.items
         if item.run is not None
     ]
-    kept, problem = list(registry.runs.get(status.name, ())), None
+    kept = list(registry.runs.get(status.name, ()))
+    problem = None
     if registry.store is not None:
         try:
             stored = await _stored(registry.store.answering(), status.name, window, under_way)
@@ -115,7 +116,8 @@ def _observed(
     kept: Sequence[ObservedRun], under_way: Sequence[ObservedRun], window: Window, problem: str | None
 ) -> Runs:
     since = min((run.begun for run in kept), default=None)
-    start, end = window.start * 1000, window.end * 1000
+    start = window.start * 1000
+    end = window.end * 1000
     shown = [run for run in kept if run.ended >= start and run.begun <= end]
     shown = [run for run in shown if window.first <= run.item <= window.last]
     misfires = [run for run in shown if run.outcome == "misfired"]

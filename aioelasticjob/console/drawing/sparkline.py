@@ -1,4 +1,4 @@
-"""Pictures of runs: a sparkline for a row of the overview, and a timeline of every item.  SVG, made here."""
+"""Small pictures for a row, a sparkline of runs and a bar of shares, and the words beside them.  SVG, made here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from aioelasticjob.console.language.i18n import Language
 from aioelasticjob.console.watching.registry_watch import ObservedRun
 
 BARS: Final = 24
-BAR_WIDTH, SPARK_HEIGHT = 4, 22
+"""Runs that a sparkline shows."""
+BAR_WIDTH: Final = 4
+SPARK_HEIGHT: Final = 22
 
 _TONES: Final[Mapping[str, str]] = {
     "completed": "ok",
@@ -57,7 +59,9 @@ def sparkline(runs: Sequence[ObservedRun], translate: Language) -> Markup:
 
 def bar(shares: Sequence[tuple[str, int]], label: str) -> Markup:
     """Draw parts of a whole as one bar: each a style class and its size."""
-    whole, x, parts = sum(size for _, size in shares) or 1, 0.0, list[str]()
+    whole = sum(size for _, size in shares) or 1
+    x = 0.0
+    parts = list[str]()
     for look, size in shares:
         width = 100 * size / whole
         parts.append(f'<rect class="{look}" x="{x:.2f}" width="{max(0.5, width - 1):.2f}" height="8" rx="1.5"/>')

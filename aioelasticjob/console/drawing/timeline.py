@@ -15,8 +15,16 @@ from aioelasticjob.console.language.i18n import Language
 from aioelasticjob.console.watching.attention import is_failure
 from aioelasticjob.console.watching.registry_watch import ObservedRun
 
-WIDTH, ROW, BAND, LABELS, AXIS = 1000, 22, 14, 62, 22
-"""In the drawing's units: its width, the height of an item's row and of a heat map's row, the labels, the times."""
+WIDTH: Final = 1000
+"""The width of the drawing, in its own units, as are the next four."""
+ROW: Final = 22
+"""The height of an item's row."""
+BAND: Final = 14
+"""The height of a heat map's row."""
+LABELS: Final = 62
+"""The width of the labels on the left."""
+AXIS: Final = 22
+"""The height of the times above."""
 COLUMNS: Final = 80
 """Pieces of time in a heat map."""
 MAX_BANDS: Final = 40
@@ -29,7 +37,9 @@ SPANS: Final = {"5m": 300, "30m": 1800, "3h": 10_800, "24h": 86_400, "7d": 604_8
 """The lengths of time to choose from, in seconds."""
 SHORTEST: Final = 10.0
 """Seconds of the shortest window."""
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
 _STEPS: Final = (
     *(1, 5, 10, 15, 30),
     *(_MINUTE * n for n in (1, 5, 10, 15, 30)),
@@ -62,7 +72,8 @@ class Window:
 
     def scaled(self, factor: float) -> Window:
         """Return the window with its length multiplied, around its middle."""
-        middle, half = (self.start + self.end) / 2, max(SHORTEST, (self.end - self.start) * factor) / 2
+        middle = (self.start + self.end) / 2
+        half = max(SHORTEST, (self.end - self.start) * factor) / 2
         return replace(self, start=max(0.0, middle - half), end=middle + half, follows=False)
 
     def moved(self, part: float) -> Window:
@@ -175,7 +186,8 @@ def _columns(
     for column in sorted({one.column for one in fields} | missed.keys()):
         if not 0 <= column <= COLUMNS:
             continue
-        near, here = window.one_column(column, SHORTEST), [one for one in fields if one.column == column]
+        near = window.one_column(column, SHORTEST)
+        here = [one for one in fields if one.column == column]
         counts = {"run": sum(one.runs for one in here), "failure": sum(one.failures for one in here)}
         text = ", ".join(style.translate.count(number, noun) for noun, number in counts.items())
         text += f", {style.translate.count(missed[column], 'misfire')}" if column in missed else ""
@@ -193,7 +205,8 @@ def edges(window: Window, column: int) -> tuple[float, float]:
 
 def column_link(window: Window, column: int, height: int, title: str, link: str) -> str:
     """Return a link as large as a column: it says what is in it, and leads to that."""
-    (left, right), text = edges(window, column), escape(title)
+    left, right = edges(window, column)
+    text = escape(title)
     return (
         f'<a href="{escape(link)}" aria-label="{text}"><title>{text}</title>'
         f'<rect class="column" x="{left:.1f}" y="{AXIS}" width="{right - left:.1f}" height="{height - AXIS}"/></a>'
@@ -207,7 +220,8 @@ def _row(y: int, height: int, label: str, link: str = "") -> Iterator[str]:
 
 
 def _mark(run: ObservedRun, y: int, window: Window, style: Style) -> str:
-    x, end = window.x(run.begun), window.x(run.ended)
+    x = window.x(run.begun)
+    end = window.x(run.ended)
     title = f"<title>{_title(run, style)}</title>"
     if run.outcome == "misfired":
         return f'<path class="miss" d="M{x:.1f} {y + 5}l5 6l-5 6l-5 -6z">{title}</path>'

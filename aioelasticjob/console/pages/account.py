@@ -45,8 +45,10 @@ async def sign_in_page(request: PageRequest) -> Response:
 
 async def sign_in(request: PageRequest) -> Response:
     """Let somebody in, or say that it was wrong, but not too often."""
-    state, translate = request.state, request.translate
-    name, back = request.form.get("name", "")[:100], request.form.get("next", "")
+    state = request.state
+    translate = request.translate
+    name = request.form.get("name", "")[:100]
+    back = request.form.get("next", "")
     device = state.storage.devices.of(request.http.cookies.get(DEVICE_COOKIE), name)
     if (wait := state.login_throttle.wait(name, request.viewer.address, device)) > 0:
         problem = translate("Too many attempts. Try again in {seconds} seconds.", seconds=math.ceil(wait))
@@ -86,9 +88,11 @@ async def welcome_page(request: PageRequest) -> Response:
 
 async def welcome(request: PageRequest) -> Response:
     """Spend a one-time link: set a password and sign in with it."""
-    state, token = request.state, request.http.path_params["token"]
+    state = request.state
+    token = request.http.path_params["token"]
     invitation = await state.storage.accounts.invitation(token)
-    name, password = request.form.get("name", ""), request.form.get("password", "")
+    name = request.form.get("name", "")
+    password = request.form.get("password", "")
     try:
         if password != request.form.get("again"):
             raise InvalidSetting("password", "…", request.translate("the two are not the same"))
@@ -113,8 +117,10 @@ async def account_page(request: PageRequest) -> Response:
 async def change_password(request: PageRequest) -> Response:
     """Set another password of one's own; everybody with the old one is signed out."""
     assert request.viewer.session is not None
-    person, new = request.viewer.session.person, request.form.get("password", "")
-    throttle, key = request.state.login_throttle, request.viewer.session.id  # nobody else's guesses count
+    person = request.viewer.session.person
+    new = request.form.get("password", "")
+    throttle = request.state.login_throttle
+    key = request.viewer.session.id  # nobody else's guesses count
     if (wait := throttle.wait(person.name, request.viewer.address, key)) > 0:
         problem = request.translate("Too many attempts. Try again in {seconds} seconds.", seconds=math.ceil(wait))
         return request.page("account.html", 429, problem=problem, tab="account")

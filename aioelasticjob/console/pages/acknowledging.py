@@ -31,7 +31,9 @@ async def form(request: PageRequest) -> Response:
 
 async def acknowledge(request: PageRequest) -> Response:
     """Acknowledge a reason, and write down who did."""
-    registry, job, subject = registry_of(request).settings.name, job_name(request), request.form.get("reason", "")
+    registry = registry_of(request).settings.name
+    job = job_name(request)
+    subject = request.form.get("reason", "")
     reason = _reason(request, subject)
     known = _known(request, subject)
     try:
@@ -52,7 +54,8 @@ async def acknowledge(request: PageRequest) -> Response:
 
 async def end(request: PageRequest) -> Response:
     """End an acknowledgement before its time."""
-    job, known = job_name(request), _known(request, request.form.get("reason", ""))
+    job = job_name(request)
+    known = _known(request, request.form.get("reason", ""))
     if known is None:
         raise HTTPException(404, request.translate("It is not acknowledged any more."))
     async with request.audited("end acknowledgement", job, before=facts(known)):

@@ -51,7 +51,8 @@ async def ask(request: PageRequest) -> Response:
 
 async def act(request: PageRequest) -> Response:
     """Begin with it, and lead to its report, which shows the progress of what takes longer."""
-    kind, jobs = _kind(request, request.http.path_params["action"]), _selected(request)
+    kind = _kind(request, request.http.path_params["action"])
+    jobs = _selected(request)
     if problem := _problem(request, jobs):
         return request.redirect(request.registry_url("jobs"), problem, error=True)
     bulk = BulkAction(request.viewer.name, registry_of(request).settings.name, kind, jobs)

@@ -18,8 +18,10 @@ async def carry_out(request: PageRequest, kind: str, name: str, values: Mapping[
     Raises:
         ElasticJobError: it was refused, or the registry is not there; the log has that as well.
     """
-    action, session = ACTIONS[kind], registry_of(request).session
-    wanted, clock = values.get("request", ""), request.state.clock
+    action = ACTIONS[kind]
+    session = registry_of(request).session
+    wanted = values.get("request", "")
+    clock = request.state.clock
     before = await _state_of(session, name, wanted, clock.now())  # what the pages show may be older
     async with request.audited(kind, name, asked=asked_for(action, values), before=before) as result:
         done = await action.do(session, name, filled(request, values))

@@ -68,7 +68,8 @@ def field_of(config: JobConfig, name: str) -> Field:
     """Return the field of one setting."""
     annotation = JobConfig.model_fields[name].annotation
     kinds = set(get_args(annotation)) or {annotation}
-    optional, value = NoneType in kinds, text_of(config, name)
+    optional = NoneType in kinds
+    value = text_of(config, name)
     if get_origin(annotation) is Literal:
         return Field(name, value, "choice", get_args(annotation))
     if bool in kinds:

@@ -38,7 +38,8 @@ STATES: Final = {
 
 async def page(request: PageRequest) -> Response:
     """Show runs, newest first."""
-    asked, store = asked_of(request), registry_of(request).store
+    asked = asked_of(request)
+    store = registry_of(request).store
     context: dict[str, object] = {
         "asked": asked,
         "ranges": _ranges(request),
@@ -96,5 +97,6 @@ async def run(request: PageRequest) -> Response:
 
 def _ranges(request: PageRequest) -> Mapping[str, str]:
     """Return when the stretches of time to choose from begin, as the form's field has it, by their names."""
-    now, zone = request.state.clock.now(), ZoneInfo(request.viewer.zone)
+    now = request.state.clock.now()
+    zone = ZoneInfo(request.viewer.zone)
     return {name: field_text((now - size) // 60 * 60, zone) for name, size in SPANS.items()}

@@ -45,7 +45,9 @@ class HistoryPieces:
     """
 
     def __init__(self, request: PageRequest, store: EventStore, asked: Mapping[str, str]) -> None:
-        self._request, self._store, self._asked = request, store, asked
+        self._request = request
+        self._store = store
+        self._asked = asked
         self._which = _filter(asked, request.viewer.zone)
         self._runs = self._counts = ""
         self._read_at = self._counted_at = float("-inf")
@@ -56,11 +58,13 @@ class HistoryPieces:
         """Return the pieces of the newest page as they are now."""
         now = self._request.state.clock.now()
         if now >= self._read_at + REDRAW:
-            self._read_at, before = now, self._runs
+            self._read_at = now
+            before = self._runs
             self._runs = (await self.runs(None, None)).html
             self._is_stale |= self._runs != before
         if self._is_stale and now >= self._counted_at + RECOUNT:
-            self._counted_at, self._counts = now, await self.counts()
+            self._counts = await self.counts()
+            self._counted_at = now
             self._is_stale = False
         pieces = {"history-counts": self._counts, "history-runs": self._runs}
         return [Piece(name, html) for name, html in pieces.items() if html]
@@ -69,7 +73,8 @@ class HistoryPieces:
         """Return a page of runs; the newest page where nothing newer is left."""
         page = await self._store.history(self._which, after=after, before=before, limit=ROWS)
         if before is not None and page.previous is None:
-            page, after = await self._store.history(self._which, limit=ROWS), None
+            page = await self._store.history(self._which, limit=ROWS)
+            after = None
         is_newest = after is None and page.previous is None
         html = self._request.render("history-runs.html", page=page, asked=self._asked, is_newest=is_newest)
         return Runs(html, is_newest)
@@ -92,12 +97,15 @@ class HistoryPieces:
 
     def _window(self, since: datetime) -> Window:
         """Return the stretch of time that is counted: in whole seconds, since links name those."""
-        start, until, now = max(0, floor(since.timestamp())), self._which.until, self._request.state.clock.now()
+        start = max(0, floor(since.timestamp()))
+        until = self._which.until
+        now = self._request.state.clock.now()
         end = now if until is None else min(until.timestamp(), max(start, now) + A_DAY)  # nothing is later than that
         return Window(start, max(end, start + 1), follows=False)
 
     def _style(self) -> Style:
-        request, zone = self._request, ZoneInfo(self._request.viewer.zone)
+        request = self._request
+        zone = ZoneInfo(self._request.viewer.zone)
 
         def url(window: Window) -> str:
             stretch = {"since": field_text(window.start, zone), "until": field_text(window.end, zone)}

@@ -25,7 +25,8 @@ REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile)
 
 async def page(request: PageRequest) -> Response:
     """Show a job."""
-    status, registry = _job(request), registry_of(request)
+    status = _job(request)
+    registry = registry_of(request)
     snapshot = registry.snapshot.value
     pieces = JobPieces(request)
     html = {piece.target: piece.html for piece in await pieces.small(snapshot, status)}
@@ -52,7 +53,8 @@ async def dump(request: PageRequest) -> Response:
 
 async def confirm(request: PageRequest) -> Response:
     """Show the form of an action; when it is complete, ask for confirmation of what would be done."""
-    action, status = _action(request), _job(request)
+    action = _action(request)
+    status = _job(request)
     query = request.http.query_params
     asked = {name: query[name][:MAX_VALUE_CHARACTERS] for name in action.carries if query.get(name)}
     if action.plan is None or not all(asked.get(one.name) for one in action.inputs if one.required):
@@ -67,7 +69,8 @@ async def confirm(request: PageRequest) -> Response:
 
 async def act(request: PageRequest) -> Response:
     """Do something to a job, and write down who did what."""
-    action, name = _action(request), request.http.path_params["job"]
+    action = _action(request)
+    name = request.http.path_params["job"]
     if action.typed and request.form.get("typed") != name:
         raise InvalidSetting("name", request.form.get("typed", "")[:200], f"type {name} to confirm")
     kind = request.http.path_params["action"]
@@ -88,7 +91,8 @@ def _ask(
     request: PageRequest, action: Action, asked: Mapping[str, str], error: ElasticJobError | None = None, plan: str = ""
 ) -> Response:
     """Show the form of an action, with the error of an earlier attempt; with a ``plan``, ask for its confirmation."""
-    name, status = request.http.path_params["action"], _job(request)
+    name = request.http.path_params["action"]
+    status = _job(request)
     code, problem = (200, "") if error is None else (409, request.translate.error(error))
     return request.page(
         "confirm.html", code, action=action, name=name, job=status, asked=asked, problem=problem, plan=plan, tab="jobs"
@@ -105,7 +109,8 @@ def _action(request: PageRequest) -> Action:
 
 
 def _job(request: PageRequest) -> JobStatus:
-    registry, name = registry_of(request), request.http.path_params["job"]
+    registry = registry_of(request)
+    name = request.http.path_params["job"]
     found = registry.snapshot.value.jobs.get(name)
     if found is None:
         lost = registry.snapshot.value.lost

@@ -57,8 +57,12 @@ class JobPieces:
     """The pieces of a job's page; the timeline, which costs most, is drawn at bounded intervals."""
 
     def __init__(self, request: PageRequest) -> None:
-        self._request, self._registry, self._name = request, registry_of(request), job_name(request)
-        self._timeline, self._drawn, self._shown = "", float("-inf"), -1
+        self._request = request
+        self._registry = registry_of(request)
+        self._name = job_name(request)
+        self._timeline = ""
+        self._drawn = float("-inf")
+        self._shown = -1
         self._past = self._durations = ""
         self._measured = float("-inf")
         """When the durations were last asked for."""
@@ -70,15 +74,20 @@ class JobPieces:
 
     async def small(self, snapshot: RegistrySnapshot, status: JobStatus) -> list[Piece]:
         """Return the pieces that are sent whole."""
-        now, version = self._request.state.clock.now(), snapshot.changed[self._name]
+        now = self._request.state.clock.now()
+        version = snapshot.changed[self._name]
         if now >= self._drawn + (REDRAW if version != self._shown else MOVE_ON):
-            self._drawn, self._shown = now, version
-            self._timeline, self._past = await self._draw(status, now), await self._read_past()
+            self._drawn = now
+            self._shown = version
+            self._timeline = await self._draw(status, now)
+            self._past = await self._read_past()
             self._offsets = await _offsets(self._registry, self._name, now)
         if now >= self._measured + MOVE_ON:  # many runs change a percentile, and ranking them costs most
-            self._measured, self._durations = now, await self._draw_durations(status, now)
+            self._durations = await self._draw_durations(status, now)
+            self._measured = now
         if now >= self._asked_at + REDRAW:
-            self._asked_at, self._requests = now, await self._read_requests(now)
+            self._requests = await self._read_requests(now)
+            self._asked_at = now
         context: dict[str, object] = {
             "job": status,
             "palette": self._registry.palettes[self._name],
@@ -99,7 +108,8 @@ class JobPieces:
 
     def groups(self, status: JobStatus) -> list[PieceGroup]:
         """Return the pieces of which only the parts are sent that have changed: every lane, every item's row."""
-        request, shown = self._request, shown_items(self._request, status)
+        request = self._request
+        shown = shown_items(self._request, status)
         found = lanes(status, self._registry, shown)
         there = {None, *(one.id for one in status.instances)}
         rows = [Piece(f"row-{item.item}", self._row(status, item, item.holder not in there)) for item in shown]
@@ -150,7 +160,8 @@ class JobPieces:
         return request.render("job-timeline.html", drawing=drawing, runs=runs, window=window, has_store=has_store)
 
     async def _draw_durations(self, status: JobStatus, now: float) -> str:
-        window, style = window_of(self._request, status, now), self._style()
+        window = window_of(self._request, status, now)
+        style = self._style()
         found = await durations_in(self._registry, self._name, window)
         if found.whole is None:
             return self._request.render("job-durations.html", found=found)
@@ -180,11 +191,15 @@ class JobPieces:
 
     async def _read_past(self) -> str:
         """Return the last failure with its stack, and the newest misfires with their reasons."""
-        failure, stack, watched, problem = None, "", self._registry.store, ""
+        failure = None
+        stack = ""
+        watched = self._registry.store
+        problem = ""
         misfires: Sequence[StateEntry] = ()
         if watched is not None:
             try:
-                which, store = Filter(job=self._name), watched.answering()
+                which = Filter(job=self._name)
+                store = watched.answering()
                 misfires = (await store.states(replace(which, state="TASK_MISFIRED"), limit=MISFIRES)).rows
                 failure = next(iter(await store.failures(which, limit=1)), None)
                 stack = "" if failure is None else (await store.stacks([failure.id]))[failure.id]
@@ -233,8 +248,11 @@ class JobFeed(PieceFeed):
 
     def __init__(self, request: PageRequest, at: str = "") -> None:
         super().__init__()
-        self._request, self._registry, self._name = request, registry_of(request), job_name(request)
-        self._pieces, self._at = JobPieces(request), at
+        self._request = request
+        self._registry = registry_of(request)
+        self._name = job_name(request)
+        self._pieces = JobPieces(request)
+        self._at = at
 
     async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return the pieces that have changed."""
@@ -328,7 +346,8 @@ def _items(text: str, count: int) -> tuple[int, int, bool]:
     """Read the first and the last item of ``3-17``; all items where the text says nothing sensible."""
     parts = text.split("-")
     if len(parts) == 2 and all(part.isascii() and part.isdecimal() and len(part) < 8 for part in parts):
-        first, last = int(parts[0]), min(int(parts[1]), max(0, count - 1))
+        first = int(parts[0])
+        last = min(int(parts[1]), max(0, count - 1))
         if first <= last:
             return first, last, True
     return 0, max(0, count - 1), False

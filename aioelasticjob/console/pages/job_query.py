@@ -53,7 +53,8 @@ class JobQuery:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> JobQuery:
         """Return what an address or a form asks for; nonsense is ignored."""
-        group, sort = query.get("show", ""), query.get("sort", "")
+        group = query.get("show", "")
+        sort = query.get("sort", "")
         return cls(
             text=query.get("q", "").strip()[:MAX_TEXT],
             group=group if group in GROUPS else "",
@@ -67,7 +68,8 @@ class JobQuery:
     def address(self, **other: object) -> Mapping[str, object]:
         """Return what the address of a page like this one carries, with some of it replaced; it is the first page."""
         plain = {"q": self.text, "show": self.group, "label": self.label, "by": self.by}
-        sort, size = "" if self.sort == "name" else self.sort, "" if self.size == PAGE else self.size
+        sort = "" if self.sort == "name" else self.sort
+        size = "" if self.size == PAGE else self.size
         return {**plain, "sort": sort, "size": size, **other}
 
     def sorted_by(self, column: str) -> str:
@@ -102,7 +104,9 @@ class JobQuery:
     def groups(self, found: Sequence[JobStatus]) -> list[JobGroup]:
         """Return the jobs of this page, else of the last one, by their groups; all in one if they have none."""
         page = min(self.page, self.pages(len(found)))  # there may have been more jobs when the address was kept
-        first, groups, start = (page - 1) * self.size, list[JobGroup](), 0
+        first = (page - 1) * self.size
+        groups = list[JobGroup]()
+        start = 0
         if not self.by:
             shown = tuple(status.name for status in found[first : first + self.size])
             return [JobGroup(None, None, shown)] if shown else []
@@ -121,7 +125,8 @@ class JobQuery:
                 return False
         if self.group and health.of[status.name].group != self.group:
             return False
-        config, text = status.config, self.text.casefold()
+        config = status.config
+        text = self.text.casefold()
         if not text or text in config.job_name.casefold():
             return True
         texts = (config.description, *(f"{name}={value}" for name, value in config.labels.items()))
@@ -129,7 +134,8 @@ class JobQuery:
 
     def _sorted(self, found: list[JobStatus], health: HealthGroups) -> list[JobStatus]:
         """Return the jobs in order.  Jobs without a value in the column come last in both directions."""
-        column, reverse = self.sort.removeprefix("-"), self.sort.startswith("-")
+        column = self.sort.removeprefix("-")
+        reverse = self.sort.startswith("-")
         if column == "name":
             return found[::-1] if reverse else found  # a snapshot has the jobs in order of their names
         values = [(_value_of(status, column, health), status) for status in found]

@@ -28,7 +28,8 @@ SQUARES: Final = 40
 
 async def page(request: PageRequest) -> Response:
     """Show the jobs; to a request that our script sends while somebody types, return only the jobs found."""
-    query, snapshot = JobQuery.of(request.http.query_params), registry_of(request).snapshot.value
+    query = JobQuery.of(request.http.query_params)
+    snapshot = registry_of(request).snapshot.value
     feed = OverviewFeed(request, query)
     if request.is_fragment:
         return request.page("overview-found.html", feed=feed, snapshot=snapshot, query=query)
@@ -46,14 +47,16 @@ class OverviewFeed:
     """The overview as one viewer sees it, and how much of it their browser has."""
 
     def __init__(self, request: PageRequest, query: JobQuery, at: str = "") -> None:
-        self._request, self._query = request, query
+        self._request = request
+        self._query = query
         self._registry: RegistryWatch = registry_of(request)
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
         known = epoch == self._registry.epoch and version.isdecimal()
         self._version = int(version) if known else -1
         self._shown = shown if known else ""
-        self._sent, self._ahead = Sent(), dict[str, int]()
+        self._sent = Sent()
+        self._ahead = dict[str, int]()
         self._tiles: tuple[tuple[Counter[str], int], str] | None = None
         self._strip: tuple[Strip, str] | None = None
         """The tiles and the strip that were rendered last, and of what."""
@@ -70,7 +73,8 @@ class OverviewFeed:
             Piece("strip", self.strip(snapshot)),
             Piece("tiles", self.tiles(snapshot)),
         )
-        found, groups = [piece for piece in around if self._sent.differs(piece)], self.groups(snapshot)
+        found = [piece for piece in around if self._sent.differs(piece)]
+        groups = self.groups(snapshot)
         if self._shown != _mark(groups):
             self._shown = _mark(groups)
             found.append(Piece("jobs", self.list(snapshot)))
@@ -85,7 +89,8 @@ class OverviewFeed:
                 size += len(found[-1].html)
         self.has_more = bool(fresh)
         if not fresh:
-            self._version, self._ahead = snapshot.version, {}
+            self._version = snapshot.version
+            self._ahead = {}
         return found
 
     def _fresh(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> list[str]:
@@ -115,7 +120,8 @@ class OverviewFeed:
 
     def tiles(self, snapshot: RegistrySnapshot) -> str:
         """Return the counts."""
-        counts, total = self._request.state.health_of(self._registry, snapshot).counts, len(snapshot.jobs)
+        counts = self._request.state.health_of(self._registry, snapshot).counts
+        total = len(snapshot.jobs)
         if self._tiles is None or self._tiles[0] != (counts, total):
             html = self._request.render("tiles.html", counts=counts, total=total, query=self._query, groups=GROUPS)
             self._tiles = (counts, total), html
@@ -141,7 +147,8 @@ class OverviewFeed:
 
     def row(self, snapshot: RegistrySnapshot, name: str) -> str:
         """Return a job's row, rendered once for all pages on which it looks the same."""
-        request, version = self._request, snapshot.changed[name]
+        request = self._request
+        version = snapshot.changed[name]
         look = (request.translate.code, request.root, request.viewer.may_trigger)
         rows = request.state.rows.setdefault(self._registry, {}).setdefault(look, {})
         kept = rows.get(name)
@@ -153,7 +160,8 @@ class OverviewFeed:
         return kept[1]
 
     def _row(self, status: JobStatus, health: Health) -> str:
-        registry, request = self._registry, self._request
+        registry = self._registry
+        request = self._request
         label = held_label(len(status.items), len(status.instances), request.translate)
         return request.render(
             "row.html",

@@ -49,7 +49,9 @@ async def live(request: PageRequest) -> Response:
 
 async def add(request: PageRequest) -> Response:
     """Watch one more, now and after the next start; or only try whether it is there."""
-    form, state, tries = request.form, request.state, request.form.get("try") == "1"
+    form = request.form
+    state = request.state
+    tries = request.form.get("try") == "1"
     asked = {name: value for name, value in _kept(request).items() if value}
     action = "try a registry" if tries else "add a registry"
 
@@ -79,7 +81,8 @@ async def add(request: PageRequest) -> Response:
 
 async def drop(request: PageRequest) -> Response:
     """Watch one no more; nothing in it is touched."""
-    name, state = request.http.path_params["name"], request.state
+    name = request.http.path_params["name"]
+    state = request.state
     if name in {one.name for one in state.settings.registries}:
         raise InvalidSetting("name", name, "was given when the console was started: start it without")
     found = state.registries.get(name)
@@ -118,7 +121,8 @@ def _read(request: PageRequest) -> RegistrySettings:
         if HIDDEN in form.get(key, ""):
             shown = address_without_credentials(form[key])
             raise InvalidSetting(key, shown, "type the credentials in it again: the page does not show them")
-    name, address = form.get("name", "").strip(), form.get("address", "").strip()
+    name = form.get("name", "").strip()
+    address = form.get("address", "").strip()
     given = {key: form[key].strip() for key in SHOWN if form.get(key, "").strip()}
     given |= {key: form[key] for key in SECRET if form.get(key)}
     tls = {key.removeprefix(TLS): given.pop(key) for key in tuple(given) if key.startswith(TLS)}

@@ -25,7 +25,8 @@ RUNS_SHOWN: Final = 50
 async def page(request: PageRequest) -> Response:
     """Show a server."""
     registry = registry_of(request)
-    snapshot, pieces = registry.snapshot.value, _ServerPieces(request)
+    snapshot = registry.snapshot.value
+    pieces = _ServerPieces(request)
     found = operations.server_details(snapshot.jobs.values(), pieces.ip)
     if found is None:
         raise HTTPException(404, request.translate("No job knows this server."))
@@ -44,7 +45,8 @@ class _ServerPieces:
     """The live pieces of a server's page."""
 
     def __init__(self, request: PageRequest) -> None:
-        self._request, self.ip = request, str(request.http.path_params["ip"])
+        self._request = request
+        self.ip = str(request.http.path_params["ip"])
         given = request.http.query_params.get("page", "")
         self._rows: dict[str, tuple[object, Piece]] = {}
         """By job, the values that its row was rendered from, and the row."""
@@ -73,7 +75,8 @@ class _ServerPieces:
     def _row(self, job: JobOnServer, health: Health) -> Piece:
         kept = self._rows.get(job.name)
         if kept is None or kept[0] != (job, health):
-            row, flags = row_id(job.name), operations.flags_of(job.server)
+            row = row_id(job.name)
+            flags = operations.flags_of(job.server)
             html = self._request.render("server-job.html", id=row, job=job, health=health, flags=flags)
             kept = self._rows[job.name] = (job, health), Piece(row, html)
         return kept[1]
@@ -84,11 +87,13 @@ class _ServerFeed(PieceFeed):
 
     def __init__(self, request: PageRequest) -> None:
         super().__init__()
-        self._request, self._pieces = request, _ServerPieces(request)
+        self._request = request
+        self._pieces = _ServerPieces(request)
 
     async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return the pieces that have changed."""
-        request, sent = self._request, self._sent
+        request = self._request
+        sent = self._sent
         sent.has_more = False
         found = [piece for piece in frame_pieces(request) if sent.differs(piece)]
         server = operations.server_details(snapshot.jobs.values(), self._pieces.ip)
@@ -97,7 +102,8 @@ class _ServerFeed(PieceFeed):
             group = self._pieces.jobs(snapshot, server)
             return [*found, *sent.changed_parts(group, sum(len(piece.html) for piece in found))]
         if snapshot.read:
-            text, label = request.translate("No job knows this server."), request.translate("To the servers")
+            text = request.translate("No job knows this server.")
+            label = request.translate("To the servers")
             head = gone_piece(request, "server-head", text, "servers", label)
             found += [head] if sent.differs(head) else []
         return found

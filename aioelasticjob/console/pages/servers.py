@@ -58,7 +58,9 @@ async def live(request: PageRequest) -> Response:
 
 async def confirm(request: PageRequest) -> Response:
     """Ask whether something is really meant, and name the jobs that it concerns and what runs there."""
-    ip, name, action = request.http.path_params["ip"], request.http.path_params["action"], _action(request)
+    ip = request.http.path_params["ip"]
+    name = request.http.path_params["action"]
+    action = _action(request)
     host = next((host for host in hosts(registry_of(request).snapshot.value) if host.ip == ip), None)
     if host is None:
         raise HTTPException(404, request.translate("No job knows this server."))
@@ -67,12 +69,15 @@ async def confirm(request: PageRequest) -> Response:
 
 async def act(request: PageRequest) -> Response:
     """Do something to a host in all jobs, and write down who did what."""
-    ip, kind, action = request.http.path_params["ip"], request.http.path_params["action"], _action(request)
+    ip = request.http.path_params["ip"]
+    kind = request.http.path_params["action"]
+    action = _action(request)
     session = registry_of(request).session
     before = await _read_facts(request, ip)  # what the pages show may be older
     async with request.audited(f"{kind} server", ip, before=before) as result:
         done = await action.do(session, ip, by=request.viewer.name)
-        result.summary, result.after = done.summary, await _read_facts(request, ip)
+        result.summary = done.summary
+        result.after = await _read_facts(request, ip)
     return request.redirect(request.registry_url("servers"), request.translate.message(done.summary))
 
 

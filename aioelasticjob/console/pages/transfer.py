@@ -34,8 +34,10 @@ async def page(request: PageRequest) -> Response:
 
 async def import_jobs(request: PageRequest) -> Response:
     """Preview an import; write it, all or none, if the preview that was seen is still right."""
-    session, form = registry_of(request).session, request.form
-    text, overwrite = form.get("text", ""), form.get("overwrite") == "1"
+    session = registry_of(request).session
+    form = request.form
+    text = form.get("text", "")
+    overwrite = form.get("overwrite") == "1"
     try:
         jobs = await operations.preview_import(session, text, overwrite=overwrite)
         if form.get("seen") != _digest(jobs):
@@ -44,7 +46,8 @@ async def import_jobs(request: PageRequest) -> Response:
         asked = {"jobs": len(jobs), "overwrite": overwrite}
         async with request.audited("import", asked=asked, before=_facts(jobs, 0)) as outcome:
             done = await operations.import_jobs(session, text, overwrite=overwrite, by=request.viewer.name)
-            outcome.summary, outcome.after = done.summary, _facts(jobs, 1)
+            outcome.summary = done.summary
+            outcome.after = _facts(jobs, 1)
     except ElasticJobError as error:
         return _page(request, 400, problem=request.translate.error(error))
     return request.redirect(request.registry_url("jobs"), request.translate.message(done.summary))

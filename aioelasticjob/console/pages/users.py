@@ -28,7 +28,8 @@ async def page(request: PageRequest) -> Response:
 
 async def invite(request: PageRequest) -> Response:
     """Make a one-time link for somebody new, or for somebody who has forgotten a password; shown this once."""
-    name, state = request.form.get("name", "").strip(), request.state
+    name = request.form.get("name", "").strip()
+    state = request.state
     role = _role(request.form.get("role", "viewer"))
     async with request.audited("invite", name, asked={"role": role.value}):
         token = await state.storage.accounts.invite(name, role)
@@ -43,7 +44,9 @@ async def invite(request: PageRequest) -> Response:
 
 async def change(request: PageRequest) -> Response:
     """Give somebody another role, or let them in no more, or again."""
-    name, state, form = request.http.path_params["name"], request.state, request.form
+    name = request.http.path_params["name"]
+    state = request.state
+    form = request.form
     role = _role(request.form["role"]) if "role" in request.form else None
     disabled = request.form["disabled"] == "1" if "disabled" in request.form else None
     found = next((person for person in await state.storage.accounts.everybody() if person.name == name), None)
@@ -74,7 +77,8 @@ async def audit_log(request: PageRequest) -> Response:
     registries = None if request.viewer.is_admin else _operated(request)
     query = request.http.query_params
     await request.state.storage.complete_audit()
-    text, below = query.get("q", "")[:200], query.get("below", "")
+    text = query.get("q", "")[:200]
+    below = query.get("below", "")
     start = int(below) if below.isascii() and below.isdecimal() and len(below) < 16 else None
     records = await request.state.storage.audit.entries(below=start, text=text, most=LINES + 1, registries=registries)
     more = records[LINES - 1].id if len(records) > LINES else None
@@ -83,7 +87,8 @@ async def audit_log(request: PageRequest) -> Response:
 
 def _operated(request: PageRequest) -> list[str]:
     assert request.viewer.session is not None
-    person, names = request.viewer.session.person, [one.settings.name for one in request.state.registries]
+    person = request.viewer.session.person
+    names = [one.settings.name for one in request.state.registries]
     return [name for name in names if person.role_in(name).includes(Role.OPERATOR)]
 
 

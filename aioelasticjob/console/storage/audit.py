@@ -63,13 +63,15 @@ class Audit:
     """The log of one console."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database, self._clock = database, clock
+        self._database = database
+        self._clock = clock
 
     @asynccontextmanager
     async def record(self, entry: AuditEntry) -> AsyncIterator[AuditOutcome]:
         """Write the entry down before the block does it, and its outcome afterwards, also if that is an error."""
         number = await self._database.run(lambda db: self._write_entry(db, entry))
-        outcome, done = AuditOutcome(), False
+        outcome = AuditOutcome()
+        done = False
         try:
             yield outcome
             done = True
@@ -114,7 +116,8 @@ class Audit:
         return [_record(row) for row in await self._database.run(work)]
 
     def _write_entry(self, db: sqlite3.Connection, entry: AuditEntry) -> int:
-        who, target = _shortened(entry.who), _shortened(entry.target)
+        who = _shortened(entry.who)
+        target = _shortened(entry.target)
         values = (self._clock.now(), who, entry.address, entry.registry, entry.action, target)
         cursor = db.execute(
             "insert into audit (at, who, address, registry, action, target, asked, before)"

@@ -89,7 +89,8 @@ class DataUnusable(ElasticJobError):
 
     def __init__(self, directory: Path, reason: str) -> None:
         super().__init__(f"{directory}: {reason}: name another one with --data-dir")
-        self.directory, self.reason = directory, reason
+        self.directory = directory
+        self.reason = reason
 
 
 class DatabaseUnwritable(ElasticJobError):
@@ -115,8 +116,10 @@ class Database:
     """
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
-        self._connection, self._turn = connection, anyio.Lock()
-        self._file, self._opened = file, file.stat()
+        self._connection = connection
+        self._turn = anyio.Lock()
+        self._file = file
+        self._opened = file.stat()
         self.problem: str | None = None
         """Why the newest transaction could not be written; None since one has been."""
         self.limited_log = LimitedLog()
@@ -220,7 +223,8 @@ def _upgrade(connection: sqlite3.Connection, directory: Path) -> None:
 
 
 def _statements(script: str) -> list[str]:
-    found, current = list[str](), ""
+    found = list[str]()
+    current = ""
     for line in script.strip().splitlines():
         current += line + "\n"
         if sqlite3.complete_statement(current):

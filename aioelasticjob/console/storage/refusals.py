@@ -24,16 +24,22 @@ class Refusals:
     """
 
     def __init__(self, audit: Audit, clock: Clock, action: str, why: str, singly: int = 1) -> None:
-        self._audit, self._clock, self._action, self._why, self._singly = audit, clock, action, why, singly
+        self._audit = audit
+        self._clock = clock
+        self._action = action
+        self._why = why
+        self._singly = singly
         self._since = float("-inf")
         self._written = self._count = 0
-        self._names, self._addresses = Counter[str](), Counter[str]()
+        self._names = Counter[str]()
+        self._addresses = Counter[str]()
 
     async def note(self, entry: AuditEntry, why: str) -> None:
         """Write a refusal down, or count it if enough others have been written down shortly before."""
         now = self._clock.now()
         if now >= self._since + WINDOW:
-            self._since, self._written = now, 0
+            self._since = now
+            self._written = 0
             await self.flush()
         if self._written == self._singly:
             self._count += 1
@@ -47,8 +53,12 @@ class Refusals:
         """Write one entry for the refusals that were only counted; the log is complete then."""
         if not self._count:
             return
-        count, names, addresses = self._count, self._names, self._addresses
-        self._count, self._names, self._addresses = 0, Counter(), Counter()
+        count = self._count
+        names = self._names
+        addresses = self._addresses
+        self._count = 0
+        self._names = Counter()
+        self._addresses = Counter()
         asked = {"attempts": count, "names": _listed(names), "addresses": _listed(addresses)}
         try:
             await self._audit.note(

@@ -82,7 +82,9 @@ class Accounts:
     """The people of one console."""
 
     def __init__(self, database: Database, clock: Clock, hasher: PasswordHasher) -> None:
-        self._database, self._clock, self._passwords = database, clock, Passwords(hasher)
+        self._database = database
+        self._clock = clock
+        self._passwords = Passwords(hasher)
 
     async def check(self, name: str, password: str) -> Person | None:
         """Return the person whose name and password these are; takes as long for unknown names."""
@@ -171,7 +173,8 @@ class Accounts:
         found = await self.invitation(token)
         if found is None:
             raise InvitationSpent("this link has been used or has expired")
-        name, first = found.user or name, found.user is None
+        name = found.user or name
+        first = found.user is None
         check_name(name)
         check_password(name, password)
         hashed = await self._passwords.hashed(password)
@@ -261,7 +264,8 @@ def grants_of(db: sqlite3.Connection, name: str) -> dict[str, Role]:
 
 
 def _person(db: sqlite3.Connection, row: sqlite3.Row) -> Person:
-    name, invited = row["name"], row["password"] is None
+    name = row["name"]
+    invited = row["password"] is None
     return Person(name, Role(row["role"]), row["created"], bool(row["disabled"]), invited, grants_of(db, name))
 
 

@@ -12,8 +12,10 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from aioelasticjob.errors import InvalidSetting
 
-SHORTEST, LONGEST = 10, 1000
-"""Characters of a password."""
+SHORTEST: Final = 10
+"""Characters that a password has at least."""
+LONGEST: Final = 1000
+"""Characters that a password may have."""
 _NAME: Final = re.compile(r"[\w.@+-]{1,60}")
 
 
@@ -21,7 +23,8 @@ class Passwords:
     """Hashes with argon2."""
 
     def __init__(self, hasher: PasswordHasher) -> None:
-        self._hasher, self._nobody = hasher, ""
+        self._hasher = hasher
+        self._nobody = ""
         self._cores = CapacityLimiter(2)  # a hash takes 64 MB and a core: many at once are an attack
 
     async def hashed(self, password: str) -> str:

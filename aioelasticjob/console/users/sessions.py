@@ -36,12 +36,16 @@ class Sessions:
     """The sessions of one console.  A cookie holds a signed id; the database knows only the id's hash."""
 
     def __init__(self, database: Database, settings: ConsoleSettings, clock: Clock, secret: bytes) -> None:
-        self._database, self._settings, self._clock, self._secret = database, settings, clock, secret
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._secret = secret
         self._signer = Signer(secret, salt="session", digest_method=hashlib.sha256)
 
     async def begin(self, person: Person, agent: str) -> str:
         """Return the cookie of a new session; expired ones are swept away."""
-        key, now = secrets.token_urlsafe(32), self._clock.now()
+        key = secrets.token_urlsafe(32)
+        now = self._clock.now()
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("delete from sessions where not (seen > ? and created > ?)", self._oldest(now))
@@ -58,7 +62,8 @@ class Sessions:
             key = self._signer.unsign(cookie).decode()
         except (BadSignature, UnicodeDecodeError):
             return None
-        id, now = _hash(key), self._clock.now()
+        id = _hash(key)
+        now = self._clock.now()
         found = await self._database.run(lambda db: self._look_up(db, id, _hash(agent), now))
         if found is None:
             await self._write("delete from sessions where id = ?", (id,))

@@ -47,7 +47,8 @@ class Acknowledgements:
     """The acknowledgements of one console, kept in its database and read from memory."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database, self._clock = database, clock
+        self._database = database
+        self._clock = clock
         self._known: dict[str, dict[str, dict[str, Acknowledgement]]] = {}
         """By registry, job and subject."""
 
@@ -70,7 +71,8 @@ class Acknowledgements:
         Raises:
             InvalidSetting: the note is empty or too long, or the end is past or too far away.
         """
-        now, text = self._clock.now(), note.strip()
+        now = self._clock.now()
+        text = note.strip()
         if not 0 < len(text) <= MAX_NOTE_CHARACTERS:
             raise InvalidSetting("note", text[:40], f"1 to {MAX_NOTE_CHARACTERS} characters")
         if not now < until <= now + MAX_SECONDS:

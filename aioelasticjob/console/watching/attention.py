@@ -197,11 +197,14 @@ def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
     begun = {item.item: item.run.since.timestamp() for item in status.running if item.run is not None}
     if status.config.streaming or not begun:
         return
-    fired, limit = _running_at_next_fire(status, begun, now), _time_limit(status.config)
+    fired = _running_at_next_fire(status, begun, now)
+    limit = _time_limit(status.config)
     overdue = {} if limit is None else {item: since for item, since in begun.items() if since + limit <= now}
-    found, sentence = fired, "still running, although its next fire has come (items: {items})"
+    found = fired
+    sentence = "still running, although its next fire has come (items: {items})"
     if len(overdue) > len(fired):  # both name the oldest runs, so the longer one has all
-        found, sentence = overdue, "still running, although its timeout is long over (items: {items})"
+        found = overdue
+        sentence = "still running, although its timeout is long over (items: {items})"
     if found:
         details = {str(item): since for item, since in found.items()}
         yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
@@ -233,7 +236,8 @@ def _running_at_next_fire(status: JobStatus, begun: Mapping[int, float], now: fl
     newest = None if config.schedule is None else config.schedule.previous_before(moment(now))
     if newest is None:
         return {}
-    latest, records = now - max(LONG_RUN, config.timeout or 0.0), {item.item: item.record for item in status.items}
+    latest = now - max(LONG_RUN, config.timeout or 0.0)
+    records = {item.item: item.record for item in status.items}
     return {
         item: since
         for item, since in begun.items()
@@ -267,10 +271,8 @@ def _failing_by_records(
         longest = max(streaks.values(), key=lambda streak: (len(streak.begun), not streak.is_whole))
         values = {"items": _listed(streaks), "streak": len(longest.begun)}
         since = min(streak.begun[-1] for streak in streaks.values()) / 1000
-        exact, lower = (
-            "failing, {streak} in a row (items: {items})",
-            "failing, at least {streak} in a row (items: {items})",
-        )
+        exact = "failing, {streak} in a row (items: {items})"
+        lower = "failing, at least {streak} in a row (items: {items})"
         yield Reason("failing", exact if longest.is_whole else lower, values, since, details, repeated)
         return
     recent = _recent(items, runs)
@@ -288,7 +290,9 @@ def _failing_by_counts(status: JobStatus, errors: Sequence[ErrorGroup]) -> Itera
 
     These are records of a dataflow, whose run completes all the same, and runs that are not monitored.
     """
-    config, failed, total = status.config, status.failed, status.succeeded + status.failed
+    config = status.config
+    failed = status.failed
+    total = status.succeeded + status.failed
     is_dataflow = config.job_type == "DATAFLOW"
     is_recorded = config.monitor_execution and not is_dataflow
     if is_recorded or not failed or failed * RECENT_RUNS < total * FLAKY_FAILURES:
@@ -336,7 +340,8 @@ def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mappin
         record = item.record
         if record is None or record.outcome == GIVEN_UP or (record.outcome and not is_failure(record.outcome)):
             continue
-        streak, is_whole = [record.begun] if record.outcome else [], False
+        streak = [record.begun] if record.outcome else []
+        is_whole = False
         for run in reversed(by_item.get(item.item, ())):
             if run.begun >= record.begun:
                 continue

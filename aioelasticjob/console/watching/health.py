@@ -74,7 +74,8 @@ def health_of(
     status: JobStatus, found: tuple[Reason, ...], acknowledgements: Mapping[str, Acknowledgement] | None = None
 ) -> Health:
     """Return the health of a job that has these reasons to need attention; acknowledgements are by subject."""
-    state, by_subject = status.state, acknowledgements or {}
+    state = status.state
+    by_subject = acknowledgements or {}
     fires = state not in _NO_FIRES
     acknowledged = tuple(
         (reason, one) for reason in found if (one := by_subject.get(reason.subject)) and one.covers(reason)
@@ -105,7 +106,9 @@ class HealthGroups:
         clock: Clock,
         acknowledgements: Callable[[str], AcknowledgementsByJob] = lambda registry: {},
     ) -> None:
-        self._watch, self._clock, self._acknowledgements = watch, clock, acknowledgements
+        self._watch = watch
+        self._clock = clock
+        self._acknowledgements = acknowledgements
         self._snapshot: RegistrySnapshot | None = None
         self._updated = float("-inf")
         """When this was last computed."""
@@ -123,12 +126,14 @@ class HealthGroups:
 
         Due are jobs that do not settle, and those with a run whose time is over.
         """
-        old, now = self._snapshot, self._clock.now()
+        old = self._snapshot
+        now = self._clock.now()
         overdue = {name for name, at in self._overdue.items() if at <= now}
         if old is snapshot and not overdue and (not self._unsettled or 0 <= now - self._updated < AGE):
             return self
         self._updated = now
-        known, before = {} if old is None else old.changed, self.of
+        known = {} if old is None else old.changed
+        before = self.of
         self._note_unsettled(snapshot)
         same = {
             name
@@ -139,7 +144,8 @@ class HealthGroups:
         self.of = {
             name: before[name] if name in same else self._health(status) for name, status in snapshot.jobs.items()
         }
-        self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
+        self._snapshot = snapshot
+        self.counts = Counter(health.group for health in self.of.values())
         looked_at = (name for name in {*self._unsettled, *overdue} if known.get(name) == snapshot.changed.get(name, -1))
         if news := [name for name in looked_at if _named(self.of[name]) != _named(before[name])]:
             self._watch.touch(news)  # rows are rendered again only if their job has changed
@@ -158,10 +164,12 @@ class HealthGroups:
 
     def reasons(self, status: JobStatus) -> tuple[Reason, ...]:
         """Return why a job needs attention, whether somebody has acknowledged that or not."""
-        now, store = self._clock.now(), self._watch.store
+        now = self._clock.now()
+        store = self._watch.store
         unsettled_for = now - self._unsettled.get(status.name, now)
         runs = list(self._watch.runs.get(status.name, ()))
         if store is None:
             return reasons(status, runs, now, unsettled_for)
-        errors, misfires = store.snapshot.errors.get(status.name, ()), store.snapshot.misfires.get(status.name)
+        errors = store.snapshot.errors.get(status.name, ())
+        misfires = store.snapshot.misfires.get(status.name)
         return reasons(status, runs, now, unsettled_for, errors, misfires)

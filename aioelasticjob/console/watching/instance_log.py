@@ -52,13 +52,15 @@ class InstanceLog:
         """Compare the instances that are there now with those that were there before."""
         if self.since is None:
             self.since = now
-        there, busy = set[str](), set[str]()
+        there = set[str]()
+        busy = set[str]()
         for status in jobs:
             there |= {one.id for one in status.instances}
             busy |= {one.id for one in status.instances if one.runs}
             self._note_rescues(status)
         self.gone += [Gone(name, now, name in self._busy) for name in sorted(self.there - there)]
-        self.there, self._busy = frozenset(there), frozenset(busy)
+        self.there = frozenset(there)
+        self._busy = frozenset(busy)
 
     def _note_rescues(self, status: JobStatus) -> None:
         for item in status.items:

@@ -80,7 +80,8 @@ class RegistryWatch:
     """One registry under watch."""
 
     def __init__(self, settings: RegistrySettings, clock: Clock) -> None:
-        self.settings, self._clock = settings, clock
+        self.settings = settings
+        self._clock = clock
         self.snapshot = Latest(RegistrySnapshot(lost="connecting", since=clock.now()))
         self.runs: dict[str, deque[ObservedRun]] = {}
         self.palettes: dict[str, Palette] = {}
@@ -161,7 +162,8 @@ class RegistryWatch:
         The list of jobs is also renewed when a next fire has passed, which needs no registry.  Such a list is not
         published without a connection: it would make the pages look as if the registry were back.
         """
-        self._statuses, self._connected = None, False
+        self._statuses = None
+        self._connected = False
         async with (
             beside(partial(self._follow_session_state, session)),
             operations.watch_all(session, clock=self._clock) as lists,
@@ -201,7 +203,8 @@ class RegistryWatch:
 
     def _kept_runs(self, job: str, items: int) -> deque[ObservedRun]:
         """Return the runs of a job that are kept in memory: of one with many items several fires."""
-        kept, size = self.runs.get(job), max(RUNS_KEPT, 3 * items)
+        kept = self.runs.get(job)
+        size = max(RUNS_KEPT, 3 * items)
         if kept is None or (kept.maxlen or 0) < size:
             kept = self.runs[job] = deque(kept or (), maxlen=size)
         return kept
@@ -305,7 +308,8 @@ class Registries:
     def add(self, settings: RegistrySettings) -> None:
         """Watch one more."""
         assert self._tasks is not None, "registries are watched inside watching()"
-        scope, watched = anyio.CancelScope(), RegistryWatch(settings, self._clock)
+        scope = anyio.CancelScope()
+        watched = RegistryWatch(settings, self._clock)
         self._watched[settings.name] = watched, scope
         self._see_sharing()
 

@@ -37,5 +37,6 @@ def _store(url: str) -> tuple[str, str]:
     from sqlalchemy import make_url
 
     parsed = make_url(url)
-    kind, name = parsed.get_backend_name().replace("mariadb", "mysql"), parsed.database or ""
+    kind = parsed.get_backend_name().replace("mariadb", "mysql")
+    name = parsed.database or ""
     return kind, os.path.realpath(name.removeprefix("file:")) if kind == "sqlite" else name.lower()

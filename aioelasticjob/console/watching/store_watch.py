@@ -61,7 +61,10 @@ class StoreWatch:
         registry: str,
         on_changes: Callable[[Iterable[str]], None] = lambda jobs: None,
     ) -> None:
-        self.store, self._clock, self._registry, self._on_changes = store, clock, registry, on_changes
+        self.store = store
+        self._clock = clock
+        self._registry = registry
+        self._on_changes = on_changes
         self.snapshot = StoreSnapshot()
         self._places: dict[str, str] = {}
         """By the key of a run that has failed, the place of its error."""
@@ -98,7 +101,8 @@ class StoreWatch:
         except ElasticJobError as error:
             if self.snapshot.lost is None:
                 log.warning("event store lost", extra={"registry": self._registry, "reason": str(error)})
-            self.snapshot, self._problem = replace(self.snapshot, lost=str(error)), error
+            self.snapshot = replace(self.snapshot, lost=str(error))
+            self._problem = error
             return
         self._problem = None
         before = self.snapshot

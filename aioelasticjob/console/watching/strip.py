@@ -50,7 +50,8 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
     counted = store is not None and store.lost is None and store.as_of is not None
     since = now - WINDOW
     if store is not None and counted:
-        failures, misfires = store.failures, sum(one.number for one in store.misfires.values())
+        failures = store.failures
+        misfires = sum(one.number for one in store.misfires.values())
     else:
         failures, misfires = _seen(registry, since)
     return Strip(
@@ -81,7 +82,8 @@ class Strips:
 
     def of(self, registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
         """Return what the strip shows at a moment, in seconds since the epoch."""
-        kept, store = self._kept.get(registry), None if registry.store is None else registry.store.snapshot
+        kept = self._kept.get(registry)
+        store = None if registry.store is None else registry.store.snapshot
         if kept is None or kept[0] is not snapshot or kept[1] is not store or not 0 <= now - kept[2] < AGE:
             kept = self._kept[registry] = snapshot, store, now, strip_of(registry, snapshot, health, now)
         return kept[3]

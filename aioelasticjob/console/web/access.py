@@ -51,7 +51,8 @@ def restricted(
 
 async def _note_refusal(request: PageRequest) -> None:
     """Write into the audit log what somebody has asked for whose role does not allow it."""
-    viewer, target = request.viewer, f"{request.http.method} {request.http.url.path}"
+    viewer = request.viewer
+    target = f"{request.http.method} {request.http.url.path}"
     entry = AuditEntry(viewer.name, viewer.address, "ask for", target, viewer.registry)
     with suppress(DatabaseUnwritable):  # it is refused all the same
         await request.state.storage.roles_refused.note(entry, f"the role {viewer.role.value} does not allow it")
@@ -74,7 +75,8 @@ async def _check_form(request: PageRequest) -> None:
     http = request.http
     if http.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise HTTPException(415, "forms are sent as application/x-www-form-urlencoded")
-    origin, site = http.headers.get("origin"), http.headers.get("sec-fetch-site", "same-origin")
+    origin = http.headers.get("origin")
+    site = http.headers.get("sec-fetch-site", "same-origin")
     foreign = origin is not None and origin.partition("://")[2] != http.headers.get("host")
     async with http.form(max_fields=MAX_FIELDS) as sent:
         request.form = {key: value for key, value in sent.items() if isinstance(value, str)}

@@ -29,8 +29,12 @@ from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.ground.credentials import hide_in_text
 from aioelasticjob.ground.nesting import read_json
 
-SESSION_COOKIE, FORM_COOKIE, LANGUAGE_COOKIE = "aioej_session", "aioej_form", "aioej_lang"
-NOTICE_COOKIE, THEME_COOKIE, ZONE_COOKIE = "aioej_notice", "aioej_theme", "aioej_zone"
+SESSION_COOKIE = "aioej_session"
+FORM_COOKIE = "aioej_form"
+LANGUAGE_COOKIE = "aioej_lang"
+NOTICE_COOKIE = "aioej_notice"
+THEME_COOKIE = "aioej_theme"
+ZONE_COOKIE = "aioej_zone"
 DEVICE_COOKIE: Final = "aioej_device"
 ROOT: Final = "aioelasticjob.console.root"
 """Key of a request's scope; ``root_path`` itself grows within our own mounts."""
@@ -172,7 +176,8 @@ async def read_request(state: ConsoleState, http: Request, *, signed_in: bool = 
     agent = http.headers.get("user-agent", "")[:500]
     session = await find_session(state, http, agent) if signed_in else None
     form_key = cookies.get(FORM_COOKIE, "")[:100] or secrets.token_urlsafe(16)
-    theme, zone = cookies.get(THEME_COOKIE, ""), unquote(cookies.get(ZONE_COOKIE, ""))[:60]
+    theme = cookies.get(THEME_COOKIE, "")
+    zone = unquote(cookies.get(ZONE_COOKIE, ""))[:60]
     viewer = Viewer(
         session=session,
         address=http.client.host if http.client else "",
@@ -193,7 +198,8 @@ def require_role(request: PageRequest, role: Role) -> None:
     Raises:
         RoleMissing: the person has another role.
     """
-    translate, has = request.translate, request.viewer.role
+    translate = request.translate
+    has = request.viewer.role
     if not has.includes(role):
         sentence = "That needs the role {needed}; yours is {role}."
         raise RoleMissing(translate(sentence, needed=translate(role.value), role=translate(has.value)))
@@ -201,7 +207,8 @@ def require_role(request: PageRequest, role: Role) -> None:
 
 async def find_session(state: ConsoleState, http: Request, agent: str) -> SignedIn | None:
     """Return the session that a request belongs to: that of a trusted proxy's user, or that of its cookie."""
-    storage, name = state.storage, str(http.scope.get(USER, ""))
+    storage = state.storage
+    name = str(http.scope.get(USER, ""))
     if not name:
         return await storage.sessions.find(http.cookies.get(SESSION_COOKIE), agent)
     person, is_new = await storage.accounts.from_proxy(name)

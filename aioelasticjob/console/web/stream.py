@@ -184,11 +184,13 @@ class LiveResponse(StreamingResponse):
     """Streams events while the page counts as open; refuses to if too many are."""
 
     def __init__(self, request: PageRequest, feed: Feed) -> None:
-        headers, self._turn = {"X-Accel-Buffering": "no"}, Turn()  # nginx would wait for more
+        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+        self._turn = Turn()
         super().__init__(_events(request, feed, self._turn), media_type="text/event-stream", headers=headers)
         viewer = request.viewer
         session = viewer.session.id if viewer.session else ""
-        self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.operates_somewhere)
+        self._pages = request.state.live_pages
+        self._reader = Reader(session, viewer.address, viewer.operates_somewhere)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the page is closed or its turn is over."""
@@ -208,7 +210,8 @@ def stream(request: PageRequest, feed: Feed) -> Response:
 
 async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator[bytes]:
     state = request.state
-    budget, checked = ByteBudget(state.clock, at=state.clock.now()), state.clock.now()
+    budget = ByteBudget(state.clock, at=state.clock.now())
+    checked = state.clock.now()
     yield _retry("alive", RECONNECT_DELAY)
     while not state.closing:
         await state.live_pages.queue()
