@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -35,56 +36,74 @@ MARK: Final = 2
 
 def draw_histogram(counts: Iterable[OutcomeCount], window: Window, style: Style) -> Markup:
     """Draw a column for each piece of time: as high as there were runs, by outcome; it leads to those runs."""
-    last = max(0, -int(-(window.end - window.start) // window.column) - 1)
-    columns: dict[int, dict[str, int]] = {}
-    for one in counts:
-        here = columns.setdefault(min(one.column, last), {})  # clocks differ: what is later than the end counts as last
-        here[one.outcome] = here.get(one.outcome, 0) + one.runs
-    most = max((sum(here.values()) for here in columns.values()), default=1)
+    columns = _by_column(counts, window)
+    most = max((here.total() for here in columns.values()), default=1)
     parts = _frame(window, f"{most:,}", style)
     shapes: dict[str, str] = {}
     for column, here in sorted(columns.items()):
+        tones = Counter[str]()
+        for outcome, runs in here.items():
+            tones[outcome_class(outcome)] += runs
         top = float(BASE)
         for tone in TONES:
-            if number := sum(runs for outcome, runs in here.items() if outcome_class(outcome) == tone):
-                height = max(MARK, number / most * PLOT)
-                top -= height
-                shapes[tone] = shapes.get(tone, "") + _box(window, column, top, height)
-    parts += [f'<path class="heat {tone}" d="{shape}"/>' for tone, shape in shapes.items()]
+            if not tones[tone]:
+                continue
+            height = max(MARK, tones[tone] / most * PLOT)
+            top -= height
+            shapes[tone] = shapes.get(tone, "") + _box(window, column, top, height)
+    for tone, shape in shapes.items():
+        parts.append(f'<path class="heat {tone}" d="{shape}"/>')
     for column, here in sorted(columns.items()):
-        each = (f"{number:,} {style.translate(outcome)}" for outcome, number in sorted(here.items()))
-        said = ", ".join((style.translate.count(sum(here.values()), "run"), *each))
+        said = [style.translate.count(here.total(), "run")]
+        for outcome, runs in sorted(here.items()):
+            said.append(f"{runs:,} {style.translate(outcome)}")
         near = window.one_column(column)
-        parts.append(column_link(window, column, HEIGHT, f"{style.time(near.start)}: {said}", style.window_url(near)))
+        title = f"{style.time(near.start)}: {', '.join(said)}"
+        parts.append(column_link(window, column, HEIGHT, title, style.window_url(near)))
     return svg(parts, HEIGHT, style.translate("runs by time and outcome"))
+
+
+def _by_column(counts: Iterable[OutcomeCount], window: Window) -> dict[int, Counter[str]]:
+    """Return how many runs there were of each outcome in each column of a window."""
+    seconds = window.end - window.start
+    last = max(0, -int(-seconds // window.column) - 1)
+    columns: dict[int, Counter[str]] = {}
+    for one in counts:
+        column = min(one.column, last)  # clocks differ: what is later than the end counts as last
+        columns.setdefault(column, Counter())[one.outcome] += one.runs
+    return columns
 
 
 def draw_durations(counts: Sequence[DurationCount], whole: DurationCount, window: Window, style: Style) -> Markup:
     """Draw the median and the 95th percentile of the durations of each piece of time; a line shows that of all runs."""
     most = max((one.p95 for one in counts), default=0.0) or 1.0
-    y = {one.column: [BASE - part / most * PLOT for part in (one.median, one.p95)] for one in counts}
     parts = _frame(window, duration_text(most * 1000), style)
-    halves = "".join(_box(window, column, top, BASE - top) for column, (top, _) in y.items())
-    marks = "".join(_box(window, column, top - MARK / 2, MARK) for column, (_, top) in y.items())
+    halves = ""
+    marks = ""
+    for one in counts:
+        median = BASE - one.median / most * PLOT
+        p95 = BASE - one.p95 / most * PLOT
+        halves += _box(window, one.column, median, BASE - median)
+        marks += _box(window, one.column, p95 - MARK / 2, MARK)
     level = BASE - min(whole.p95 / most, 1.0) * PLOT
     parts.append(f'<path class="median" d="{halves}"/><path class="p95" d="{marks}"/>')
     parts.append(f'<line class="p95" x1="{LABELS}" y1="{level:.1f}" x2="{WIDTH}" y2="{level:.1f}"/>')
     for one in counts:
         near = window.one_column(one.column, SHORTEST)
-        said = style.translate(
-            "{runs}: half took {median} or less, 95 % took {p95} or less", **duration_words(one, style)
-        )
-        parts.append(
-            column_link(window, one.column, HEIGHT, f"{style.time(near.start)}: {said}", style.window_url(near))
-        )
+        words = duration_words(one, style)
+        said = style.translate("{runs}: half took {median} or less, 95 % took {p95} or less", **words)
+        title = f"{style.time(near.start)}: {said}"
+        parts.append(column_link(window, one.column, HEIGHT, title, style.window_url(near)))
     return svg(parts, HEIGHT, style.translate("durations of completed runs by time"), window)
 
 
 def duration_words(one: DurationCount, style: Style) -> dict[str, str]:
     """Return the numbers of some runs as text."""
-    seconds = {"median": one.median, "p95": one.p95, "longest": one.longest}
-    return {"runs": style.translate.count(one.runs, "run")} | {
-        name: duration_text(number * 1000) for name, number in seconds.items()
+    return {
+        "runs": style.translate.count(one.runs, "run"),
+        "median": duration_text(one.median * 1000),
+        "p95": duration_text(one.p95 * 1000),
+        "longest": duration_text(one.longest * 1000),
     }
 
 

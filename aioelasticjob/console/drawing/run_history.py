@@ -67,11 +67,11 @@ async def durations_in(registry: RegistryWatch, job: str, window: Window) -> Dur
 
 async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, now: float) -> Runs:
     """Return the runs of a job in a window, including those that are under way."""
-    under_way = [
-        ObservedRun(item.item, _ms(item.run.since), int(now * 1000), "", "running", item.run.instance)
-        for item in status.items
-        if item.run is not None
-    ]
+    under_way = []
+    for item in status.items:
+        if item.run is not None:
+            begun = _ms(item.run.since)
+            under_way.append(ObservedRun(item.item, begun, int(now * 1000), "", "running", item.run.instance))
     kept = list(registry.runs.get(status.name, ()))
     problem = None
     if registry.store is not None:
@@ -88,22 +88,27 @@ async def _stored(store: EventStore, job: str, window: Window, under_way: Iterab
     which = _filter(job, window)
     counts = await store.timeline(which, band=window.band, column=window.column)
     total = sum(one.runs for one in counts)
-    page = await store.states(
-        Filter(job=job, since=which.since, until=which.until, state="TASK_MISFIRED"), limit=MAX_MISFIRES
-    )
+    missed = Filter(job=job, since=which.since, until=which.until, state="TASK_MISFIRED")
+    page = await store.states(missed, limit=MAX_MISFIRES)
     misfires = list[ObservedRun]()
     for state in page.rows:
         at = state.fire_time or state.at
-        if at is not None:
-            numbers = [int(part) for part in state.item.split(",") if part.strip().isdecimal()]
-            shown = [item for item in numbers if window.first <= item <= window.last]
-            misfires += [ObservedRun(item, _ms(at), _ms(at), "CRON", "misfired", state.instance) for item in shown]
+        if at is None:
+            continue
+        items = [int(part) for part in state.item.split(",") if part.strip().isdecimal()]
+        for item in items:
+            if window.first <= item <= window.last:
+                misfires.append(ObservedRun(item, _ms(at), _ms(at), "CRON", "misfired", state.instance))
     left_out = page.next is not None
     if not _is_near(total, window):
         fields = [Field(one.band, one.column, one.runs, one.failures) for one in counts]
         return Runs(None, fields, misfires, total, misfires_left_out=left_out)
-    rows = (await store.history(which, limit=MAX_RUNS)).rows
-    singles = [found for run in rows if (found := _observed_run(run)) is not None]
+    history = await store.history(which, limit=MAX_RUNS)
+    singles = list[ObservedRun]()
+    for run in history.rows:
+        ended = _observed_run(run)
+        if ended is not None:
+            singles.append(ended)
     return Runs([*singles, *misfires, *under_way], (), misfires, total, misfires_left_out=left_out)
 
 
@@ -122,16 +127,17 @@ def _observed(
     shown = [run for run in shown if window.first <= run.item <= window.last]
     misfires = [run for run in shown if run.outcome == "misfired"]
     total = len(shown) - len(misfires)
-    near = _is_near(total, window)
-    return Runs(
-        [*shown, *under_way] if near else None,
-        () if near else fields_of(shown, window),
-        misfires,
-        total,
+    found = Runs(
+        singles=None,
+        misfires=misfires,
+        total=total,
         stored=False,
         since=None if since is None else since / 1000,
         problem=problem,
     )
+    if _is_near(total, window):
+        return replace(found, singles=[*shown, *under_way])
+    return replace(found, fields=fields_of(shown, window))
 
 
 def _is_near(total: int, window: Window) -> bool:

@@ -88,13 +88,15 @@ class Window:
 
     @property
     def column(self) -> int:
-        """Seconds of one column of a heat map."""
-        return max(1, -int(-(self.end - self.start) // COLUMNS))
+        """Seconds of one column of a heat map, rounded up."""
+        seconds = self.end - self.start
+        return max(1, -int(-seconds // COLUMNS))
 
     @property
     def band(self) -> int:
-        """Items that share one row of a heat map."""
-        return max(1, -(-(self.last - self.first + 1) // MAX_BANDS))
+        """Items that share one row of a heat map, rounded up."""
+        items = self.last - self.first + 1
+        return max(1, -(-items // MAX_BANDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +151,9 @@ def draw_runs(runs: Iterable[ObservedRun], window: Window, style: Style) -> Mark
 
 def draw_heat_map(fields: Iterable[Field], misfires: Iterable[ObservedRun], window: Window, style: Style) -> Markup:
     """Draw a row for some items each, a column for each piece of time: the more runs, the darker; red if any failed."""
-    rows = -(-(window.last - window.first + 1) // window.band)
-    height = AXIS + BAND * rows + BAND
+    items = window.last - window.first + 1
+    rows = -(-items // window.band)  # rounded up
+    height = AXIS + BAND * rows + BAND  # the last row is that of the misfires
     parts = [axis(window, height, style.zone)]
     for row in range(rows):
         first = window.first + row * window.band
@@ -168,11 +171,22 @@ def _shades(fields: Sequence[Field], window: Window) -> Iterator[str]:
     busiest = max((one.runs for one in fields), default=1)
     paths: dict[str, list[str]] = {}
     for one in fields:
-        level = next(number for number, part in enumerate(_LEVELS) if one.runs <= part * busiest or part == 1.0)
+        colour = "bad" if one.failures else "ok"
+        look = f"{colour} l{_shade(one.runs, busiest)}"
         left, right = edges(window, one.column)
-        shape = f"M{left:.1f} {AXIS + one.row * BAND + 1}H{right - 0.6:.1f}v{BAND - 2}H{left:.1f}z"
-        paths.setdefault(f"{'bad' if one.failures else 'ok'} l{level}", []).append(shape)
-    yield from (f'<path class="heat {look}" d="{"".join(shapes)}"/>' for look, shapes in sorted(paths.items()))
+        top = AXIS + one.row * BAND + 1
+        shape = f"M{left:.1f} {top}H{right - 0.6:.1f}v{BAND - 2}H{left:.1f}z"
+        paths.setdefault(look, []).append(shape)
+    for look, shapes in sorted(paths.items()):  # one path for all fields of a shade: there may be thousands
+        yield f'<path class="heat {look}" d="{"".join(shapes)}"/>'
+
+
+def _shade(runs: int, busiest: int) -> int:
+    """Return the number of the lightest shade that is dark enough for so many runs."""
+    for number, part in enumerate(_LEVELS):
+        if runs <= part * busiest:
+            return number
+    return len(_LEVELS) - 1
 
 
 def _columns(
@@ -189,18 +203,20 @@ def _columns(
         near = window.one_column(column, SHORTEST)
         here = [one for one in fields if one.column == column]
         counts = {"run": sum(one.runs for one in here), "failure": sum(one.failures for one in here)}
-        text = ", ".join(style.translate.count(number, noun) for noun, number in counts.items())
-        text += f", {style.translate.count(missed[column], 'misfire')}" if column in missed else ""
         if column in missed:
+            counts["misfire"] = missed[column]
             middle = sum(edges(window, column)) / 2
             yield f'<path class="miss" d="M{middle:.1f} {height - BAND + 1}l5 6l-5 6l-5 -6z"/>'
-        yield column_link(window, column, height, f"{style.time(near.start)}: {text}", style.window_url(near))
+        text = ", ".join(style.translate.count(number, noun) for noun, number in counts.items())
+        title = f"{style.time(near.start)}: {text}"
+        yield column_link(window, column, height, title, style.window_url(near))
 
 
 def edges(window: Window, column: int) -> tuple[float, float]:
     """Return where a column begins and ends in the drawing."""
-    left, right = (window.x((window.start + (column + n) * window.column) * 1000) for n in (0, 1))
-    return left, right
+    begin = window.start + column * window.column
+    end = window.start + (column + 1) * window.column
+    return window.x(begin * 1000), window.x(end * 1000)
 
 
 def column_link(window: Window, column: int, height: int, title: str, link: str) -> str:
@@ -225,8 +241,11 @@ def _mark(run: ObservedRun, y: int, window: Window, style: Style) -> str:
     title = f"<title>{_title(run, style)}</title>"
     if run.outcome == "misfired":
         return f'<path class="miss" d="M{x:.1f} {y + 5}l5 6l-5 6l-5 -6z">{title}</path>'
-    look = outcome_class(run.outcome) + (" rescued" if run.source == "FAILOVER" else "")
-    size = f'x="{x:.1f}" y="{y + 4}" width="{max(2.0, end - x - 0.5):.1f}" height="{ROW - 9}"'
+    look = outcome_class(run.outcome)
+    if run.source == "FAILOVER":
+        look += " rescued"
+    width = max(2.0, end - x - 0.5)  # a short run is still seen, and neighbours do not touch
+    size = f'x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{ROW - 9}"'
     drawn = f'<rect class="{look}" {size} rx="1">{title}</rect>'
     if not run.id:
         return drawn
@@ -249,8 +268,9 @@ def axis(window: Window, height: int, zone: ZoneInfo) -> str:
     """Return the lines and the labels of the times, at whole hours and days of the zone."""
     span = window.end - window.start
     step = next((step for step in _STEPS if span / step <= 8), _DAY * int(span / _DAY / 8))
-    offset = int((moment(window.start).astimezone(zone).utcoffset() or moment(0) - moment(0)).total_seconds())
-    first = (int(window.start + offset) // step + 1) * step - offset
+    utc_offset = moment(window.start).astimezone(zone).utcoffset()
+    offset = 0 if utc_offset is None else int(utc_offset.total_seconds())
+    first = (int(window.start + offset) // step + 1) * step - offset  # whole hours and days of the zone, not of UTC
     parts = []
     for at in range(first, int(window.end) + 1, step):
         x = window.x(at * 1000)
@@ -262,7 +282,14 @@ def axis(window: Window, height: int, zone: ZoneInfo) -> str:
 
 
 def _format(step: int) -> str:
-    return "%m-%d" if step >= 86_400 else "%d. %H:%M" if step >= 10_800 else "%H:%M" if step >= 60 else "%H:%M:%S"
+    """Return how the times above a timeline are written if they are so many seconds apart."""
+    if step >= _DAY:
+        return "%m-%d"
+    if step >= 3 * _HOUR:
+        return "%d. %H:%M"
+    if step >= _MINUTE:
+        return "%H:%M"
+    return "%H:%M:%S"
 
 
 def _inside(run: ObservedRun, window: Window) -> bool:

@@ -34,14 +34,17 @@ def schedule_sentence(schedule: Cron, translate: Language) -> str:
 
 
 def _sentence(fields: Fields) -> str:
-    parts = [f"{_spans(fields.years)} 年" if fields.years != EVERY_YEAR else ""]
-    parts.append(f"{_spans(fields.months)} 月" if len(fields.months) < 12 else "")
-    parts.append(_days(fields.days))
-    sentence = "，".join(part for part in parts if part)
+    parts = []
+    if fields.years != EVERY_YEAR:
+        parts.append(f"{_spans(fields.years)} 年")
+    if len(fields.months) < 12:
+        parts.append(f"{_spans(fields.months)} 月")
+    if days := _days(fields.days):
+        parts.append(days)
     clock = _clock(fields)
-    if clock[0].isdecimal() and not sentence:
+    if not parts and clock[0].isdecimal():
         return f"每天 {clock}"
-    return f"{sentence}，{clock}" if sentence else clock
+    return "，".join([*parts, clock])
 
 
 def _clock(fields: Fields) -> str:
@@ -60,8 +63,13 @@ def _clock(fields: Fields) -> str:
             return f"{_every(step, '小时')}的第 {min(fields.minutes)} 分{second.removeprefix('的')}"
     if len(fields.minutes) == 60:
         return f"{hours}每分钟的第 {_spans(fields.seconds)} 秒"
-    seconds = "的每一秒" if len(fields.seconds) == 60 else f"的第 {_spans(fields.seconds)} 秒"
-    return f"{hours}每小时的第 {_spans(fields.minutes)} 分{'' if fields.seconds == {0} else seconds}"
+    if fields.seconds == {0}:
+        seconds = ""
+    elif len(fields.seconds) == 60:
+        seconds = "的每一秒"
+    else:
+        seconds = f"的第 {_spans(fields.seconds)} 秒"
+    return f"{hours}每小时的第 {_spans(fields.minutes)} 分{seconds}"
 
 
 def _every(step: int, unit: str) -> str:
@@ -72,7 +80,9 @@ def _hours(hours: frozenset[int]) -> str:
     """Describe some hours of the day: as a span if they are consecutive, also across midnight."""
     starts = [hour for hour in hours if (hour - 1) % 24 not in hours]
     if len(starts) == 1:
-        return f"{starts[0]:02}:00 至 {(starts[0] + len(hours) - 1) % 24:02}:59"
+        first = starts[0]
+        last = (first + len(hours) - 1) % 24
+        return f"{first:02}:00 至 {last:02}:59"
     return f"{_spans(hours)} 时"
 
 
@@ -101,14 +111,21 @@ def _days(days: Days) -> str:
 def _week(weekdays: frozenset[int]) -> str:
     """Describe weekdays from Monday on, so that Saturday and Sunday are neighbours."""
     names = (*_WEEKDAYS[2:], _WEEKDAYS[1])
-    rows = rows_of((day - 2) % 7 for day in weekdays)
-    said = [
-        f"{names[row[0]]}至{names[row[-1]]}" if len(row) > 2 else "、".join(names[day] for day in row) for row in rows
-    ]
+    said = []
+    for row in rows_of((day - 2) % 7 for day in weekdays):
+        if len(row) > 2:
+            said.append(f"{names[row[0]]}至{names[row[-1]]}")
+        else:
+            said += [names[day] for day in row]
     return f"每{'、'.join(said)}"
 
 
 def _spans(members: Iterable[int]) -> str:
     """Describe a set of numbers, three or more consecutive ones as a span: ``1、3、5 至 9``."""
-    said = [f"{row[0]} 至 {row[-1]}" if len(row) > 2 else "、".join(map(str, row)) for row in rows_of(members)]
+    said = []
+    for row in rows_of(members):
+        if len(row) > 2:
+            said.append(f"{row[0]} 至 {row[-1]}")
+        else:
+            said += [str(number) for number in row]
     return "、".join(said)

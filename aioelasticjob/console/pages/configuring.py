@@ -68,16 +68,16 @@ async def save(request: PageRequest) -> Response:
     except ChangedMeanwhile:
         return _form(request, status, 409, RejectedForm(request.form, meanwhile=True))
     except InvalidSetting as mistake:
-        return _form(
-            request, status, 400, RejectedForm(request.form, request.translate.error(mistake), mistake.setting)
-        )
+        rejected = RejectedForm(request.form, request.translate.error(mistake), mistake.setting)
+        return _form(request, status, 400, rejected)
     return request.redirect(request.registry_url("job", status.name), request.translate.message(done.summary))
 
 
 async def _read(request: PageRequest) -> tuple[Session, JobStatus]:
     session = registry_of(request).session
     now = request.state.clock.now()
-    return session, await operations.job(session, request.http.path_params["job"], now=now)
+    status = await operations.job(session, request.http.path_params["job"], now=now)
+    return session, status
 
 
 def _form(request: PageRequest, status: JobStatus, code: int = 200, attempt: RejectedForm | None = None) -> Response:
@@ -90,13 +90,20 @@ def _form(request: PageRequest, status: JobStatus, code: int = 200, attempt: Rej
 
 def _theirs(kept: Mapping[str, str], status: JobStatus) -> Mapping[str, tuple[str, str]]:
     """Return where the form and the registry differ now: what is there, and what was typed."""
-    return {name: (text_of(status.config, name), typed) for name, typed in changed_fields(kept, status.config).items()}
+    found = {}
+    for name, typed in changed_fields(kept, status.config).items():
+        found[name] = (text_of(status.config, name), typed)
+    return found
 
 
 def _empty_as_none(changes: Mapping[str, str]) -> dict[str, object]:
     """Read emptied objects as empty ones: a form has no other way to say so."""
     objects = ("options", "error_handler_options", "sharding_item_parameters")
-    return {name: {} if name in objects and not text.strip() else text for name, text in changes.items()}
+    found: dict[str, object] = dict(changes)
+    for name in objects:
+        if name in changes and not changes[name].strip():
+            found[name] = {}
+    return found
 
 
 def _json_value(value: object) -> object:

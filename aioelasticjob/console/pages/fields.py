@@ -55,12 +55,11 @@ def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list
     found: dict[Section, list[Field]] = {section: [] for section in SECTIONS}
     for name in JobConfig.model_fields:
         section = section_of(name)
-        if (
-            name not in UNCHANGEABLE
-            and section.kind in (None, config.job_type)
-            and (section is not OWN or config.options)
-        ):
-            found[section].append(field_of(config, name))
+        if name in UNCHANGEABLE or section.kind not in (None, config.job_type):
+            continue
+        if section is OWN and not config.options:
+            continue
+        found[section].append(field_of(config, name))
     return [(section.title, fields) for section, fields in found.items() if fields]
 
 
@@ -73,20 +72,34 @@ def field_of(config: JobConfig, name: str) -> Field:
     if get_origin(annotation) is Literal:
         return Field(name, value, "choice", get_args(annotation))
     if bool in kinds:
-        return Field(name, value, "choice", ("", "true", "false"), True) if optional else Field(name, value, "switch")
+        if optional:
+            return Field(name, value, "choice", ("", "true", "false"), True)
+        return Field(name, value, "switch")
     if name in _LONG:
         return Field(name, value, "long")
-    if kinds & {int, float} or any(get_args(kind) and get_args(kind)[0] in (int, float) for kind in kinds):
+    if any(_is_number(kind) for kind in kinds):
         return Field(name, value, "number", optional=optional)
     names = _FOUND_BY_NAME[name]() if name in _FOUND_BY_NAME else ()
     return Field(name, value, "text", tuple(names), optional)
 
 
+def _is_number(kind: object) -> bool:
+    """Whether a type is that of numbers, also with bounds, as ``Annotated[int, …]``."""
+    if kind in (int, float):
+        return True
+    bounded = get_args(kind)
+    return bool(bounded) and bounded[0] in (int, float)
+
+
 def without_credentials(config: JobConfig) -> JobConfig:
     """Return a configuration to look at: it has no credentials, and need not be a valid one."""
-    values = {name: getattr(config, name) for name in JobConfig.model_fields}
-    hidden = {name: hide_in_json(value) for name, value in values.items() if isinstance(value, str | dict)}
-    return config.model_copy(update={**hidden, "options": without_secrets(config.job_type, config.options)})
+    hidden = dict[str, object]()
+    for name in JobConfig.model_fields:
+        value = getattr(config, name)
+        if isinstance(value, str | dict):
+            hidden[name] = hide_in_json(value)
+    hidden["options"] = without_secrets(config.job_type, config.options)
+    return config.model_copy(update=hidden)
 
 
 def text_of(config: JobConfig, name: str) -> str:
@@ -97,7 +110,8 @@ def text_of(config: JobConfig, name: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
     if name in _PAIRS and not any("," in text for text in value.values()):
         return ", ".join(f"{item}={text}" for item, text in value.items())
     if isinstance(value, tuple):
@@ -111,6 +125,11 @@ def text_of(config: JobConfig, name: str) -> str:
 
 def changed_fields(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
     """Return the settings in a form that differ from the configuration it was made for."""
-    known = [name for name in JobConfig.model_fields if name not in UNCHANGEABLE and name in form]
-    entered = {name: form[name].replace("\r\n", "\n") for name in known}
-    return {name: text for name, text in entered.items() if text != text_of(config, name)}
+    found = {}
+    for name in JobConfig.model_fields:
+        if name in UNCHANGEABLE or name not in form:
+            continue
+        text = form[name].replace("\r\n", "\n")
+        if text != text_of(config, name):
+            found[name] = text
+    return found

@@ -95,34 +95,39 @@ class JobPieces:
             "held": held_label(len(status.items), len(status.instances), self._request.translate),
             "health": self._request.state.health_of(self._registry, snapshot).of[self._name],
         }
-        pieces = {name: self._request.render(f"job-{name}.html", **context) for name in PIECES}
+        found = []
+        for name in PIECES:
+            html = self._request.render(f"job-{name}.html", **context)
+            found.append(Piece(f"job-{name}", html))
         return [
-            Piece(f"job-{name}", html)
-            for name, html in {
-                **pieces,
-                "timeline": self._timeline,
-                "past": self._past,
-                "durations": self._durations,
-            }.items()
+            *found,
+            Piece("job-timeline", self._timeline),
+            Piece("job-past", self._past),
+            Piece("job-durations", self._durations),
         ]
 
     def groups(self, status: JobStatus) -> list[PieceGroup]:
         """Return the pieces of which only the parts are sent that have changed: every lane, every item's row."""
-        request = self._request
         shown = shown_items(self._request, status)
+        return [self._lanes(status, shown), self._items(status, shown)]
+
+    def _lanes(self, status: JobStatus, shown: Sequence[ItemStatus]) -> PieceGroup:
+        render = self._request.render
         found = lanes(status, self._registry, shown)
-        there = {None, *(one.id for one in status.instances)}
-        rows = [Piece(f"row-{item.item}", self._row(status, item, item.holder not in there)) for item in shown]
-        columns = {"with_offsets": bool(self._offsets), "count": len(status.items)}
+        parts = [Piece(lane.id, render("job-lane.html", lane=lane)) for lane in found]
         # An item that changes hands moves between two lanes, so the lanes are then sent together.
-        held = tuple(tuple(item.item for item in lane.items) for lane in found)
-        drawn = [Piece(lane.id, request.render("job-lane.html", lane=lane)) for lane in found]
-        return [
-            PieceGroup("job-lanes", drawn, lambda parts: request.render("job-lanes.html", parts=parts), held),
-            PieceGroup(
-                "job-items", rows, lambda parts: request.render("job-items.html", parts=parts, **columns), columns
-            ),
-        ]
+        held = [tuple(item.item for item in lane.items) for lane in found]
+        return PieceGroup("job-lanes", parts, lambda parts: render("job-lanes.html", parts=parts), tuple(held))
+
+    def _items(self, status: JobStatus, shown: Sequence[ItemStatus]) -> PieceGroup:
+        render = self._request.render
+        there = {None, *(one.id for one in status.instances)}
+        rows = []
+        for item in shown:
+            is_gone = item.holder not in there
+            rows.append(Piece(f"row-{item.item}", self._row(status, item, is_gone)))
+        columns = {"with_offsets": bool(self._offsets), "count": len(status.items)}
+        return PieceGroup("job-items", rows, lambda parts: render("job-items.html", parts=parts, **columns), columns)
 
     def controls(self, status: JobStatus) -> Mapping[str, object]:
         """Return what the page needs to choose another window."""
@@ -262,8 +267,10 @@ class JobFeed(PieceFeed):
         if status is None:
             if snapshot.read:
                 gone = self._request.translate("This job is not in the registry (any more).")
-                head = gone_piece(self._request, "job-head", gone, "jobs", self._request.translate("To the jobs"))
-                found += [head] if self._sent.differs(head) else []
+                label = self._request.translate("To the jobs")
+                head = gone_piece(self._request, "job-head", gone, "jobs", label)
+                if self._sent.differs(head):
+                    found.append(head)
             return found
         found += [piece for piece in await self._pieces.small(snapshot, status) if self._sent.differs(piece)]
         groups = self._pieces.groups(status)
@@ -272,7 +279,8 @@ class JobFeed(PieceFeed):
                 self._sent.assume(group)
         self._at = ""
         for group in groups:
-            found += self._sent.changed_parts(group, sum(len(piece.html) for piece in found))
+            size = sum(len(piece.html) for piece in found)
+            found += self._sent.changed_parts(group, size)
         return found
 
 
@@ -281,7 +289,8 @@ def window_of(request: PageRequest, status: JobStatus, now: float) -> Window:
     query = request.http.query_params
     first, last, chosen = _items(query.get("items", ""), len(status.items))
     zone = ZoneInfo(request.viewer.zone)
-    start, end = (_moment(query.get(name, ""), zone) for name in ("from", "to"))
+    start = _moment(query.get("from", ""), zone)
+    end = _moment(query.get("to", ""), zone)
     if start is not None and end is not None and start < end:
         return Window(start, end, first, last, follows=False, chosen=chosen)
     span = SPANS[_span(request, status, now)]
@@ -304,20 +313,24 @@ def lanes(status: JobStatus, registry: RegistryWatch, shown: Sequence[ItemStatus
     palette = registry.palettes[status.name]
     held: dict[str | None, list[ItemStatus]] = {one.id: [] for one in status.instances}
     for item in shown:
-        held.setdefault(item.holder if item.holder in held else None, []).append(item)
+        holder = item.holder if item.holder in held else None
+        held.setdefault(holder, []).append(item)
     closed = {server.ip for server in status.servers if server.flags or status.paused}
-    found = [
-        Lane(
-            f"lane-{index}",
-            one,
-            palette.css_class(one.id),
-            held[one.id],
-            one.ip in closed,
-            len(one.holds) - len(held[one.id]),
+    found = []
+    for index, one in enumerate(status.instances):
+        items = held[one.id]
+        lane = Lane(
+            id=f"lane-{index}",
+            instance=one,
+            colour=palette.css_class(one.id),
+            items=items,
+            closed=one.ip in closed,
+            left_out=len(one.holds) - len(items),
         )
-        for index, one in enumerate(status.instances)
-    ]
-    return [*found, Lane("lane-nobody", None, "c-none", held[None])] if None in held else found
+        found.append(lane)
+    if None in held:
+        found.append(Lane("lane-nobody", None, "c-none", held[None]))
+    return found
 
 
 async def _offsets(registry: RegistryWatch, job: str, now: float) -> Mapping[int, str]:
@@ -361,6 +374,7 @@ def _moment(text: str, zone: ZoneInfo) -> float | None:
     if text.isascii() and text.isdecimal() and len(text) < 12:
         return float(text)
     try:
-        return min(max(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp(), 0.0), LATEST)
+        seconds = datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
     except (ValueError, OverflowError):
         return None
+    return min(max(seconds, 0.0), LATEST)

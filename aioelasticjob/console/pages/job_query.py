@@ -105,32 +105,45 @@ class JobQuery:
         """Return the jobs of this page, else of the last one, by their groups; all in one if they have none."""
         page = min(self.page, self.pages(len(found)))  # there may have been more jobs when the address was kept
         first = (page - 1) * self.size
-        groups = list[JobGroup]()
-        start = 0
+        end = first + self.size
         if not self.by:
-            shown = tuple(status.name for status in found[first : first + self.size])
+            shown = tuple(status.name for status in found[first:end])
             return [JobGroup(None, None, shown)] if shown else []
+        groups = list[JobGroup]()
+        start = 0  # how many jobs the groups before have
         for value, members in groupby(found, self._value):
             names = [status.name for status in members]
-            on_page = names[max(0, first - start) : max(0, first + self.size - start)]
+            on_page = names[max(0, first - start) : max(0, end - start)]
             if on_page:
                 groups.append(JobGroup(value, len(names), tuple(on_page)))
             start += len(names)
         return groups
 
     def _wants(self, status: JobStatus, health: HealthGroups) -> bool:
-        if self.label:
-            name, value = label_in(self.label)
-            if (shown := _shown_label(status, name)) is None or value not in (None, shown):
-                return False
+        if self.label and not self._has_label(status):
+            return False
         if self.group and health.of[status.name].group != self.group:
             return False
+        return self._has_text(status)
+
+    def _has_label(self, status: JobStatus) -> bool:
+        name, value = label_in(self.label)
+        shown = _shown_label(status, name)
+        if shown is None:
+            return False
+        return value is None or value == shown
+
+    def _has_text(self, status: JobStatus) -> bool:
+        """Whether the text is in what pages show of a job; credentials are not shown, so nobody can guess them."""
         config = status.config
         text = self.text.casefold()
-        if not text or text in config.job_name.casefold():
+        if text in config.job_name.casefold():
             return True
-        texts = (config.description, *(f"{name}={value}" for name, value in config.labels.items()))
-        return any(text in one.casefold() and text in hide_in_text(one).casefold() for one in texts)
+        labels = [f"{name}={value}" for name, value in config.labels.items()]
+        for one in (config.description, *labels):
+            if text in one.casefold() and text in hide_in_text(one).casefold():
+                return True
+        return False
 
     def _sorted(self, found: list[JobStatus], health: HealthGroups) -> list[JobStatus]:
         """Return the jobs in order.  Jobs without a value in the column come last in both directions."""
@@ -138,10 +151,16 @@ class JobQuery:
         reverse = self.sort.startswith("-")
         if column == "name":
             return found[::-1] if reverse else found  # a snapshot has the jobs in order of their names
-        values = [(_value_of(status, column, health), status) for status in found]
-        known = [(value, status) for value, status in values if value is not None]
+        known = list[tuple[float, JobStatus]]()
+        unknown = list[JobStatus]()
+        for status in found:
+            value = _value_of(status, column, health)
+            if value is None:
+                unknown.append(status)
+            else:
+                known.append((value, status))
         known.sort(key=itemgetter(0), reverse=reverse)
-        return [status for _, status in known] + [status for value, status in values if value is None]
+        return [status for _, status in known] + unknown
 
     def _value(self, status: JobStatus) -> str | None:
         return _shown_label(status, self.by)
@@ -155,7 +174,10 @@ class JobQuery:
 def _shown_label(status: JobStatus, name: str) -> str | None:
     """Return the value of a label as pages show it, without credentials, so that nobody can guess; None without one."""
     value = status.config.labels.get(name)
-    return None if value is None else hide_in_text(f"{name}={value}").partition("=")[2]
+    if value is None:
+        return None
+    shown = hide_in_text(f"{name}={value}")  # whether a value is a credential can depend on the name
+    return shown.partition("=")[2]
 
 
 def _value_of(status: JobStatus, column: str, health: HealthGroups) -> float | None:
@@ -163,12 +185,17 @@ def _value_of(status: JobStatus, column: str, health: HealthGroups) -> float | N
     last = status.last
     match column:
         case "next":
-            fire = status.next_fire if health.of[status.name].fires else None
-            return None if fire is None else fire.timestamp()
+            if status.next_fire is None or not health.of[status.name].fires:
+                return None
+            return status.next_fire.timestamp()
         case "last":
-            return None if last is None else last.completed_at or last.begun
+            if last is None:
+                return None
+            return last.completed_at or last.begun
         case "took":
-            return last.completed_at - last.begun if last is not None and last.completed_at else None
+            if last is None or not last.completed_at:
+                return None
+            return last.completed_at - last.begun
         case _:
             return len(status.items)
 

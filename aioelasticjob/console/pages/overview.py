@@ -39,8 +39,9 @@ async def page(request: PageRequest) -> Response:
 
 async def live(request: PageRequest) -> Response:
     """Stream what changes on the overview."""
-    at = request.http.headers.get("last-event-id") or request.http.query_params.get("at", "")
-    return stream(request, OverviewFeed(request, JobQuery.of(request.http.query_params), at))
+    address = request.http.query_params
+    at = request.http.headers.get("last-event-id") or address.get("at", "")
+    return stream(request, OverviewFeed(request, JobQuery.of(address), at))
 
 
 class OverviewFeed:
@@ -95,7 +96,11 @@ class OverviewFeed:
 
     def _fresh(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> list[str]:
         changed = snapshot.changed
-        fresh = [name for name in names if changed[name] > max(self._version, self._ahead.get(name, -1))]
+        fresh = []
+        for name in names:
+            sent = max(self._version, self._ahead.get(name, -1))
+            if changed[name] > sent:
+                fresh.append(name)
         return sorted(fresh, key=changed.__getitem__)
 
     @property
@@ -138,7 +143,10 @@ class OverviewFeed:
 
     def list(self, snapshot: RegistrySnapshot) -> str:
         """Return the list with all its rows."""
-        parts = [(group, [self.row(snapshot, name) for name in group.names]) for group in self.groups(snapshot)]
+        parts = []
+        for group in self.groups(snapshot):
+            rows = [self.row(snapshot, name) for name in group.names]
+            parts.append((group, rows))
         may = self._request.viewer.may
         actions = [(kind, ACTIONS[kind]) for kind in BULK if may(ACTIONS[kind].role)]
         return self._request.render(
@@ -179,7 +187,10 @@ def items_drawing(status: JobStatus, registry: RegistryWatch, label: str) -> Mar
     palette = registry.palettes[status.name]
     if len(status.items) > SQUARES:
         there = [one.id for one in status.instances]
-        counts = Counter(item.holder if item.holder in there else None for item in status.items)
+        counts = Counter[str | None]()
+        for item in status.items:
+            holder = item.holder if item.holder in there else None
+            counts[holder] += 1
         order = [*there, None]
         shares = [(palette.css_class(holder), counts[holder]) for holder in order if counts[holder]]
         return bar(shares, label)
@@ -188,8 +199,14 @@ def items_drawing(status: JobStatus, registry: RegistryWatch, label: str) -> Mar
 
 
 def _look(item: ItemStatus, palette: Palette) -> str:
-    marks = (("off", item.disabled), ("orphan", item.orphaned), ("run", item.run is not None))
-    return " ".join([palette.css_class(item.holder), *(mark for mark, holds in marks if holds)])
+    look = palette.css_class(item.holder)
+    if item.disabled:
+        look += " off"
+    if item.orphaned:
+        look += " orphan"
+    if item.run is not None:
+        look += " run"
+    return look
 
 
 def _mark(groups: Sequence[JobGroup]) -> str:

@@ -47,10 +47,12 @@ class _ServerPieces:
     def __init__(self, request: PageRequest) -> None:
         self._request = request
         self.ip = str(request.http.path_params["ip"])
+        self.page = 1
         given = request.http.query_params.get("page", "")
+        if given.isascii() and given.isdecimal() and len(given) < 8:
+            self.page = max(1, int(given))
         self._rows: dict[str, tuple[object, Piece]] = {}
         """By job, the values that its row was rendered from, and the row."""
-        self.page = max(1, int(given)) if given.isascii() and given.isdecimal() and len(given) < 8 else 1
 
     def whole(self, server: ServerDetails) -> list[Piece]:
         """Return the pieces that are sent whole."""
@@ -63,14 +65,17 @@ class _ServerPieces:
     def jobs(self, snapshot: RegistrySnapshot, server: ServerDetails) -> PieceGroup:
         """Return the rows of the jobs on this page, of which only those are sent that have changed."""
         request = self._request
-        pages = max(1, -(-len(server.jobs) // PAGE))
-        first = (min(self.page, pages) - 1) * PAGE
+        pages = max(1, -(-len(server.jobs) // PAGE))  # rounded up
+        page = min(self.page, pages)
+        first = (page - 1) * PAGE
         health = request.state.health_of(registry_of(request), snapshot).of
         rows = [self._row(job, health[job.name]) for job in server.jobs[first : first + PAGE]]
-        context = {"ip": self.ip, "page": min(self.page, pages), "pages": pages}
-        return PieceGroup(
-            "server-jobs", rows, lambda parts: request.render("server-jobs.html", parts=parts, **context), pages
-        )
+        context = {"ip": self.ip, "page": page, "pages": pages}
+
+        def whole(parts: Sequence[Piece]) -> str:
+            return request.render("server-jobs.html", parts=parts, **context)
+
+        return PieceGroup("server-jobs", rows, whole, pages)
 
     def _row(self, job: JobOnServer, health: Health) -> Piece:
         kept = self._rows.get(job.name)
@@ -100,10 +105,12 @@ class _ServerFeed(PieceFeed):
         if server is not None:
             found += [piece for piece in self._pieces.whole(server) if sent.differs(piece)]
             group = self._pieces.jobs(snapshot, server)
-            return [*found, *sent.changed_parts(group, sum(len(piece.html) for piece in found))]
+            size = sum(len(piece.html) for piece in found)
+            return [*found, *sent.changed_parts(group, size)]
         if snapshot.read:
             text = request.translate("No job knows this server.")
             label = request.translate("To the servers")
             head = gone_piece(request, "server-head", text, "servers", label)
-            found += [head] if sent.differs(head) else []
+            if sent.differs(head):
+                found.append(head)
         return found

@@ -47,27 +47,28 @@ async def change(request: PageRequest) -> Response:
     name = request.http.path_params["name"]
     state = request.state
     form = request.form
-    role = _role(request.form["role"]) if "role" in request.form else None
-    disabled = request.form["disabled"] == "1" if "disabled" in request.form else None
-    found = next((person for person in await state.storage.accounts.everybody() if person.name == name), None)
+    role = _role(form["role"]) if "role" in form else None
+    disabled = form["disabled"] == "1" if "disabled" in form else None
+    everybody = await state.storage.accounts.everybody()
+    found = next((person for person in everybody if person.name == name), None)
     if found is None:
         raise InvalidSetting("user", name[:100], "there is nobody of that name")
-    before: dict[str, object] = {"role": found.role.value, "disabled": found.disabled}
-    asked: dict[str, object] = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
     grants = {key.removeprefix(IN): _grant(form[key]) for key in form if key.startswith(IN)}
+    asked: dict[str, object] = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
     if not asked:
         raise InvalidSetting("user", name, "the form says neither a role nor whether the person is locked out")
-    before |= {key: found.grants.get(key) for key in grants}
+    before: dict[str, object] = {"role": found.role.value, "disabled": found.disabled}
+    before |= {registry: found.grants.get(registry) for registry in grants}
+    after: dict[str, object] = {"role": found.role.value, "disabled": found.disabled, **grants}
+    if role is not None:
+        after["role"] = role.value
+    if disabled is not None:
+        after["disabled"] = disabled
     async with request.audited("change a user", name, asked=asked, before=before) as result:
         await state.storage.accounts.change(name, role=role, disabled=disabled, grants=grants)
-        result.after = {
-            "role": (role or found.role).value,
-            "disabled": found.disabled if disabled is None else disabled,
-            **grants,
-        }
-    return request.redirect(
-        request.url("users"), request.translate("{name} has been changed and signed out.", name=name)
-    )
+        result.after = after
+    notice = request.translate("{name} has been changed and signed out.", name=name)
+    return request.redirect(request.url("users"), notice)
 
 
 async def audit_log(request: PageRequest) -> Response:

@@ -39,8 +39,14 @@ class Acknowledgement:
 
     def covers(self, reason: Reason) -> bool:
         """Whether the reason is still the one that was acknowledged: no detail was added since."""
-        fresh = (first for detail, first in reason.details.items() if detail not in self.details)
-        return reason.subject == self.subject and all(first is not None and first <= self.at for first in fresh)
+        if reason.subject != self.subject:
+            return False
+        for detail, first_seen in reason.details.items():
+            if detail in self.details:
+                continue
+            if first_seen is None or first_seen > self.at:
+                return False
+        return True
 
 
 class Acknowledgements:
@@ -54,7 +60,8 @@ class Acknowledgements:
 
     async def load(self) -> None:
         """Read what the database holds."""
-        for row in await self._database.run(lambda db: db.execute("select * from acknowledgements").fetchall()):
+        rows = await self._database.run(lambda db: db.execute("select * from acknowledgements").fetchall())
+        for row in rows:
             self._keep(_read(row))
 
     def of(self, registry: str) -> Mapping[str, Mapping[str, Acknowledgement]]:
@@ -62,8 +69,11 @@ class Acknowledgements:
         return self._known.get(registry, {})
 
     def __iter__(self) -> Iterator[Acknowledgement]:
-        jobs = [job for registry in self._known.values() for job in registry.values()]
-        return iter([one for job in jobs for one in job.values()])
+        found = list[Acknowledgement]()  # a copy, since those that are read may be removed
+        for jobs in self._known.values():
+            for by_subject in jobs.values():
+                found += by_subject.values()
+        return iter(found)
 
     async def add(self, registry: str, job: str, reason: Reason, who: str, note: str, until: float) -> Acknowledgement:
         """Acknowledge a reason, in place of an earlier acknowledgement of the same subject.
@@ -95,11 +105,20 @@ class Acknowledgements:
             jobs.pop(one.job, None)
 
     def _keep(self, one: Acknowledgement) -> None:
-        self._known.setdefault(one.registry, {}).setdefault(one.job, {})[one.subject] = one
+        jobs = self._known.setdefault(one.registry, {})
+        by_subject = jobs.setdefault(one.job, {})
+        by_subject[one.subject] = one
 
 
 def _read(row: sqlite3.Row) -> Acknowledgement:
     details = frozenset(read_json(row["details"]))
     return Acknowledgement(
-        *(row["registry"], row["job"], row["subject"], details, row["who"], row["note"], row["at"], row["until"])
+        registry=row["registry"],
+        job=row["job"],
+        subject=row["subject"],
+        details=details,
+        who=row["who"],
+        note=row["note"],
+        at=row["at"],
+        until=row["until"],
     )

@@ -21,15 +21,22 @@ def check_allowed(registry: RegistrySettings, patterns: Sequence[str]) -> None:
     Raises:
         InvalidSetting: no pattern allows it.
     """
-    allowed = [re.compile("[^/?@,]*".join(map(re.escape, pattern.split("*")))) for pattern in patterns]
-
-    def matches(spellings: Sequence[str]) -> bool:
-        return any(pattern.fullmatch(one) for pattern in allowed for one in spellings)
-
-    if not all(map(matches, _servers(registry))):
-        raise InvalidSetting("address", registry.address, EXPECTED)
-    if registry.event_store is not None and not matches([_database(registry.event_store)]):
+    allowed = [_compiled(pattern) for pattern in patterns]
+    for spellings in _servers(registry):
+        if not _matches(allowed, spellings):
+            raise InvalidSetting("address", registry.address, EXPECTED)
+    if registry.event_store is not None and not _matches(allowed, [_database(registry.event_store)]):
         raise InvalidSetting("event_store", "…", EXPECTED)  # it may hold a password
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    texts = [re.escape(text) for text in pattern.split("*")]
+    return re.compile("[^/?@,]*".join(texts))
+
+
+def _matches(patterns: Sequence[re.Pattern[str]], spellings: Sequence[str]) -> bool:
+    """Whether any pattern allows any of the spellings of one address."""
+    return any(pattern.fullmatch(one) for pattern in patterns for one in spellings)
 
 
 def _servers(registry: RegistrySettings) -> Iterator[Sequence[str]]:
@@ -41,9 +48,13 @@ def _servers(registry: RegistrySettings) -> Iterator[Sequence[str]]:
     for host, port in address.settings.hosts:
         shown = f"[{host}]" if ":" in host else host
         schemes = ("zk",) if address.settings.tls is None else ("zk", "zks")
-        bases = [f"{scheme}://{shown}:{port}" for scheme in schemes]
-        bases += [f"{scheme}://{shown}" for scheme in schemes if port == DEFAULT_PORTS[scheme]]
-        yield [*bases, *(f"{base}/{address.settings.namespace}" for base in bases)]
+        spellings = list[str]()
+        for scheme in schemes:
+            spellings.append(f"{scheme}://{shown}:{port}")
+            if port == DEFAULT_PORTS[scheme]:
+                spellings.append(f"{scheme}://{shown}")
+        with_namespace = [f"{one}/{address.settings.namespace}" for one in spellings]
+        yield spellings + with_namespace
 
 
 def _database(url: str) -> str:
@@ -51,7 +62,9 @@ def _database(url: str) -> str:
     from sqlalchemy import make_url
 
     parsed = make_url(url)
-    host = f"[{parsed.host}]" if parsed.host and ":" in parsed.host else parsed.host or ""
+    host = parsed.host or ""
+    if ":" in host:
+        host = f"[{host}]"
     port = f":{parsed.port}" if parsed.port else ""
     query = f"?{parsed.query}" if parsed.query else ""  # some drivers take the host from there: no pattern allows it
     return f"{parsed.get_backend_name()}://{host}{port}/{parsed.database or ''}{query}"

@@ -145,11 +145,12 @@ def _unusable(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
 
 def _clock_differs(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
     """Yield one reason for all instances that refuse all runs because of their hosts' clocks."""
-    found = {one.id: (abs(one.clock_differs), one) for one in instances if one.clock_differs is not None}
-    if found:
-        seconds, worst = found[max(found, key=lambda name: found[name][0])]
-        values = {"host": worst.host or worst.ip, "seconds": seconds, "instances": len(found)}
-        hosts = {one.host or one.ip: None for _, one in found.values()}
+    seconds = {one.id: abs(one.clock_differs) for one in instances if one.clock_differs is not None}
+    if seconds:
+        found = [one for one in instances if one.id in seconds]
+        worst = max(found, key=lambda one: seconds[one.id])
+        values = {"host": worst.host or worst.ip, "seconds": seconds[worst.id], "instances": len(found)}
+        hosts = {one.host or one.ip: None for one in found}
         sentence = "instances refuse all runs because of clocks: {instances}; that of {host} differs by {seconds} s"
         yield Reason("clock differs", sentence, values, details=hosts)
 
@@ -174,11 +175,14 @@ def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:
 def _cut_off(status: JobStatus) -> Iterator[Reason]:
     """Yield one reason for all items whose instance was killed, or has lost its session, during the last run."""
     orphans = {str(item.item): None for item in status.orphans}
-    open_ended = [item for item in status.items if not (item.run or item.outcome or item.disabled)]  # none is next
-    if not status.config.monitor_execution:
-        open_ended = []
-    begun = {str(one.item): one.record.begun / 1000 for one in open_ended if one.record and is_cut_off(one.record)}
-    details = begun | orphans
+    begun = {}
+    if status.config.monitor_execution:  # otherwise the records are from before
+        for item in status.items:
+            if item.run or item.outcome or item.disabled:  # it runs, has ended, or has no next run
+                continue
+            if item.record and is_cut_off(item.record):
+                begun[str(item.item)] = item.record.begun / 1000
+    details: dict[str, float | None] = {**begun, **orphans}
     if not details:
         return
     sentence = "the last run was cut off (items: {items})"
@@ -224,7 +228,9 @@ def _time_limit(config: JobConfig) -> float | None:
 
     With ``items_at_once`` a run may have waited for others, and its timeout begins after that.
     """
-    return None if config.timeout is None or config.items_at_once is not None else config.timeout + LONG_RUN
+    if config.timeout is None or config.items_at_once is not None:
+        return None
+    return config.timeout + LONG_RUN
 
 
 def _running_at_next_fire(status: JobStatus, begun: Mapping[int, float], now: float) -> Mapping[int, float]:
@@ -238,11 +244,12 @@ def _running_at_next_fire(status: JobStatus, begun: Mapping[int, float], now: fl
         return {}
     latest = now - max(LONG_RUN, config.timeout or 0.0)
     records = {item.item: item.record for item in status.items}
-    return {
-        item: since
-        for item, since in begun.items()
-        if since <= latest and _own_moment(records[item], since) < newest.timestamp()
-    }
+    found = {}
+    for item, since in begun.items():
+        own = _own_moment(records[item], since)
+        if since <= latest and own < newest.timestamp():
+            found[item] = since
+    return found
 
 
 def _own_moment(record: Record | None, begun: float) -> float:
@@ -250,14 +257,18 @@ def _own_moment(record: Record | None, begun: float) -> float:
 
     A run that somebody has asked for has no moment, so that is when it began.
     """
-    return begun if record is None else max(begun, record.slot / 1000)
+    if record is None:
+        return begun
+    return max(begun, record.slot / 1000)
 
 
 def _failing(status: JobStatus, runs: Sequence[ObservedRun], errors: Sequence[ErrorGroup]) -> tuple[Reason, ...]:
     """Return why the job's runs count as failing: what their records say, or else what only counts say."""
-    monitored = status.config.monitor_execution  # otherwise the records are from before
-    found = tuple(_failing_by_records(status.items, runs, errors)) if monitored else ()
-    return found or tuple(_failing_by_counts(status, errors))
+    if status.config.monitor_execution:  # otherwise the records are from before
+        found = tuple(_failing_by_records(status.items, runs, errors))
+        if found:
+            return found
+    return tuple(_failing_by_counts(status, errors))
 
 
 def _failing_by_records(
@@ -271,18 +282,19 @@ def _failing_by_records(
         longest = max(streaks.values(), key=lambda streak: (len(streak.begun), not streak.is_whole))
         values = {"items": _listed(streaks), "streak": len(longest.begun)}
         since = min(streak.begun[-1] for streak in streaks.values()) / 1000
-        exact = "failing, {streak} in a row (items: {items})"
-        lower = "failing, at least {streak} in a row (items: {items})"
-        yield Reason("failing", exact if longest.is_whole else lower, values, since, details, repeated)
+        if longest.is_whole:
+            sentence = "failing, {streak} in a row (items: {items})"
+        else:
+            sentence = "failing, at least {streak} in a row (items: {items})"
+        yield Reason("failing", sentence, values, since, details, repeated)
         return
     recent = _recent(items, runs)
     finished = [run for run in recent if run.outcome != "misfired"]
     failed = [run for run in finished if is_failure(run.outcome)]
     if len(failed) >= FLAKY_FAILURES:
         values = {"failed": len(failed), "runs": len(finished)}
-        yield Reason(
-            "unreliable", "{failed} of the last {runs} runs failed", values, failed[0].begun / 1000, details, repeated
-        )
+        since = failed[0].begun / 1000
+        yield Reason("unreliable", "{failed} of the last {runs} runs failed", values, since, details, repeated)
 
 
 def _failing_by_counts(status: JobStatus, errors: Sequence[ErrorGroup]) -> Iterator[Reason]:
@@ -321,9 +333,8 @@ def _misfiring(status: JobStatus, runs: Sequence[ObservedRun], stored: StateCoun
 
 def _not_converging(unsettled_for: float) -> Iterator[Reason]:
     if unsettled_for >= SETTLE_LIMIT:
-        yield Reason(
-            "not converging", "its items have not been assigned for {seconds} s", {"seconds": int(unsettled_for)}
-        )
+        values = {"seconds": int(unsettled_for)}
+        yield Reason("not converging", "its items have not been assigned for {seconds} s", values)
 
 
 def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mapping[int, _Streak]:
@@ -338,9 +349,13 @@ def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mappin
     found = {}
     for item in items:
         record = item.record
-        if record is None or record.outcome == GIVEN_UP or (record.outcome and not is_failure(record.outcome)):
+        if record is None or record.outcome == GIVEN_UP:
             continue
-        streak = [record.begun] if record.outcome else []
+        streak = []
+        if record.outcome:
+            if not is_failure(record.outcome):
+                continue
+            streak.append(record.begun)
         is_whole = False
         for run in reversed(by_item.get(item.item, ())):
             if run.begun >= record.begun:
@@ -357,17 +372,24 @@ def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, _Streak]) -> t
     """Return the errors with their streaks, the most frequent first."""
     found = []
     for error in errors:
-        counts = Counter(
-            item for item, began in error.runs if item in streaks and began * 1000 >= streaks[item].begun[-1] - 1000
-        )  # the registry notes the claim of an item, the event store the slightly later beginning of its run
+        counts = Counter[int]()
+        for item, began in error.runs:
+            if item not in streaks:
+                continue
+            first = streaks[item].begun[-1] / 1000
+            # A second is allowed for: the registry notes when the item was claimed, the event store when its run began.
+            if began >= first - 1:
+                counts[item] += 1
         found.append(RepeatedError(error, max(counts.values(), default=0)))
     return tuple(sorted(found, key=lambda one: -one.group.count))
 
 
 def _recent(items: Sequence[ItemStatus], runs: Sequence[ObservedRun]) -> Sequence[ObservedRun]:
-    return list(runs)[-max(RECENT_RUNS, 2 * len(items)) :]
+    count = max(RECENT_RUNS, 2 * len(items))
+    return list(runs)[-count:]
 
 
 def _listed(items: Iterable[int]) -> str:
     found = sorted(items)
-    return ", ".join(map(str, found[:5])) + (" …" if len(found) > 5 else "")
+    text = ", ".join(map(str, found[:5]))
+    return f"{text} …" if len(found) > 5 else text

@@ -66,27 +66,38 @@ def grouped(failures: Iterable[Failure], before: ErrorsByJob) -> ErrorsByJob:
     found: dict[str, dict[tuple[str, str], list[Failure]]] = {}
     for one in failures:
         found.setdefault(one.job, {}).setdefault((one.kind, one.place), []).append(one)
-    return {job: tuple(_group(runs, before.get(job, ())) for runs in groups.values()) for job, groups in found.items()}
+    errors = dict[str, tuple[ErrorGroup, ...]]()
+    for job, groups in found.items():
+        known = before.get(job, ())
+        errors[job] = tuple(_group(runs, known) for runs in groups.values())
+    return errors
 
 
 def kind_of(failure: str | None, outcome: str) -> str:
     """Return the name of the exception that a failure's line begins with, else the outcome."""
     name = _KIND.match(failure or "")
-    return name[0].rpartition(".")[2][:LONGEST_KIND] if name else outcome
+    if name is None:
+        return outcome
+    return name[0].rpartition(".")[2][:LONGEST_KIND]
 
 
 def place_of(stack: str) -> str:
     """Return the last function of the application that a stack names, as file and function; empty if it has none."""
-    frames = _FRAME.findall(stack.rpartition("Traceback (most recent call last)")[2])
-    own = [frame for frame in frames if not _NOT_OWN.search(frame[0])]
+    last_traceback = stack.rpartition("Traceback (most recent call last)")[2]
+    frames = _FRAME.findall(last_traceback)
     if not frames:
         return ""
+    own = [(file, function) for file, function in frames if not _NOT_OWN.search(file)]
     file, function = (own or frames)[-1]
-    return f"{'/'.join(re.split(_SEPARATOR, file)[-2:])}, {function}"
+    folder_and_name = re.split(_SEPARATOR, file)[-2:]
+    return f"{'/'.join(folder_and_name)}, {function}"
 
 
 def _group(runs: list[Failure], before: Iterable[ErrorGroup]) -> ErrorGroup:
     newest = runs[0]
-    known = [one.first for one in before if (one.kind, one.place) == (newest.kind, newest.place)]
-    first = min(*known, runs[-1].began) if known else runs[-1].began
-    return ErrorGroup(newest.kind, newest.place, first, newest.run, tuple((one.item, one.began) for one in runs))
+    first = runs[-1].began
+    for one in before:
+        if (one.kind, one.place) == (newest.kind, newest.place):
+            first = min(first, one.first)
+    items = tuple((one.item, one.began) for one in runs)
+    return ErrorGroup(newest.kind, newest.place, first, newest.run, items)

@@ -77,18 +77,22 @@ def health_of(
     state = status.state
     by_subject = acknowledgements or {}
     fires = state not in _NO_FIRES
-    acknowledged = tuple(
-        (reason, one) for reason in found if (one := by_subject.get(reason.subject)) and one.covers(reason)
-    )
-    settled = [reason for reason, _ in acknowledged]
-    left = tuple(reason for reason in found if reason not in settled)
+    left = list[Reason]()
+    acknowledged = list[tuple[Reason, Acknowledgement]]()
+    for reason in found:
+        one = by_subject.get(reason.subject)
+        if one is not None and one.covers(reason):
+            acknowledged.append((reason, one))
+        else:
+            left.append(reason)
     if not found:
         return Health(_GROUP.get(state, "attention"), _COLOUR.get(state, "off"), state, fires)
-    gravest = (left or found)[0].kind
+    gravest = left[0].kind if left else found[0].kind
     word = gravest if gravest in _REASONS_IN_PLACE else state
     if not left:
-        return Health("acknowledged", "off", word, fires, (), acknowledged)
-    return Health("attention", "warn" if gravest in _WARNINGS else "bad", word, fires, left, acknowledged)
+        return Health("acknowledged", "off", word, fires, (), tuple(acknowledged))
+    colour = "warn" if gravest in _WARNINGS else "bad"
+    return Health("attention", colour, word, fires, tuple(left), tuple(acknowledged))
 
 
 def _named(health: Health) -> list[tuple[str, ...]]:
@@ -135,19 +139,20 @@ class HealthGroups:
         known = {} if old is None else old.changed
         before = self.of
         self._note_unsettled(snapshot)
-        same = {
-            name
-            for name, version in snapshot.changed.items()
-            if known.get(name) == version and name not in self._unsettled and name not in overdue
-        }
-        self._overdue = {name: at for name, at in self._overdue.items() if name in same}
-        self.of = {
-            name: before[name] if name in same else self._health(status) for name, status in snapshot.jobs.items()
-        }
+        unchanged = {name for name, version in snapshot.changed.items() if known.get(name) == version}
+        due = {*self._unsettled, *overdue}
+        self._overdue = {name: at for name, at in self._overdue.items() if name in unchanged - due}
+        found = dict[str, Health]()
+        for name, status in snapshot.jobs.items():
+            if name in unchanged and name not in due:
+                found[name] = before[name]
+            else:
+                found[name] = self._health(status)
+        self.of = found
         self._snapshot = snapshot
-        self.counts = Counter(health.group for health in self.of.values())
-        looked_at = (name for name in {*self._unsettled, *overdue} if known.get(name) == snapshot.changed.get(name, -1))
-        if news := [name for name in looked_at if _named(self.of[name]) != _named(before[name])]:
+        self.counts = Counter(health.group for health in found.values())
+        news = [name for name in unchanged & due if _named(found[name]) != _named(before[name])]
+        if news:
             self._watch.touch(news)  # rows are rendered again only if their job has changed
         return self
 
