@@ -50,7 +50,7 @@ def _live(answer: Answer) -> str:
 def test_newer_and_older_pages_stand_still_and_lead_back_to_the_newest(
     play: Play, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.pages.history_pieces.ROWS", 2)
+    monkeypatch.setattr("aioelasticjob.console.pages.history.ROWS", 2)
 
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
@@ -80,8 +80,8 @@ def test_newer_and_older_pages_stand_still_and_lead_back_to_the_newest(
 def test_the_newest_page_is_sent_what_is_new_and_the_counts_with_it(
     play: Play, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.pages.history_pieces.REDRAW", 0.0)
-    monkeypatch.setattr("aioelasticjob.console.pages.history_pieces.RECOUNT", 0.0)
+    monkeypatch.setattr("aioelasticjob.console.pages.history.REDRAW", 0.0)
+    monkeypatch.setattr("aioelasticjob.console.pages.history.RECOUNT", 0.0)
 
     async def act(scene: Scene) -> None:
         browser = await scene.operator()

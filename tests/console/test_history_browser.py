@@ -39,8 +39,8 @@ def _write(there: Site, number: int, outcome: Outcome = Outcome.COMPLETED) -> No
 def test_the_newest_page_is_live_while_somebody_types_and_older_pages_stand_still(
     there: Site, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.pages.history_pieces.ROWS", 3)
-    monkeypatch.setattr("aioelasticjob.console.pages.history_pieces.RECOUNT", 0.0)
+    monkeypatch.setattr("aioelasticjob.console.pages.history.ROWS", 3)
+    monkeypatch.setattr("aioelasticjob.console.pages.history.RECOUNT", 0.0)
     for number in range(0, 50, 10):
         _write(there, number)
     page = open_page("/r/billing/history")

@@ -444,7 +444,7 @@ def test_sparklines_begin_with_what_the_event_store_remembers(
         month = re.findall(r'href="(/r/billing/history[^"]*since=[^"]+)"', failed.text)[-1].replace("&amp;", "&")
         assert (await browser.get(month)).text.count("<tr id=") == 1  # with the other filters
         with monkeypatch.context() as short:
-            short.setattr("aioelasticjob.console.pages.history_pieces.ROWS", 1)
+            short.setattr("aioelasticjob.console.pages.history.ROWS", 1)
             newest = (await browser.get("/r/billing/history")).text
             older = re.findall(r'rel="next" href="([^"]+)"', newest)[0].replace("&amp;", "&")
             assert 'rel="first"' not in newest

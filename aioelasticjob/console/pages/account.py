@@ -101,9 +101,7 @@ async def welcome(request: PageRequest) -> Response:
         user = invitation.user if invitation else None
         return request.page("welcome.html", 400, user=user, name=name, problem=request.translate(error.expected))
     except InvitationSpent:
-        raise HTTPException(
-            410, request.translate("This link has been used or has expired. Ask for a new one.")
-        ) from None
+        raise _invitation_gone(request) from None
     state.invitation = None
     await state.storage.audit.note(AuditEntry(person.name, request.viewer.address, "set a password", person.name))
     return await _signed_in(request, RedirectResponse(request.url(), 303), person)
@@ -137,12 +135,16 @@ async def change_password(request: PageRequest) -> Response:
 
 async def set_preferences(request: PageRequest) -> Response:
     """Remember a language, colours or a time zone."""
-    response = RedirectResponse(_back(request, request.form.get("next", "")), 303)
-    if (code := request.form.get("language")) in NAMES:
-        set_cookie(request, response, LANGUAGE_COOKIE, str(code), A_YEAR)
-    if (theme := request.form.get("theme")) in ("light", "dark", "auto"):
-        set_cookie(request, response, THEME_COOKIE, str(theme), A_YEAR)
-    if (zone := request.form.get("zone", "")[:60]) and is_zone(zone):
+    form = request.form
+    response = RedirectResponse(_back(request, form.get("next", "")), 303)
+    language = form.get("language", "")
+    if language in NAMES:
+        set_cookie(request, response, LANGUAGE_COOKIE, language, A_YEAR)
+    theme = form.get("theme", "")
+    if theme in ("light", "dark", "auto"):
+        set_cookie(request, response, THEME_COOKIE, theme, A_YEAR)
+    zone = form.get("zone", "")[:60]
+    if zone and is_zone(zone):
         set_cookie(request, response, ZONE_COOKIE, quote(zone, safe=""), A_YEAR)
     return response
 
@@ -170,5 +172,6 @@ def _entry(request: PageRequest, action: str, target: str = "") -> AuditEntry:
 
 def own_path(path: str, root: str) -> str:
     """Return ``path`` if it leads to a page of this console, else its front page: anybody can write a ``next=``."""
-    safe = path.startswith(f"{root}/") and not path.startswith("//") and "\\" not in path and path.isprintable()
-    return path if safe else f"{root}/"
+    is_below = path.startswith(f"{root}/") and not path.startswith("//")  # two slashes begin the name of a host
+    is_plain = "\\" not in path and path.isprintable()  # browsers take a backslash for a slash
+    return path if is_below and is_plain else f"{root}/"

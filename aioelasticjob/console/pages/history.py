@@ -1,17 +1,22 @@
-"""The history: the event store's runs with filters, and the page of one run with its states and its failure."""
+"""The history: the event store's runs with filters, live, and the page of one run with its states and its failure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import floor
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.console.drawing.timeline import SPANS
-from aioelasticjob.console.pages.history_pieces import OUTCOMES, HistoryPieces, asked_of, field_text
+from aioelasticjob.clock import moment
+from aioelasticjob.console.drawing.charts import draw_histogram
+from aioelasticjob.console.drawing.timeline import SPANS, Style, Window
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web import frame
 from aioelasticjob.console.web.frame import frame_pieces
@@ -19,8 +24,18 @@ from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount
 
+ROWS: Final = 50
+"""Runs on a page."""
+FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "run", "text")
+OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "cut off")
+REDRAW: Final = 2.0
+"""Seconds after which the newest runs are read anew."""
+RECOUNT: Final = 10.0
+"""Seconds after which they are counted anew at the earliest, if other runs are the newest: that reads many rows."""
+A_DAY: Final = 86_400
 STATES: Final = {
     "TASK_STAGING": "staged",
     "TASK_RUNNING": "running",
@@ -60,9 +75,8 @@ async def page(request: PageRequest) -> Response:
         return request.page("history.html", **context)
     except ElasticJobError as error:
         status = 400 if isinstance(error, InvalidSetting) else 503
-        return request.page(
-            "history.html", status, **{**context, "runs": None, "problem": request.translate.error(error)}
-        )
+        context |= {"runs": None, "problem": request.translate.error(error)}
+        return request.page("history.html", status, **context)
 
 
 async def live(request: PageRequest) -> Response:
@@ -90,13 +104,152 @@ async def run(request: PageRequest) -> Response:
         raise HTTPException(404, request.translate("There is no such run."))
     job = registry_of(request).snapshot.value.jobs.get(details.run.job)
     fence = fence_of(details.run.task_id)
-    return request.page(
-        "run.html", details=details, run=details.run, states=STATES, job=job, fence=fence, tab="history"
+    context = {"details": details, "run": details.run, "states": STATES, "job": job, "fence": fence}
+    return request.page("run.html", tab="history", **context)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """One page of runs."""
+
+    html: str
+    is_newest: bool
+
+
+class HistoryPieces:
+    """What the history shows of the runs that its address asks for.
+
+    Raises:
+        InvalidSetting: by the constructor, if a filter makes no sense.
+    """
+
+    def __init__(self, request: PageRequest, store: EventStore, asked: Mapping[str, str]) -> None:
+        self._request = request
+        self._store = store
+        self._asked = asked
+        self._which = _filter(asked, request.viewer.zone)
+        self._runs = self._counts = ""
+        self._read_at = self._counted_at = float("-inf")
+        self._is_stale = False
+        """Whether the newest runs are others than when they were counted."""
+
+    async def newest(self) -> list[Piece]:
+        """Return the pieces of the newest page as they are now."""
+        now = self._request.state.clock.now()
+        if now >= self._read_at + REDRAW:
+            self._read_at = now
+            before = self._runs
+            self._runs = (await self.runs(None, None)).html
+            self._is_stale |= self._runs != before
+        if self._is_stale and now >= self._counted_at + RECOUNT:
+            self._counts = await self.counts()
+            self._counted_at = now
+            self._is_stale = False
+        pieces = {"history-counts": self._counts, "history-runs": self._runs}
+        return [Piece(name, html) for name, html in pieces.items() if html]
+
+    async def runs(self, after: str | None, before: str | None) -> Runs:
+        """Return a page of runs; the newest page where nothing newer is left."""
+        page = await self._store.history(self._which, after=after, before=before, limit=ROWS)
+        if before is not None and page.previous is None:
+            page = await self._store.history(self._which, limit=ROWS)
+            after = None
+        is_newest = after is None and page.previous is None
+        html = self._request.render("history-runs.html", page=page, asked=self._asked, is_newest=is_newest)
+        return Runs(html, is_newest)
+
+    async def counts(self) -> str:
+        """Return how many runs there are of each outcome, and when they began."""
+        since = self._which.since or await self._store.first(self._which)
+        if since is None:
+            return self._request.render("history-counts.html", totals={}, asked=self._asked)
+        window = self._window(since)
+        which = replace(self._which, since=moment(window.start))
+        counts = await self._store.histogram(which, column=window.column)
+        return self._request.render(
+            "history-counts.html",
+            totals=_totals(counts),
+            asked=self._asked,
+            drawing=draw_histogram(counts, window, self._style()) if counts else "",
+            window=window,
+        )
+
+    def _window(self, since: datetime) -> Window:
+        """Return the stretch of time that is counted: in whole seconds, since links name those."""
+        start = max(0, floor(since.timestamp()))
+        until = self._which.until
+        now = self._request.state.clock.now()
+        end = now if until is None else min(until.timestamp(), max(start, now) + A_DAY)  # nothing is later than that
+        return Window(start, max(end, start + 1), follows=False)
+
+    def _style(self) -> Style:
+        request = self._request
+        zone = ZoneInfo(self._request.viewer.zone)
+
+        def url(window: Window) -> str:
+            stretch = {"since": field_text(window.start, zone), "until": field_text(window.end, zone)}
+            return request.registry_url("history", **{**self._asked, **stretch})
+
+        return Style(request.translate, zone, url, lambda key: request.registry_url("history", key))
+
+
+def asked_of(request: PageRequest) -> dict[str, str]:
+    """Return what the page's address asks for, by the names of the form's fields.
+
+    Only operators may search in failures: others could find out credentials in them, letter by letter.
+    """
+    asked = {name: request.http.query_params.get(name, "").strip()[:400] for name in FIELDS}
+    if not request.viewer.is_operator:
+        asked["text"] = ""
+    return asked
+
+
+def field_text(seconds: float, zone: ZoneInfo) -> str:
+    """Return a moment as the form's fields for date and time have it."""
+    return moment(seconds).astimezone(zone).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _totals(counts: tuple[OutcomeCount, ...]) -> dict[str, int]:
+    """Return how many runs there are of each outcome, in the order of the form."""
+    found = Counter[str]()
+    for one in counts:
+        found[one.outcome] += one.runs
+    return {name: found[name] for name in OUTCOMES if found[name]}
+
+
+def _filter(asked: Mapping[str, str], zone: str) -> Filter:
+    item = asked["item"]
+    if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
+        raise InvalidSetting("item", item, "a whole number")
+    return Filter(
+        job=asked["job"] or None,
+        item=int(item) if item else None,
+        instance=asked["instance"] or None,
+        outcome=asked["outcome"] or None,
+        source=asked["source"] or None,
+        since=_moment("since", asked["since"], zone),
+        until=_moment("until", asked["until"], zone),
+        text=asked["text"] or None,
+        run=asked["run"] or None,
     )
+
+
+def _moment(setting: str, text: str, zone: str) -> datetime | None:
+    """Read what a browser's field for date and time gives: the page asks for it in the viewer's time zone."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
+    except ValueError:
+        raise InvalidSetting(setting, text, f"a moment like 2026-11-20T14:30, in {zone}") from None
 
 
 def _ranges(request: PageRequest) -> Mapping[str, str]:
     """Return when the stretches of time to choose from begin, as the form's field has it, by their names."""
     now = request.state.clock.now()
     zone = ZoneInfo(request.viewer.zone)
-    return {name: field_text((now - size) // 60 * 60, zone) for name, size in SPANS.items()}
+    found = {}
+    for name, seconds in SPANS.items():
+        whole_minute = (now - seconds) // 60 * 60
+        found[name] = field_text(whole_minute, zone)
+    return found

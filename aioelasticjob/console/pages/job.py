@@ -80,11 +80,9 @@ async def act(request: PageRequest) -> Response:
         if not action.inputs or request.is_fragment:
             raise
         return _ask(request, action, asked_for(action, request.form), error)
-    gone = kind == "remove"
-    return request.redirect(
-        request.registry_url("jobs") if gone else request.registry_url("job", name),
-        request.translate.message(done.summary),
-    )
+    is_gone = kind == "remove"
+    url = request.registry_url("jobs") if is_gone else request.registry_url("job", name)
+    return request.redirect(url, request.translate.message(done.summary))
 
 
 def _ask(
@@ -93,10 +91,13 @@ def _ask(
     """Show the form of an action, with the error of an earlier attempt; with a ``plan``, ask for its confirmation."""
     name = request.http.path_params["action"]
     status = _job(request)
-    code, problem = (200, "") if error is None else (409, request.translate.error(error))
-    return request.page(
-        "confirm.html", code, action=action, name=name, job=status, asked=asked, problem=problem, plan=plan, tab="jobs"
-    )
+    code = 200
+    problem = ""
+    if error is not None:
+        code = 409
+        problem = request.translate.error(error)
+    context = {"action": action, "name": name, "job": status, "asked": asked, "problem": problem, "plan": plan}
+    return request.page("confirm.html", code, tab="jobs", **context)
 
 
 def _action(request: PageRequest) -> Action:
@@ -114,6 +115,7 @@ def _job(request: PageRequest) -> JobStatus:
     found = registry.snapshot.value.jobs.get(name)
     if found is None:
         lost = registry.snapshot.value.lost
-        known = registry.snapshot.value.read or lost is None
-        raise HTTPException(404 if known else 503, request.translate("There is no such job.") if known else str(lost))
+        if lost is not None and not registry.snapshot.value.read:  # nobody knows yet which jobs there are
+            raise HTTPException(503, lost)
+        raise HTTPException(404, request.translate("There is no such job."))
     return found

@@ -24,8 +24,14 @@ from aioelasticjob.registry.settings import address_without_credentials
 
 TLS: Final = "tls_"
 SHOWN: Final = (
-    *("digest_file", "sasl_file", "tls_ca", "tls_certificate", "tls_key", "tls_key_password_file"),
-    *("tls_server_name", "tls_minimum_version"),
+    "digest_file",
+    "sasl_file",
+    "tls_ca",
+    "tls_certificate",
+    "tls_key",
+    "tls_key_password_file",
+    "tls_server_name",
+    "tls_minimum_version",
 )
 """Fields of a registry's access that are no secrets: they are shown again, and recorded in the audit log."""
 SECRET: Final = ("digest", "sasl", "tls_key_password")
@@ -107,7 +113,9 @@ def _page(request: PageRequest, status: int = 200, problem: str = "", notice: st
 def _kept(request: PageRequest) -> dict[str, str]:
     """Return what was typed and is no secret."""
     kept = {key: request.form.get(key, "") for key in ("name", *SHOWN)}
-    return kept | {key: address_without_credentials(request.form.get(key, "")) for key in ("address", "event_store")}
+    for key in ("address", "event_store"):
+        kept[key] = address_without_credentials(request.form.get(key, ""))
+    return kept
 
 
 def _list(request: PageRequest) -> Piece:
@@ -123,16 +131,16 @@ def _read(request: PageRequest) -> RegistrySettings:
             raise InvalidSetting(key, shown, "type the credentials in it again: the page does not show them")
     name = form.get("name", "").strip()
     address = form.get("address", "").strip()
-    given = {key: form[key].strip() for key in SHOWN if form.get(key, "").strip()}
-    given |= {key: form[key] for key in SECRET if form.get(key)}
-    tls = {key.removeprefix(TLS): given.pop(key) for key in tuple(given) if key.startswith(TLS)}
+    given = {key: form.get(key, "").strip() for key in SHOWN}
+    given |= {key: form.get(key, "") for key in SECRET}  # a secret may begin or end with a space
+    access = {key: text for key, text in given.items() if text and not key.startswith(TLS)}
+    tls = {key.removeprefix(TLS): text for key, text in given.items() if text and key.startswith(TLS)}
     store = form.get("event_store", "").strip() or None
-    return RegistrySettings(name, address, event_store=store, tls=tls or None, **given)
+    return RegistrySettings(name, address, event_store=store, tls=tls or None, **access)
 
 
 async def _try(request: PageRequest, settings: RegistrySettings) -> str:
     async with open_registry(settings.parsed_address(CONNECT_TIMEOUT), clock=request.state.clock) as session:
         there = await operations.names(session)
-    return request.translate(
-        "{name} answers: {jobs}.", name=settings.name, jobs=request.translate.count(len(there), "job")
-    )
+    jobs = request.translate.count(len(there), "job")
+    return request.translate("{name} answers: {jobs}.", name=settings.name, jobs=jobs)

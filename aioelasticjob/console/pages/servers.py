@@ -36,9 +36,8 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "enable": Action("Enable", operations.enable_server, "Items move there again where nothing else is off."),
     "remove": Action(
         "Remove",
-        lambda session, ip, by: operations.remove_server(
-            session, ip
-        ),  # no worker is left there that could log who did it
+        # Who did it is left out: no worker is left there that could log it.
+        lambda session, ip, by: operations.remove_server(session, ip),
         "All jobs forget this server and its flags.",
     ),
 }

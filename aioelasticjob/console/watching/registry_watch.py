@@ -197,9 +197,11 @@ class RegistryWatch:
             self._log_problem("event store does not answer", error)
             return
         for name, strokes in sparklines.items():
-            known = [stroke for stroke in strokes if stroke.seconds is not None]
-            seen = [_stored_run(stroke.item, stroke.began, stroke.seconds or 0, stroke.outcome) for stroke in known]
-            self.runs[name] = deque(seen, maxlen=RUNS_KEPT)
+            seen = deque[ObservedRun](maxlen=RUNS_KEPT)
+            for stroke in strokes:
+                if stroke.seconds is not None:
+                    seen.append(_stored_run(stroke.item, stroke.began, stroke.seconds, stroke.outcome))
+            self.runs[name] = seen
 
     def _kept_runs(self, job: str, items: int) -> deque[ObservedRun]:
         """Return the runs of a job that are kept in memory: of one with many items several fires."""
@@ -213,17 +215,24 @@ class RegistryWatch:
         old = self.snapshot.value
         jobs = {status.name: status for status in statuses}
         version = old.version + 1
-        changed = {
-            name: old.changed[name] if (before := old.jobs.get(name)) is status or before == status else version
-            for name, status in jobs.items()
-        }
+        changed = {}
+        for name, status in jobs.items():
+            before = old.jobs.get(name)
+            is_same = before is status or before == status
+            changed[name] = old.changed[name] if is_same else version
         self._record_runs(old.jobs, jobs, changed, version)
         self.instances.update(statuses, self._clock.now())
         self._told = None
         since = old.since if old.lost is None else self._clock.now()
-        self.snapshot.set(
-            RegistrySnapshot(version, MappingProxyType(jobs), MappingProxyType(changed), True, None, since)
+        snapshot = RegistrySnapshot(
+            version=version,
+            jobs=MappingProxyType(jobs),
+            changed=MappingProxyType(changed),
+            read=True,
+            lost=None,
+            since=since,
         )
+        self.snapshot.set(snapshot)
 
     def _record_runs(
         self, old: Mapping[str, JobStatus], new: Mapping[str, JobStatus], changed: Mapping[str, int], version: int
@@ -232,15 +241,17 @@ class RegistryWatch:
             del self.runs[name]
             self.palettes.pop(name, None)
         for name, status in new.items():
-            if changed[name] == version:
-                before = {item.item: item for item in old[name].items} if name in old else {}
-                runs = self._kept_runs(name, len(status.items))
-                self.palettes.setdefault(name, Palette()).update(one.id for one in status.instances)
-                known = {(seen.item, seen.begun // 1000) for seen in runs} if not old else set()
-                fresh = [
-                    seen for seen in _new_runs(before, status.items) if (seen.item, seen.begun // 1000) not in known
-                ]
-                runs.extend(sorted(fresh, key=lambda seen: seen.ended))
+            if changed[name] != version:
+                continue
+            palette = self.palettes.setdefault(name, Palette())
+            palette.update(one.id for one in status.instances)
+            before = {item.item: item for item in old[name].items} if name in old else {}
+            fresh = _new_runs(before, status.items)
+            runs = self._kept_runs(name, len(status.items))
+            if not old:  # the first list: some of these runs have been read from the event store before
+                known = {_identity(seen) for seen in runs}
+                fresh = [seen for seen in fresh if _identity(seen) not in known]
+            runs.extend(sorted(fresh, key=lambda seen: seen.ended))
 
     def touch(self, jobs: Iterable[str]) -> None:
         """Let the pages render some jobs again, because something has changed that the registry does not hold."""
@@ -265,16 +276,25 @@ def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> 
         old = before.get(item.item)
         record = item.record
         if record is not None and _ended(record) and (old is None or old.record != record):
-            found.append(
-                ObservedRun(
-                    item.item, record.begun, record.completed_at, record.source, record.outcome, record.instance
-                )
+            run = ObservedRun(
+                item=item.item,
+                begun=record.begun,
+                ended=record.completed_at,
+                source=record.source,
+                outcome=record.outcome,
+                instance=record.instance,
             )
+            found.append(run)
             if record.source == FireSource.MISFIRE:
                 found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
         if item.misfired and old is not None and not old.misfired and record is not None:
             found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
     return found
+
+
+def _identity(run: ObservedRun) -> tuple[int, int]:
+    """Return what tells a run of a job from its other runs: its item, and the second in which it began."""
+    return run.item, run.begun // 1000
 
 
 def _stored_run(item: int, began: datetime, seconds: float, outcome: str) -> ObservedRun:

@@ -7,7 +7,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from aioelasticjob.console.watching.attention import is_failure
-from aioelasticjob.console.watching.health import HealthGroups
+from aioelasticjob.console.watching.health import Health, HealthGroups
 from aioelasticjob.console.watching.instance_log import Gone, Rescue
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.watching.store_watch import StoreSnapshot
@@ -49,6 +49,7 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
     store = None if registry.store is None else registry.store.snapshot
     counted = store is not None and store.lost is None and store.as_of is not None
     since = now - WINDOW
+    known = registry.instances.since
     if store is not None and counted:
         failures = store.failures
         misfires = sum(one.number for one in store.misfires.values())
@@ -58,7 +59,7 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         lost=snapshot.lost,
         since=snapshot.since if snapshot.lost else None,
         store=store,
-        known_since=(known := registry.instances.since),
+        known_since=known,
         whole_hour=known is not None and known <= since,
         instances=len(registry.instances.there),
         gone=tuple(one for one in registry.instances.gone if one.at >= since),
@@ -66,11 +67,14 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         failures=failures,
         misfires=misfires,
         counted=counted,
-        nobody_there=sum(
-            any(reason.kind == "nobody there" for reason in (*one.reasons, *(reason for reason, _ in one.acknowledged)))
-            for one in health.of.values()
-        ),
+        nobody_there=sum(map(_is_nobody_there, health.of.values())),
     )
+
+
+def _is_nobody_there(health: Health) -> bool:
+    """Whether a job has no instance, also if somebody has acknowledged that."""
+    reasons = [*health.reasons, *(reason for reason, _ in health.acknowledged)]
+    return any(reason.kind == "nobody there" for reason in reasons)
 
 
 class Strips:
@@ -90,5 +94,13 @@ class Strips:
 
 
 def _seen(registry: RegistryWatch, since: float) -> tuple[int, int]:
-    recent = [run for runs in registry.runs.values() for run in runs if run.ended / 1000 >= since]
-    return sum(is_failure(run.outcome) for run in recent), sum(run.outcome == "misfired" for run in recent)
+    """Return how many runs failed since then, and how many misfires there were, among those that are kept."""
+    failures = 0
+    misfires = 0
+    for runs in registry.runs.values():
+        for run in runs:
+            if run.ended / 1000 < since:
+                continue
+            failures += is_failure(run.outcome)
+            misfires += run.outcome == "misfired"
+    return failures, misfires

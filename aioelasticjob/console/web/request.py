@@ -29,12 +29,12 @@ from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.ground.credentials import hide_in_text
 from aioelasticjob.ground.nesting import read_json
 
-SESSION_COOKIE = "aioej_session"
-FORM_COOKIE = "aioej_form"
-LANGUAGE_COOKIE = "aioej_lang"
-NOTICE_COOKIE = "aioej_notice"
-THEME_COOKIE = "aioej_theme"
-ZONE_COOKIE = "aioej_zone"
+SESSION_COOKIE: Final = "aioej_session"
+FORM_COOKIE: Final = "aioej_form"
+LANGUAGE_COOKIE: Final = "aioej_lang"
+NOTICE_COOKIE: Final = "aioej_notice"
+THEME_COOKIE: Final = "aioej_theme"
+ZONE_COOKIE: Final = "aioej_zone"
 DEVICE_COOKIE: Final = "aioej_device"
 ROOT: Final = "aioelasticjob.console.root"
 """Key of a request's scope; ``root_path`` itself grows within our own mounts."""
@@ -77,7 +77,8 @@ class PageRequest:
         """The address of this page, for forms that lead back to it."""
         if self.http.method != "GET":
             return self.url()
-        return self.http.url.path + (f"?{self.http.url.query}" if self.http.url.query else "")
+        url = self.http.url
+        return f"{url.path}?{url.query}" if url.query else url.path
 
     @property
     def registries_shown(self) -> Sequence[RegistryWatch]:
@@ -105,9 +106,11 @@ class PageRequest:
     def url(self, *parts: str, **query: object) -> str:
         """Return the address of a page below the root the console is mounted at."""
         path = "/".join(quote(part, safe="") for part in parts)
-        pairs = [(key, str(value)) for key, value in query.items() if value not in ("", None)]
-        text = "&".join(f"{key}={quote(value, safe='')}" for key, value in pairs)
-        return f"{self.root}/{path}{'?' + text if text else ''}"
+        url = f"{self.root}/{path}"
+        pairs = [f"{key}={quote(str(value), safe='')}" for key, value in query.items() if value not in ("", None)]
+        if pairs:
+            url += "?" + "&".join(pairs)
+        return url
 
     def registry_url(self, *parts: str, **query: object) -> str:
         """Return the address of a page of the registry that this page is about."""
@@ -165,7 +168,8 @@ class PageRequest:
 def assets_version() -> str:
     """Return a digest of all assets, which is part of their address."""
     digest = hashlib.sha256()
-    for file in sorted(files("aioelasticjob.console").joinpath("assets").iterdir(), key=lambda one: one.name):
+    assets = files("aioelasticjob.console").joinpath("assets")
+    for file in sorted(assets.iterdir(), key=lambda one: one.name):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
 
