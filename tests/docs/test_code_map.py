@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -70,6 +71,15 @@ def names() -> set[str]:
 
 def test_every_module_has_its_line_in_the_map_and_each_line_a_module() -> None:
     assert sorted(modules(MAP)) == sorted([*there("core"), *there("engine")])
+
+
+def test_the_rooms_are_in_the_order_of_their_layers_and_none_is_missing() -> None:
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one.get("containers") == ["aioelasticjob"])
+    layer = {name: number for number, names in enumerate(layers) for name in names.split(" | ")}
+    rooms = [row[0].strip("`").removeprefix("aioelasticjob.") for row in table(MAP, "| room |")]
+    assert sorted(rooms) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+    assert [layer[room] for room in rooms] == sorted(layer[room] for room in rooms)
 
 
 def test_the_modules_to_read_first_are_there() -> None:
