@@ -38,13 +38,13 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import run
 from aioelasticjob.zookeeper.server import serve
 from tests.support.embedded import EmbeddedServer, embedded_server
+from tests.support.processes import TIMEOUT
 from tests.support.proxy import proxy_to
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 EVERY_SECOND = "* * * * * ?"
 NOWHERE = "zk://127.0.0.1:1/nobody"
 LAYOUT = Layout("job")
-TIMEOUT = 90.0
 
 
 async def nothing(context: object) -> None:
@@ -325,7 +325,7 @@ def test_a_block_that_is_left_in_another_task_says_what_to_use(address: str) -> 
 def test_a_cancelled_body_leaves_in_order_and_quickly(address: str, how: str) -> None:
     async def main() -> None:
         app, there = quick(address), anyio.Event()
-        app.add(nothing, name="job", cron=EVERY_SECOND)
+        app.add(nothing, name="job", cron=EVERY_SECOND, shutdown_timeout=10 * TIMEOUT)
 
         async def serve_forever() -> None:
             async with app.running():
@@ -345,7 +345,7 @@ def test_a_cancelled_body_leaves_in_order_and_quickly(address: str, how: str) ->
                 await there.wait()
                 began = time.monotonic()
                 tasks.cancel_scope.cancel()
-        assert time.monotonic() - began < 20  # not as long as ``shutdown_timeout``, 30 s
+        assert time.monotonic() - began < TIMEOUT  # not as long as ``shutdown_timeout``
         async with clerk(address) as session:
             assert await session.children(LAYOUT.instances) == ()
 

@@ -20,9 +20,9 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.transaction import Create, Set
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
+from tests.support.processes import TIMEOUT
 
 NAMESPACE = "shop/billing"
-TIMEOUT = 90
 
 
 @dataclass
@@ -335,7 +335,7 @@ def test_what_keeps_a_process_from_running_a_job_and_other_rules_of_a_zone_are_s
             for number, data in enumerate(said):
                 node = Create(layout.instance(f"10.9.9.9@-@{number}"), json.dumps(data).encode(), ephemeral=True)
                 await session.commit([node], incarnation=session.incarnation)
-            with anyio.fail_after(10):  # the worker says that it can use the configuration
+            with anyio.fail_after(TIMEOUT):  # the worker says that it can use the configuration
                 while b"config" not in (await session.get(layout.schedule)).data:
                     await anyio.sleep(0.05)
             where = "--registry", address

@@ -23,6 +23,7 @@ from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
+from tests.support.processes import TIMEOUT
 
 Ask = Callable[..., Result]
 
@@ -48,12 +49,12 @@ def working(address: str) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
-    loop, stop = started.result(timeout=30)
+    loop, stop = started.result(timeout=TIMEOUT)
     try:
         yield
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(timeout=30)
+        thread.join(timeout=TIMEOUT)
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_who_waits_is_warned_while_the_job_is_paused(
     monkeypatch.setattr(requests, "print_warning", warn)
     said(ask("pause", "report"))
     done = ask("trigger", "report", "--in", "0s", "--expires", "60s", "--wait")
-    resuming.join(timeout=30)
+    resuming.join(timeout=TIMEOUT)
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "done: 3 completed")
     assert done.stderr == "warning: report: is paused: resume it first; the request waits until then\n"
 

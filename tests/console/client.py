@@ -14,9 +14,8 @@ from urllib.parse import urlencode, urlsplit
 import anyio
 
 from aioelasticjob.console import Console
+from tests.support.processes import TIMEOUT
 
-TIMEOUT = 90.0
-"""Seconds after which an answer that should have come has not."""
 PASSWORD = "correct horse battery"
 Headers = tuple[tuple[str, str], ...]
 

@@ -23,13 +23,12 @@ from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.zookeeper.server import serve
 from tests.support.ports import reserved_ports
+from tests.support.processes import TIMEOUT
 
 T = TypeVar("T")
 
-TIMEOUT = 90.0
-"""Seconds after which what should be there is missing."""
 TICK = 1000
-"""Milliseconds: the console's session survives a long stall; workers ask for the shortest, which is two of these."""
+"""Milliseconds: sessions last 2 to 20 of these; the console asks for the longest, so it survives a long stall."""
 
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

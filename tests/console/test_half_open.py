@@ -12,8 +12,8 @@ from anyio.abc import SocketStream
 from aioelasticjob.console import Console, ConsoleSettings
 from aioelasticjob.console.connections.half_open import HttpProtocol
 from tests.console.conftest import CHEAP
+from tests.support.processes import TIMEOUT
 
-TIMEOUT = 60.0
 FORM = (
     b"POST /login HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: 9\r\n\r\n"
 )
@@ -38,7 +38,7 @@ async def _everything(stream: SocketStream) -> bytes:
 def test_half_a_request_is_dropped(
     sent: bytes, answered: bytes, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.connections.half_open.HEAD_TIMEOUT", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.connections.half_open.HEAD_TIMEOUT", 2.0)
     monkeypatch.setattr("aioelasticjob.console.connections.middleware.BODY_TIMEOUT", 0.2)
 
     async def main() -> None:

@@ -12,7 +12,7 @@ CITIES = {0: "Beijing", 1: "Shanghai", 2: "Guangzhou", 3: "Shenzhen"}
 
 def main(address: str, cron: str = "0 0 2 * * ?", items: str = "4") -> None:
     """Run until killed."""
-    app = ElasticJob(address, session_timeout=1.5)
+    app = ElasticJob(address, session_timeout=6)  # long enough for a busy machine
 
     @app.job(
         "report",

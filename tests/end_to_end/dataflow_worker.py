@@ -15,7 +15,8 @@ from aioelasticjob import ElasticJob, ItemContext
 
 ITEMS, FETCHED = 4, 40
 """The items, and how many records of an item one fetch hands out."""
-SESSION_TIMEOUT = 2.0
+SESSION_TIMEOUT = 6.0
+"""Seconds: a busy machine may hold a process up for some of them."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS attempts (item, record, fence, source, instance, newest);
 CREATE TABLE IF NOT EXISTS effects (item, record, PRIMARY KEY (item, record));

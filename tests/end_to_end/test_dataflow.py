@@ -10,11 +10,10 @@ from uuid import uuid4
 import pytest
 
 from tests.end_to_end.dataflow_worker import FETCHED, ITEMS, SCHEMA, opened
-from tests.support.processes import ChildProcess, Workers
+from tests.support.processes import TIMEOUT, ChildProcess, Workers
 from tests.support.real_zookeeper import RealServer
 
 pytestmark = [pytest.mark.process, pytest.mark.zookeeper]
-TIMEOUT = 90.0
 
 
 def ask(file: Path, question: str) -> list[tuple[object, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.records import decode
-from aioelasticjob.host.process import FORCED_EXIT_AFTER, REPEATED_WITHIN
+from aioelasticjob.host.process import REPEATED_WITHIN
 from aioelasticjob.model import Outcome, Record
 from tests.support.local_applications import RegistryObserver, registry_observer
 from tests.support.loops import run_async
@@ -102,14 +103,16 @@ def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(start_proces
 
 def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(start_processes: WorkerProcesses) -> None:
     async def main() -> None:
+        start_processes.job = {"shutdown_timeout": 600}
         child = start_processes.start(work=600)
         async with registry_observer(start_processes.address) as registry:
             await begun(start_processes)
             os.kill(child.pid, signal.SIGTERM)
+            await asyncio.to_thread(child.wait_for_output, "stopping")
             with pytest.raises(TimeoutError):
                 await ended(child, 2 * REPEATED_WITHIN)
             os.kill(child.pid, signal.SIGINT)
-            assert await ended(child, 20) == 0  # long before it would end without the second one
+            assert await ended(child) == 0  # long before it would end without the second one
             assert "second signal" in child.output
             assert "Traceback" not in child.output
             assert (await record(registry)).outcome == Outcome.CANCELLED
@@ -139,10 +142,11 @@ def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_e
         child = start_processes.start(work=600, thread=True)
         await begun(start_processes)
         os.kill(child.pid, signal.SIGTERM)
+        await asyncio.to_thread(child.wait_for_output, "stopping")
         with pytest.raises(TimeoutError):
             await ended(child, 2 * REPEATED_WITHIN)
         os.kill(child.pid, signal.SIGTERM)
-        assert await ended(child, FORCED_EXIT_AFTER + 3) == 1
+        assert await ended(child) == 1
         assert "still runs 5 s after it should have stopped: job (item" in child.output
 
     run_async("asyncio", main)
@@ -172,15 +176,16 @@ def lonely(worker_processes: Workers, tmp_path: Path) -> WorkerProcesses:
 def test_a_registry_that_is_down_ends_the_process_with_one_line(lonely: WorkerProcesses) -> None:
     child = lonely.start(connection_timeout=0.5)
     assert child.wait() == 1
-    assert child.output.startswith("RegistryUnreachable: no registry at 127.0.0.1:1 within 0.5 s (")
-    assert child.output.count("\n") == 1
+    lines = [line for line in child.output.splitlines() if "the event loop" not in line]  # on a busy machine
+    assert len(lines) == 1
+    assert lines[0].startswith("RegistryUnreachable: no registry at 127.0.0.1:1 within 0.5 s (")
 
 
 def test_a_signal_while_there_is_no_registry_yet_ends_the_process_at_once(lonely: WorkerProcesses) -> None:
     async def main() -> None:
-        child = lonely.start(connection_timeout=60)
+        child = lonely.start(connection_timeout=600)
         await listens_to_signals(child)
         os.kill(child.pid, signal.SIGTERM)
-        assert await ended(child, 30) == 0  # half of how long it would go on looking
+        assert await ended(child) == 0  # long before it would give up
 
     run_async("asyncio", main)

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-TIMEOUT = 90.0
+from tests.support.processes import TIMEOUT
+
 log = logging.getLogger("tests.plain")
 
 

@@ -29,11 +29,11 @@ from tests.engine import process_functions
 from tests.support.clocks import skip_time
 from tests.support.embedded import EmbeddedServer
 from tests.support.loops import LoopKind, run_async
+from tests.support.processes import TIMEOUT
 from tests.support.retry_waits import PlainWaits
 
 T = TypeVar("T")
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
-TIMEOUT = 90.0
 
 
 class Checkpoints:

@@ -19,12 +19,11 @@ import pytest
 
 from tests.docs.pages import blocks
 from tests.support.ports import reserved_ports
-from tests.support.processes import ROOT, Workers
+from tests.support.processes import ROOT, TIMEOUT, Workers
 
 T = TypeVar("T")
 EXAMPLE = ROOT / "examples" / "fastapi_five_workers"
 WORKERS = 5
-TIMEOUT = 90.0
 
 
 def until(look: Callable[[], T | None], what: str) -> T:

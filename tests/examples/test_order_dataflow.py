@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.embedded import embedded_server
-from tests.support.processes import ROOT, ChildProcess, Workers, workers
+from tests.support.processes import ROOT, TIMEOUT, ChildProcess, Workers, workers
 
 pytestmark = pytest.mark.process
 EXAMPLE = ROOT / "examples" / "order_dataflow"
 ORDERS = 6_000
-TIMEOUT = 90.0
 
 
 def until(holds: Callable[[], bool], *watched: ChildProcess) -> None:

@@ -27,9 +27,9 @@ from tests.engine import process_functions
 from tests.engine.test_executors import Checkpoints
 from tests.jobs.test_http import serving
 from tests.support.loops import LoopKind, run_async
+from tests.support.processes import TIMEOUT
 from tests.support.retry_waits import PlainWaits
 
-TIMEOUT = 90.0
 AT_ONCE = Retry(3, backoff=0)
 
 

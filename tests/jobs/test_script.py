@@ -30,7 +30,7 @@ from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.logging import JsonFormatter, TextFormatter
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
-from tests.support.processes import ROOT, Workers
+from tests.support.processes import ROOT, TIMEOUT, Workers
 
 Lines = list[tuple[str, str, str]]
 """Level, stream and text of each line that was logged."""
@@ -416,8 +416,8 @@ def test_a_script_is_killed_before_its_session_may_have_ended_whatever_its_grace
 
     async def main() -> None:
         run_lease.set(Lasting(looks))
-        with anyio.fail_after(55):
-            await cut({**shell(program), "grace": 60}, lambda: wait_for(family))
+        with anyio.fail_after(TIMEOUT):
+            await cut({**shell(program), "grace": 10 * TIMEOUT}, lambda: wait_for(family))
 
     run_async(real_loop_kind, main)
     assert not alive(int(family.read_text()))

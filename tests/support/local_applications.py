@@ -19,9 +19,8 @@ from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Op, Set
 from aioelasticjob.registry.tree import Tree
+from tests.support.processes import TIMEOUT
 
-TIMEOUT = 90.0
-"""Seconds after which something that should have happened has not."""
 EVERY_SECOND = "* * * * * ?"
 NEVER = "0 0 0 1 1 ? 2099"
 

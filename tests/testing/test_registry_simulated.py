@@ -98,9 +98,9 @@ def test_an_hour_of_heartbeats_takes_a_moment() -> None:
             assert [instance.host for instance in instances] == [instance.address for instance in instances]
             assert await registry.server_time("/systemTime/current") == pytest.approx(VirtualClock().now(), abs=0.1)
 
-    began = time.perf_counter()
+    began = time.process_time()
     run(main)
-    assert time.perf_counter() - began < 20  # some 0.8 s
+    assert time.process_time() - began < 20  # some 0.8 s
 
 
 def test_a_paused_process_loses_its_session_and_learns_it_when_it_wakes() -> None:

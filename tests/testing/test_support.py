@@ -13,7 +13,7 @@ from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Create
 from tests.support.loops import LoopKind, run_async
 from tests.support.ports import reserved_ports
-from tests.support.processes import Workers
+from tests.support.processes import TIMEOUT, Workers
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.real_zookeeper import Ensemble, RealServer
 
@@ -82,10 +82,14 @@ def test_the_proxy_swallows_one_direction_and_heals(direction: str) -> None:
     async def main() -> None:
         async with through_proxy() as (proxy, reader, writer):
             proxy.swallow("up" if direction == "up" else "down")
+            writer.write(b"lost")
+            async with asyncio.timeout(TIMEOUT):
+                while direction == "down" and proxy.passed["up"] < 4:
+                    await asyncio.sleep(0.01)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.1):
-                    await exchange(reader, writer, b"lost")
-            assert proxy.passed["up"] == (0 if direction == "up" else 4)
+                    await reader.read(1)
+            assert proxy.passed == {"up": 0 if direction == "up" else 4, "down": 0}
             proxy.heal()
             assert await exchange(reader, writer, b"found") == b"found"
 

@@ -15,8 +15,11 @@ from aioelasticjob.zookeeper.jute import pack_buffer, pack_string
 from aioelasticjob.zookeeper.replies import acls
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings
+from tests.support.loops import LoopKind, run_async
 
-QUICK = Settings(tick_time=50)
+LONG = 90_000
+"""Milliseconds of a session that no test waits for, whatever else the machine does."""
+QUICK = Settings(tick_time=50, max_session_timeout=LONG)
 
 
 class Reply(NamedTuple):
@@ -43,7 +46,7 @@ def frame(xid: int, op: int, body: bytes = b"") -> bytes:
     return pack(">iii", 8 + len(body), xid, op) + body
 
 
-def connect_frame(session: int = 0, password: bytes = bytes(16), timeout: int = 4000) -> bytes:
+def connect_frame(session: int = 0, password: bytes = bytes(16), timeout: int = LONG) -> bytes:
     """Write a connect request with its length."""
     body = pack(">iqiq", 0, 0, timeout, session) + pack_buffer(password) + b"\0"
     return pack(">i", len(body)) + body
@@ -100,7 +103,7 @@ async def opened(server: Server) -> AsyncIterator[RawClient]:
 
 
 @asynccontextmanager
-async def connected(server: Server, timeout: int = 4000) -> AsyncIterator[RawClient]:
+async def connected(server: Server, timeout: int = LONG) -> AsyncIterator[RawClient]:
     """Open a connection with a session of its own; timeout in ms."""
     async with opened(server) as client:
         await client.connect(timeout=timeout)
@@ -108,7 +111,10 @@ async def connected(server: Server, timeout: int = 4000) -> AsyncIterator[RawCli
 
 
 def on_server(
-    story: Callable[[Server], Awaitable[None]], settings: Settings = QUICK, data_dir: Path | None = None
+    story: Callable[[Server], Awaitable[None]],
+    settings: Settings = QUICK,
+    data_dir: Path | None = None,
+    loop: LoopKind = "asyncio",
 ) -> None:
     """Run a story on a server of its own."""
 
@@ -116,7 +122,7 @@ def on_server(
         async with asyncio.timeout(90), serve(settings=settings, data_dir=data_dir) as server:
             await story(server)
 
-    asyncio.run(main())
+    run_async(loop, main)
 
 
 async def can_connect(server: Server) -> None:

@@ -24,10 +24,10 @@ from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
 
 from tests.support.embedded import EmbeddedServer
+from tests.support.processes import TIMEOUT
 
 Connect = Callable[..., Any]
 T = TypeVar("T")
-TIMEOUT = 90
 
 
 @pytest.fixture

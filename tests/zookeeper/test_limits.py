@@ -43,7 +43,7 @@ def test_half_a_request_lasts_as_long_as_its_session() -> None:
             assert await client.ended()
         await can_connect(server)
 
-    on_server(story)
+    on_server(story, loop="virtual")
 
 
 def test_halves_of_requests_are_kept_up_to_a_limit_and_the_oldest_is_dropped(caplog: pytest.LogCaptureFixture) -> None:

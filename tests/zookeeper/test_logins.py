@@ -20,9 +20,9 @@ from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.tls import TlsSettings
 from tests.support.certificates import Authority, Certificate
+from tests.support.processes import TIMEOUT
 from tests.support.real_zookeeper import CLASS_PATH, JAVA, installed
 
-TIMEOUT = 60
 USERS = "bob:bob's secret\ncarol:x:y\n"
 OWN = make_acl("sasl", "bob", all=True)
 REFUSED = (AuthFailedError, KazooTimeoutError)

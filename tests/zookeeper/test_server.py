@@ -178,7 +178,7 @@ def test_a_silent_client_loses_session_connection_and_nodes() -> None:
                 assert (late.session, late.timeout) == (0, 0)
                 assert await late.ended()
 
-    on_server(story)
+    on_server(story, loop="virtual")
 
 
 def test_the_newer_connection_takes_the_session_and_the_older_is_closed() -> None:

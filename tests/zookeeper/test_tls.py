@@ -20,10 +20,10 @@ from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.tls import Certificates, TlsError, TlsSettings, context
 from tests.support.certificates import Authority, Certificate
 from tests.support.loops import LoopKind, run_async
+from tests.support.processes import TIMEOUT
 from tests.zookeeper.raw_client import connect_frame
 
 T = TypeVar("T")
-TIMEOUT = 60
 
 
 def served(tls: TlsSettings, kind: LoopKind, use: Callable[[Server], T], settings: Settings | None = None) -> T:
