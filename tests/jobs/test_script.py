@@ -30,7 +30,7 @@ from aioelasticjob.jobs.start_errors import start_error
 from aioelasticjob.logging import JsonFormatter, TextFormatter
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
-from tests.support.processes import ROOT, TIMEOUT, Workers
+from tests.support.processes import ROOT, Workers
 
 Lines = list[tuple[str, str, str]]
 """Level, stream and text of each line that was logged."""
@@ -415,9 +415,15 @@ def test_a_script_is_killed_before_its_session_may_have_ended_whatever_its_grace
     program = f"trap '' TERM; echo $$ >{family}.part; mv {family}.part {family}; while :; do sleep 0.05; done"
 
     async def main() -> None:
+        async def there() -> None:
+            nonlocal began
+            await wait_for(family)
+            began = anyio.current_time()
+
+        began = 0.0
         run_lease.set(Lasting(looks))
-        with anyio.fail_after(TIMEOUT):
-            await cut({**shell(program), "grace": 10 * TIMEOUT}, lambda: wait_for(family))
+        await cut({**shell(program), "grace": 60}, there)
+        assert anyio.current_time() - began < 60
 
     run_async(real_loop_kind, main)
     assert not alive(int(family.read_text()))
