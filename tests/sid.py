@@ -40,9 +40,7 @@ done
 exec chroot "$chroot" env --chdir="$root" "$@"
 """
 ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-OTHER_SUITES = tuple(
-    f"tests/{name}" for name in ("cli", "console", "coordination", "observers", "operations", "running")
-)
+OTHER_SUITES = tuple(f"tests/{name}" for name in ("cli", "console", "core", "engine", "observers", "operations"))
 """What runs on the Pythons of sid besides the fast suites, in some ten minutes."""
 MAY_SKIP = ("env", "--unset=AIOELASTICJOB_REQUIRE_ALL")
 """The chroot has no browser and no PostgreSQL: tests that need one are skipped, and named."""

@@ -13,7 +13,8 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 LOWEST = VERSIONS[0]
 """The Python that runs with the lowest allowed versions of the dependencies; the others run with the newest."""
 SUITES = (
-    *("tests/test_*.py", "tests/cron", "tests/error_handlers", "tests/integrations", "tests/jobs", "tests/registry"),
+    *("tests/test_*.py", "tests/config", "tests/cron", "tests/error_handlers", "tests/ground", "tests/host"),
+    *("tests/integrations", "tests/jobs", "tests/registry", "tests/settings"),
     *("tests/engine/test_cancellation.py", "tests/engine/test_executors.py", "tests/engine/test_process_worker.py"),
     "tests/engine/test_turns.py",
 )
