@@ -171,6 +171,20 @@ def test_links_lead_somewhere(page: str) -> None:
             assert (ROOT / PurePosixPath(page).parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", pages())
+def test_the_pictures_of_a_page_are_there(page: str) -> None:
+    """Markdown's own pictures are links, which the test above has; these are those with a variant for dark screens."""
+    for target in re.findall(r'(?:src|srcset)="([^"]+)"', read(page)):
+        assert (ROOT / PurePosixPath(page).parent / target).is_file(), target
+
+
+def test_the_readme_has_three_pictures_for_light_and_dark_screens() -> None:
+    variants = r'<source media="\(prefers-color-scheme: dark\)" srcset="(\S+)">\s*<img alt="[^"]+" src="(\S+)">'
+    shown = re.findall(variants, read("README.md"))
+    assert len(shown) == 3
+    assert [dark.replace("dark", "light") for dark, _ in shown] == [light for _, light in shown]
+
+
 @pytest.mark.parametrize(
     "cells", table("docs/reference/schedules.md", "| | Quartz | crontab |"), ids=lambda row: row[0]
 )
