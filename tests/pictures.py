@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME
 from rich.text import Text
 
-from aioelasticjob.coordination import strategies
-from aioelasticjob.coordination.strategies import AssignmentInput
+from aioelasticjob.core import strategies
+from aioelasticjob.core.strategies import AssignmentInput
 from tests.docs.pages import ROOT, blocks, table
 from tests.support.ports import reserved_ports
 from tests.support.processes import ChildProcess
