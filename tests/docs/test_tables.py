@@ -185,6 +185,15 @@ def test_the_readme_has_three_pictures_for_light_and_dark_screens() -> None:
     assert [dark.replace("dark", "light") for dark, _ in shown] == [light for _, light in shown]
 
 
+@pytest.mark.parametrize("page", [page for page in pages() if page != "CHANGELOG.md"])
+def test_a_file_of_ours_that_a_page_names_is_there(page: str) -> None:
+    """Pages name modules of the package without its folder; commands name folders of tests."""
+    files = re.findall(r"`((?:[\w.]+/)+\w+\.py)`", read(page))
+    folders = re.findall(r"\btests/\w+(?:/\w+)*", "".join(block.text for block in blocks(page, "bash")))
+    missing = {name for name in files if not any((ROOT / below / name).is_file() for below in (".", "aioelasticjob"))}
+    assert missing | {name for name in folders if not (ROOT / name).is_dir()} == set()
+
+
 @pytest.mark.parametrize(
     "cells", table("docs/reference/schedules.md", "| | Quartz | crontab |"), ids=lambda row: row[0]
 )
