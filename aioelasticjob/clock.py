@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
@@ -40,17 +39,3 @@ Linux has CLOCK_BOOTTIME.  On macOS it is CLOCK_MONOTONIC, since ``time.monotoni
 stands still.  Elsewhere it is ``time.monotonic``, which goes on during a suspension on Windows.  A virtual machine does
 not know that its hypervisor has stopped it: no clock of the guest goes on then.  A simulation replaces it by its own.
 """
-
-
-def moment(seconds: float) -> datetime:
-    """Return ``seconds`` since the epoch as an aware datetime in UTC."""
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def time_text(when: datetime, *, milliseconds: bool = False) -> str:
-    """Return an aware time as people read it everywhere: ISO 8601 to the second, such as 2026-11-01T02:00:00+08:00.
-
-    It always has its offset, so that nobody has to know in which zone a list, a message or a log is written.  It has no
-    space, so that it can be given to a command as it is.
-    """
-    return when.isoformat(timespec="milliseconds" if milliseconds else "seconds")

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
-from aioelasticjob.clock import moment, time_text
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep
+from aioelasticjob.ground.times import moment, time_text
 
 Form: TypeAlias = Literal["text", "json"]
 LOGGER = "aioelasticjob"

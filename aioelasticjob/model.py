@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.values import value
 
 
@@ -230,3 +230,24 @@ def run_name(slot: int, request: str = "") -> str:
 def instance_id(ip: str, pid: int, suffix: str) -> str:
     """Return the name of an instance: the suffix keeps containers that share address and pid apart."""
     return f"{ip}@-@{pid}-{suffix}"
+
+
+@value
+class ClockReading:
+    """What the clocks show at one point in time, in seconds."""
+
+    host: float
+    """This host's time since the epoch."""
+    steady: float
+    """The time of a clock that nobody sets."""
+    skew: float = 0.0
+    """How far this host's clock is ahead of the registry's; 0 if no answer has said it yet."""
+    gap: float = 0.0
+    """How long ago the last answer but one gave the registry's time.  If a clock jumped, it jumped after that."""
+    outages: tuple[tuple[float, float], ...] = ()
+    """How long ago each outage began and ended, oldest first.  The end is 0 if the outage goes on.
+
+    The time before the first connection is no outage.
+    """
+    zxid: int = 0
+    """The newest transaction that a reply of the registry has shown."""

@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 
 from aioelasticjob.cli.terminal import out, print_error, write_json
-from aioelasticjob.clock import SystemClock, moment, time_text
+from aioelasticjob.clock import SystemClock
+from aioelasticjob.ground.times import moment, time_text
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob

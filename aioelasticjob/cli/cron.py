@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from aioelasticjob.cli import stdout
-from aioelasticjob.clock import SystemClock, moment, time_text
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.cron import Cron
+from aioelasticjob.ground.times import moment, time_text
 
 
 class Dst(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from aioelasticjob import operations
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
 from aioelasticjob.operations import (
     Asked,

@@ -14,11 +14,12 @@ from pydantic.alias_generators import to_camel
 from rich.text import Text
 
 from aioelasticjob.cli.terminal import confirm, out, write_json
-from aioelasticjob.clock import SystemClock, moment, time_text
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.config.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import run_id_of
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
 
 if TYPE_CHECKING:

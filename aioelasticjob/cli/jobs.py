@@ -17,8 +17,9 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
-from aioelasticjob.clock import SystemClock, time_text
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import time_text
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 

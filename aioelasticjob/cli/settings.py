@@ -25,9 +25,9 @@ from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
-from aioelasticjob.clock import time_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import time_text
 from aioelasticjob.operations import OperationResult, Preview
 from aioelasticjob.operations.settings import settings_from
 from aioelasticjob.registry.session import Session

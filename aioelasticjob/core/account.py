@@ -16,8 +16,7 @@ from aioelasticjob.core.state import BUSY, Came, Newest, Passed, Past, Timetable
 from aioelasticjob.core.unattended import Succession
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import ClockSkew, ElasticJobError
-from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import NONE, SCHEDULED, ClockReading, Fire, FireSource
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
 

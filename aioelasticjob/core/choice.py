@@ -14,6 +14,7 @@ from aioelasticjob.core.commands import (
     AwaitMoment,
     AwaitRescueEnd,
     ClaimItems,
+    ClaimResult,
     FollowReleases,
     GiveBack,
     NewestView,
@@ -31,7 +32,6 @@ from aioelasticjob.core.state import Item
 from aioelasticjob.core.step import JobState
 from aioelasticjob.core.triggers import Triggers
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import ASKED, NONE, SCHEDULED, Fire, FireSource, Requested
 

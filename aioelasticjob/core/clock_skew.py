@@ -7,7 +7,7 @@ from math import inf
 
 from aioelasticjob.config.job import JobConfig, tolerates
 from aioelasticjob.errors import ClockSkew
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import ClockReading
 
 ASTRAY = 1.0
 """Seconds by which this host's clock may differ from the registry's before jobs use the registry's."""

@@ -6,11 +6,12 @@ A report has no answer.  The answer to a command is sent in, or the error of the
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from aioelasticjob.core.entries import MissedMark
 from aioelasticjob.core.state import Newest, Passed
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.record_cache import MissedMark
 from aioelasticjob.errors import ElasticJobError, RegistryError
 from aioelasticjob.ground.values import value
 from aioelasticjob.model import Claim, Fire, Record
@@ -245,3 +246,20 @@ T = TypeVar("T")
 NodeSteps: TypeAlias = Generator[NodeCommand, Any, T]
 Steps: TypeAlias = Generator[Command, Any, T]
 """Work that needs answers: it yields a command and is sent the answer, until it returns its result."""
+
+
+@dataclass(slots=True)
+class ClaimResult:
+    """The result of a claim."""
+
+    claim: Claim | None = None
+    elsewhere: frozenset[int] = frozenset()
+    """Items that were not claimed because another instance still runs them."""
+    stale: bool = False
+    """Whether the view was outdated, so that the remaining items wait for the next view."""
+    obstructed: frozenset[int] = frozenset()
+    """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
+    cut_off: dict[int, Record] = field(default_factory=dict)
+    """The former records of claimed items whose last run was cut off."""
+    renewed: frozenset[int] = frozenset()
+    """Items whose records had changed since they were read; their offsets may have changed as well."""

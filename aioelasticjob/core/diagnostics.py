@@ -1,4 +1,4 @@
-"""Finds mistakes that a person has made in a job's nodes, and logs each once, and once more when it is corrected."""
+"""Finds mistakes that a person has made in a job's nodes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from aioelasticjob.core import zone_rules
+from aioelasticjob.core.instances import is_host
 from aioelasticjob.core.layout import child
 from aioelasticjob.core.nodes import is_item
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.member import Member, is_host
 from aioelasticjob.ground.encoding import json_object
-from aioelasticjob.logging import logger
 
 OBSTRUCTED = "has nodes below it, so no instance can remove it"
-
-log = logger(__name__)
 
 
 def diagnose(view: JobView, me: str) -> Mapping[str, str]:
@@ -129,26 +126,3 @@ def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
     for path in marks:
         if view.obstructed(path):
             yield path, OBSTRUCTED
-
-
-def log_findings(member: Member, known: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Log the findings that are new, and those ``known`` before that have been corrected."""
-    for path, why in found.items():
-        if known.get(path) != why:
-            _log_finding(member, "nodes of jobs are wrong", path, why)
-    for path in known:
-        if path not in found:
-            _log_finding(member, "nodes of jobs are correct now", path, "is correct now")
-
-
-def _log_finding(member: Member, kind: str, path: str, why: str) -> None:
-    if member.admits(log, kind):
-        log.warning("%s: %s", path, why, extra={"job": member.layout.job})
-
-
-def log_strategy_failure(member: Member, strategy: str, why: str) -> None:
-    """Log why the job's sharding strategy failed, once a minute while it fails."""
-    job = member.layout.job
-    if member.limited_log.admits(log, job, "sharding strategies failed"):
-        text = "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s"
-        log.error(text, job, strategy, why, extra={"job": job, "strategy": strategy})

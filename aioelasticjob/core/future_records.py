@@ -16,11 +16,10 @@ from collections.abc import Iterable
 from aioelasticjob.core.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.core.commands import AnyReport, MarkMissed, NodeSteps, SayLowered
 from aioelasticjob.core.effects import parts
+from aioelasticjob.core.entries import MARKS_PER_TRANSACTION, MAX_FUTURE, MissedMark
 from aioelasticjob.core.missed import MissedMoments
 from aioelasticjob.core.state import SET_BACK, FutureRecord, Item, Items, Passed, Timetable
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.missed_marks import MARKS_PER_TRANSACTION
-from aioelasticjob.engine.record_cache import MAX_FUTURE, MissedMark
 
 
 class FutureRecords:

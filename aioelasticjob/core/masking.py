@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 
+from aioelasticjob.core.instances import is_host
 from aioelasticjob.core.layout import Layout
-from aioelasticjob.engine.member import is_host
 from aioelasticjob.ground.credentials import hide_in_json, hide_in_text
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.ground.nesting import read_json

@@ -7,8 +7,8 @@ from math import inf
 
 from aioelasticjob.core.clock_skew import AHEAD, ClockSkewMonitor
 from aioelasticjob.core.commands import AnyReport, Report
+from aioelasticjob.core.entries import MAX_FUTURE
 from aioelasticjob.core.state import AWAY, REFUSED, UNKNOWN, Items, Newest, Passed, Timetable
-from aioelasticjob.engine.record_cache import MAX_FUTURE
 from aioelasticjob.model import Record
 
 NOT_RECORDED = "the run was cut off, and the job keeps no records"

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.declared import MAX_ITEMS
 from aioelasticjob.config.job import parsed_cron
 from aioelasticjob.core.records import MAX_MILLISECONDS, whole_number
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import encodable_text, unencodable_text
 from aioelasticjob.ground.nesting import read_json
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.registry.tree import Node
 

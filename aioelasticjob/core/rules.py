@@ -33,12 +33,12 @@ from aioelasticjob.core.effects import (
     UpdateRequest,
     parts,
 )
+from aioelasticjob.core.instances import UNUSABLE, unusable_note
 from aioelasticjob.core.layout import child
 from aioelasticjob.core.request_runs import begun_items, ended_as, following, waiting_items
 from aioelasticjob.core.requests import CANCELLED, EXPIRED, Cancellation, Request, changed
 from aioelasticjob.core.strategies import AssignmentInput, assignment_of
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.member import UNUSABLE, unusable_note
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto, unique
 from math import inf
 
-from aioelasticjob.clock import moment
+from aioelasticjob.core.entries import Entry
 from aioelasticjob.core.records import is_cut_off, open_moment
 from aioelasticjob.cron import Cron
-from aioelasticjob.engine.record_cache import Entry
 from aioelasticjob.events import MOMENTS_COUNTED
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import NONE
 
 

@@ -14,14 +14,13 @@ from math import inf
 from aioelasticjob.core.account import SOON, Account
 from aioelasticjob.core.clock_skew import ASTRAY
 from aioelasticjob.core.commands import FollowReleases, NodeSteps, ReadItems, Steps
+from aioelasticjob.core.entries import MAX_FUTURE
 from aioelasticjob.core.future_records import FutureRecords
 from aioelasticjob.core.missed import NEWS
 from aioelasticjob.core.state import BUSY, ENDED, GONE, OURS, Came, Newest, Past, Timetable
 from aioelasticjob.core.unattended import NO_INSTANCE_UP, Succession, UnattendedMoments
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.record_cache import MAX_FUTURE
-from aioelasticjob.model import NONE
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import NONE, ClockReading
 
 
 class JobState(Account):

@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from aioelasticjob.core.commands import JoinRun, RemoveTrigger, SayNothingToRun, Steps
+from aioelasticjob.core.commands import ClaimResult, JoinRun, RemoveTrigger, SayNothingToRun, Steps
 from aioelasticjob.core.diagnostics import missing_features_text, unusable_text
 from aioelasticjob.core.records import too_large
 from aioelasticjob.core.request_runs import RequestedRun, next_run
 from aioelasticjob.core.state import Passed
 from aioelasticjob.core.step import JobState
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.model import NONE, Fire, FireSource
 
 OBSTRUCTED_FOR = 60.0

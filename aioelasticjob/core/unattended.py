@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from aioelasticjob.core.clock_skew import ASTRAY, ClockSkewMonitor
 from aioelasticjob.core.commands import MarkMissed, NodeSteps, ReadAccounted, WriteAccounted
+from aioelasticjob.core.entries import MARKS_PER_TRANSACTION, AccountedMoment, MissedMark
 from aioelasticjob.core.missed import MissedMoments
 from aioelasticjob.core.schedules import FormerSchedule
 from aioelasticjob.core.state import BUSY, ENDED, Item, Items, Timetable
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
-from aioelasticjob.engine.record_cache import MissedMark
 
 NO_INSTANCE_UP = "no instance was up"
 ROUNDED = 0.001

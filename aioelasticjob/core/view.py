@@ -11,6 +11,7 @@ from typing import TypeAlias
 from aioelasticjob.config.job import JobConfig, required
 from aioelasticjob.core import records
 from aioelasticjob.core.declaration import with_known_names
+from aioelasticjob.core.instances import address_of, instances
 from aioelasticjob.core.layout import Layout, server_switch
 from aioelasticjob.core.nodes import (
     NO_ITEMS,
@@ -25,7 +26,6 @@ from aioelasticjob.core.nodes import (
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.schedules import Schedules
 from aioelasticjob.core.strategies import in_order
-from aioelasticjob.engine.member import address_of, instances
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.model import NONE, Instance

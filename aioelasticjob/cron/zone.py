@@ -10,9 +10,9 @@ from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from aioelasticjob.clock import moment, time_text
 from aioelasticjob.cron.fields import shortened
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import moment, time_text
 
 _OFFSET = re.compile(r"GMT([+-])([0-9]{1,2})(?::?([0-9]{2}))?")
 # right/ counts leap seconds, the others mean something else on every host

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
-from aioelasticjob.clock import Clock, SystemClock, moment
+from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.doctor.facts import Facts, Member
 from aioelasticjob.doctor.judgement import judge
 from aioelasticjob.doctor.line import FAILURES, Target, line, prove_identity
@@ -20,6 +20,7 @@ from aioelasticjob.doctor.members import look_at, targets
 from aioelasticjob.doctor.report import Finding, Report, Verdict
 from aioelasticjob.doctor.session import permissions, writes
 from aioelasticjob.errors import InvalidSetting, TlsFailed
+from aioelasticjob.ground.times import moment
 from aioelasticjob.registry.access import Access, read_access
 from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.certificates import check_validity

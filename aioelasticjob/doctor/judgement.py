@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
-from aioelasticjob.clock import time_text
 from aioelasticjob.core.clock_skew import ASTRAY
 from aioelasticjob.doctor.facts import Facts, Member
 from aioelasticjob.doctor.permission_judgement import not_asked, permissions, quotas
 from aioelasticjob.doctor.report import Finding, Verdict
 from aioelasticjob.errors import TlsFailed
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import time_text
 
 OLDEST: Final = (3, 6)
 """The oldest ZooKeeper that jobs run on: persistent recursive watches came with it."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 
 from aioelasticjob.core import records
+from aioelasticjob.core.commands import ClaimResult
 from aioelasticjob.core.effects import MAX_OPERATIONS, halves
 from aioelasticjob.core.request_runs import claiming, losing
 from aioelasticjob.core.view import JobView
@@ -37,23 +38,6 @@ MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
 
 log = logger(__name__)
-
-
-@dataclass(slots=True)
-class ClaimResult:
-    """The result of a claim."""
-
-    claim: Claim | None = None
-    elsewhere: frozenset[int] = frozenset()
-    """Items that were not claimed because another instance still runs them."""
-    stale: bool = False
-    """Whether the view was outdated, so that the remaining items wait for the next view."""
-    obstructed: frozenset[int] = frozenset()
-    """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
-    cut_off: dict[int, Record] = field(default_factory=dict)
-    """The former records of claimed items whose last run was cut off."""
-    renewed: frozenset[int] = frozenset()
-    """Items whose records had changed since they were read; their offsets may have changed as well."""
 
 
 @value

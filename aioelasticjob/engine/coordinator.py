@@ -10,9 +10,9 @@ from functools import partial
 from math import inf
 from typing import Protocol, TypeAlias
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
 from aioelasticjob.core import records
-from aioelasticjob.core.diagnostics import diagnose, log_findings, log_strategy_failure
+from aioelasticjob.core.diagnostics import diagnose
 from aioelasticjob.core.effects import (
     MAX_OPERATIONS,
     Assign,
@@ -44,6 +44,7 @@ from aioelasticjob.engine.record_cache import cut_off_runs, items_below, read_it
 from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.ground.latest import Latest
+from aioelasticjob.ground.times import moment
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
@@ -375,3 +376,26 @@ async def _removal_of_items(
         removal = {item: removal[item] for item in kept}
         lost = {item: run for item, run in lost.items() if item in removal}
     return [], {}
+
+
+def log_findings(member: Member, known: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Log the findings that are new, and those ``known`` before that have been corrected."""
+    for path, why in found.items():
+        if known.get(path) != why:
+            _log_finding(member, "nodes of jobs are wrong", path, why)
+    for path in known:
+        if path not in found:
+            _log_finding(member, "nodes of jobs are correct now", path, "is correct now")
+
+
+def _log_finding(member: Member, kind: str, path: str, why: str) -> None:
+    if member.admits(log, kind):
+        log.warning("%s: %s", path, why, extra={"job": member.layout.job})
+
+
+def log_strategy_failure(member: Member, strategy: str, why: str) -> None:
+    """Log why the job's sharding strategy failed, once a minute while it fails."""
+    job = member.layout.job
+    if member.limited_log.admits(log, job, "sharding strategies failed"):
+        text = "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s"
+        log.error(text, job, strategy, why, extra={"job": job, "strategy": strategy})

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.declaration import Difference, differences
 from aioelasticjob.core.diagnostics import missing_features_text, unusable_text
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.own_node import intolerable_difference
 from aioelasticjob.engine.refusals import RefusedRequest
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
 

@@ -15,6 +15,7 @@ from aioelasticjob.core.commands import (
     AwaitMoment,
     AwaitRescueEnd,
     ClaimItems,
+    ClaimResult,
     Command,
     FollowReleases,
     GiveBack,
@@ -28,7 +29,7 @@ from aioelasticjob.core.request_runs import ended_as, next_due
 from aioelasticjob.core.state import Passed, Past
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.claim_ahead import ClaimAhead
-from aioelasticjob.engine.claims import ClaimResult, Claims, SentClaim, remove_orphan_mark
+from aioelasticjob.engine.claims import Claims, SentClaim, remove_orphan_mark
 from aioelasticjob.engine.commit import until_answered
 from aioelasticjob.engine.coordinator import MIRROR_TIMEOUT
 from aioelasticjob.engine.driver import Awaited, CommandLoop, InTask, Pass, StateDriver

@@ -14,7 +14,6 @@ from typing import Any
 
 from anyio import CancelScope, fail_after, move_on_after
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.declaration import differences, other_handlers
 from aioelasticjob.core.diagnostics import missing_features_text
@@ -38,6 +37,7 @@ from aioelasticjob.engine.turns import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.errors import Conflict, ElasticJobError, ForeignData, InvalidSetting, RegistryError, SessionEnded
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.limited_log import MOST, LimitedLog
+from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.mirror import Follower

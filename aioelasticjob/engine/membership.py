@@ -18,12 +18,13 @@ from aioelasticjob.core import zone_rules
 from aioelasticjob.core.declaration import differences, with_known_names
 from aioelasticjob.core.effects import BecomeLeader, to_transactions
 from aioelasticjob.core.foreign import leave_alone
+from aioelasticjob.core.instances import UNUSABLE, instance, unusable_note
 from aioelasticjob.core.layout import SWITCHES, Layout
 from aioelasticjob.core.schedules import scheduling
 from aioelasticjob.core.stored_config import replaced_by, see_same_kind
 from aioelasticjob.core.view import JobView, parse, read
 from aioelasticjob.engine.commit import MAX_CONFLICTS, connected, write
-from aioelasticjob.engine.member import UNUSABLE, Member, instance, unusable_note
+from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.operator_log import log_overwritten, who_acted
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, RegistryError, Suspended
 from aioelasticjob.ground.latest import Latest

@@ -12,29 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
-from aioelasticjob.clock import moment
+from aioelasticjob.core.entries import MAX_FUTURE, AccountedMoment, Entry, MissedMark
 from aioelasticjob.core.layout import ItemPaths
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.commit import write, write_if_unchanged
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.record_cache import MAX_FUTURE, Entry, MissedMark, RecordCache
+from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
-
-MARKS_PER_TRANSACTION = 400
-"""How many items one transaction marks."""
-
-
-class AccountedMoment(NamedTuple):
-    """The content of the ``execution`` node of a job that is not monitored, as an instance knows it."""
-
-    moment: int
-    """The moment in milliseconds since the epoch; 0 if none is known."""
-    version: int
-    """The version of the node."""
 
 
 async def mark_missed_moments(

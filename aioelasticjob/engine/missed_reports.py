@@ -5,7 +5,7 @@ It also logs which records were lowered, since their moments may run twice.
 
 from __future__ import annotations
 
-from aioelasticjob.clock import Clock, moment, time_text
+from aioelasticjob.clock import Clock
 from aioelasticjob.config.job import JobConfig, parsed_cron
 from aioelasticjob.core.commands import Report, SayLowered
 from aioelasticjob.core.requests import Span
@@ -16,6 +16,7 @@ from aioelasticjob.errors import MissedRuns
 from aioelasticjob.events import MOMENTS_COUNTED, Events, Misfired
 from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.ground.plural import listed_items
+from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.logging import logger
 
 EXPIRED = "it was asked for, and could not begin, or go on, before the request expired"

@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import TypedDict, Unpack
 from uuid import uuid4
 
-from aioelasticjob.clock import time_text
 from aioelasticjob.config.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.core.records import MAX_MILLISECONDS
 from aioelasticjob.core.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.core.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import time_text
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import parameter_text, see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, no_such_item, requests_view, view_of

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from aioelasticjob.clock import moment, time_text
 from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import NobodyThere
+from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.operations.status import JobStatus
 
 _WHAT: Final = {

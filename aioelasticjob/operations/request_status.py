@@ -9,13 +9,14 @@ from datetime import datetime
 
 from anyio import sleep
 
-from aioelasticjob.clock import Clock, time_text
+from aioelasticjob.clock import Clock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.request_runs import begun_items, waiting_items
 from aioelasticjob.core.requests import EXPIRED, Request, is_id
 from aioelasticjob.core.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.ground.times import time_text
 from aioelasticjob.model import CUT_OFF
 from aioelasticjob.operations.actions import see_who_runs
 from aioelasticjob.operations.queries import listed, names, requests_view, view_of

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Union, get_args, get_origin
 
 from aioelasticjob import error_handlers
-from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.config.job import FEATURES, JobConfig
 from aioelasticjob.core.declaration import shown
 from aioelasticjob.core.request_runs import open_requests
@@ -21,6 +21,7 @@ from aioelasticjob.core.strategies import find
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.nesting import read_json
+from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds

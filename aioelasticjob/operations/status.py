@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
 from aioelasticjob.core.foreign import foreign
+from aioelasticjob.core.instances import is_made_by_hand, unusable_config
 from aioelasticjob.core.layout import Layout, server_switch
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.core.zone_rules import databases
-from aioelasticjob.engine.member import is_made_by_hand, unusable_config
 from aioelasticjob.engine.own_node import noted_clock_difference
 from aioelasticjob.engine.refusals import noted_refusals
 from aioelasticjob.ground.encoding import json_object
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Instance, Outcome, Record, ZoneRules
 from aioelasticjob.registry.tree import Node, Tree
 

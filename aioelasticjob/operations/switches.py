@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from aioelasticjob.config.job import SWITCHES_FEATURE
+from aioelasticjob.core.instances import address_of, instance
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.member import address_of, instance
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.queries import foreign_jobs, has_item, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed

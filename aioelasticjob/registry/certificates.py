@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from aioelasticjob.clock import time_text
 from aioelasticjob.errors import CertificateExpired, CertificateMissing, CertificateRefused
+from aioelasticjob.ground.times import time_text
 
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _UTC_TIME: Final = 0x17

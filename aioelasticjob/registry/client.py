@@ -9,11 +9,11 @@ import anyio
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
-from aioelasticjob.ground.values import value
 from aioelasticjob.logging import logger
+from aioelasticjob.model import ClockReading
 from aioelasticjob.registry.codec import LOST, SESSION_OVER, THROTTLED, Codec, Reply
 from aioelasticjob.registry.group_commit import GroupCommit
-from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
+from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Op, Set
 
@@ -23,27 +23,6 @@ SILENT_WAIT = 1.0
 """Seconds that the first connection may take before the log says that it is waited for."""
 
 log = logger(__name__)
-
-
-@value
-class ClockReading:
-    """What the clocks show at one point in time, in seconds."""
-
-    host: float
-    """This host's time since the epoch."""
-    steady: float
-    """The time of a clock that nobody sets."""
-    skew: float = 0.0
-    """How far this host's clock is ahead of the registry's; 0 if no answer has said it yet."""
-    gap: float = 0.0
-    """How long ago the last answer but one gave the registry's time.  If a clock jumped, it jumped after that."""
-    outages: Outages = ()
-    """How long ago each outage began and ended, oldest first.  The end is 0 if the outage goes on.
-
-    The time before the first connection is no outage.
-    """
-    zxid: int = 0
-    """The newest transaction that a reply of the registry has shown."""
 
 
 class Client:

@@ -22,10 +22,11 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.host.event_loop import require_asyncio
+from aioelasticjob.model import ClockReading
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.access import read_access
 from aioelasticjob.registry.beside import beside
-from aioelasticjob.registry.client import Client, ClockReading
+from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.deletion import DeletionWatcher
 from aioelasticjob.registry.lease import Cancellable, SessionRunLease

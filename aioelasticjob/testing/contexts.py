@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from aioelasticjob.clock import moment
 from aioelasticjob.engine.offsets import encoded
+from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.operations.actions import parameter_text

@@ -15,11 +15,11 @@ from anyio import Event, create_task_group, move_on_after, sleep
 
 from aioelasticjob import operations
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Ended, JobEvent
 from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.ground.latest import Latest
+from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus

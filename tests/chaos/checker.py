@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.events import Misfired
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, FireSource
 from tests.simulation.facts import Facts, ObservedRun, Violation
 from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner

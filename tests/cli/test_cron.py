@@ -5,8 +5,9 @@ import json
 import pytest
 
 from aioelasticjob.cli.cron import duration_text
-from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.cron import fire_times
+from aioelasticjob.ground.times import moment
 from tests.cli.conftest import Command
 
 

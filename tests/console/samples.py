@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.watching import attention
 from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.status import ServerStatus

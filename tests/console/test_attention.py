@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.watching.attention import LONG_RUN, SETTLE_LIMIT, overdue_at
 from aioelasticjob.console.watching.error_groups import ErrorGroup
 from aioelasticjob.console.watching.health import health_of
 from aioelasticjob.console.watching.instance_log import InstanceLog, Rescue
 from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.observers.sql.history import StateCount
 from aioelasticjob.operations import ActiveRun, JobStatus

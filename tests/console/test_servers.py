@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from playwright.sync_api import Page, expect
 
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import ActiveRun, JobStatus
 from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, item, status

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing.run_history import Runs, runs_in
 from aioelasticjob.console.drawing.timeline import (
     COLUMNS,
@@ -23,6 +22,7 @@ from aioelasticjob.console.drawing.timeline import (
 )
 from aioelasticjob.console.language.i18n import language
 from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import open_store
 from aioelasticjob.operations import JobStatus

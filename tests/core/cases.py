@@ -17,15 +17,13 @@ from aioelasticjob.core.commands import (
     Report,
     WriteAccounted,
 )
+from aioelasticjob.core.entries import NO_MARK, AccountedMoment, MissedMark
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.schedules import scheduling
 from aioelasticjob.core.state import Past
 from aioelasticjob.core.step import JobState
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.missed_marks import AccountedMoment
-from aioelasticjob.engine.record_cache import NO_MARK, MissedMark
-from aioelasticjob.model import Record, VersionedRecord
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import ClockReading, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from tests.support.stats import stat
 

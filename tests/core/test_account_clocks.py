@@ -25,8 +25,8 @@ import pytest
 from aioelasticjob.core.account import SOON
 from aioelasticjob.core.clock_skew import AHEAD, STEADY, STEP, ClockSkewMonitor
 from aioelasticjob.core.commands import Report, SayLowered
+from aioelasticjob.core.entries import MAX_FUTURE
 from aioelasticjob.core.state import Timetable
-from aioelasticjob.engine.record_cache import MAX_FUTURE
 from aioelasticjob.model import Record
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat

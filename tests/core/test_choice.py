@@ -13,6 +13,7 @@ from aioelasticjob.core.commands import (
     AwaitMoment,
     AwaitRescueEnd,
     ClaimItems,
+    ClaimResult,
     Command,
     FollowReleases,
     GiveBack,
@@ -30,7 +31,6 @@ from aioelasticjob.core.commands import (
 )
 from aioelasticjob.core.requests import Request, Span, encode, encode_progress
 from aioelasticjob.core.state import AWAY, BUSY
-from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.errors import ClockSkew, NotPermitted, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Progress, Record, Requested, VersionedRecord
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case

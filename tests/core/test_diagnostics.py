@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.core.diagnostics import diagnose, log_findings, missing_features_text
+from aioelasticjob.core.diagnostics import diagnose, missing_features_text
+from aioelasticjob.engine.coordinator import log_findings
 from aioelasticjob.ground.limited_log import MOST
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.testing import run

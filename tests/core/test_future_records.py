@@ -10,13 +10,13 @@ import pytest
 
 from aioelasticjob.core.clock_skew import STEADY, ClockSkewMonitor
 from aioelasticjob.core.commands import AnyReport, Report, SayLowered
+from aioelasticjob.core.entries import MissedMark
 from aioelasticjob.core.future_records import FutureRecords
 from aioelasticjob.core.missed import MissedMoments
 from aioelasticjob.core.state import SET_BACK, Items
 from aioelasticjob.engine.claims import Claims
-from aioelasticjob.engine.record_cache import MissedMark, RecordCache
-from aioelasticjob.model import Record
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.engine.record_cache import RecordCache
+from aioelasticjob.model import ClockReading, Record
 from aioelasticjob.testing import simulated
 from tests.core.cases import ME, OTHER, Case
 from tests.core.test_clock_skew import Setting

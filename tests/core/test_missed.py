@@ -14,8 +14,7 @@ from aioelasticjob.core.missed import SKIPPED, MissedMoments
 from aioelasticjob.core.state import AWAY, GONE, Items, Timetable
 from aioelasticjob.cron import Cron
 from aioelasticjob.events import Began, Misfired, Rescued
-from aioelasticjob.model import Record, VersionedRecord
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import ClockReading, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.testing import Process
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate

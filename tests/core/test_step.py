@@ -16,11 +16,10 @@ from aioelasticjob.core.commands import (
     Report,
     WriteAccounted,
 )
+from aioelasticjob.core.entries import MARKS_PER_TRANSACTION, AccountedMoment, MissedMark
 from aioelasticjob.core.state import AWAY, BLOCKED, BUSY, ENDED, REFUSED, SET_BACK, UNKNOWN, Came, Item
 from aioelasticjob.core.step import JobState
 from aioelasticjob.core.unattended import NO_INSTANCE_UP, RETRY_PAUSE
-from aioelasticjob.engine.missed_marks import MARKS_PER_TRANSACTION, AccountedMoment
-from aioelasticjob.engine.record_cache import MissedMark
 from aioelasticjob.errors import Suspended
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.tree import Node

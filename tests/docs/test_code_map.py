@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from aioelasticjob.core.entries import Entry
 from aioelasticjob.core.state import Item
-from aioelasticjob.engine.record_cache import Entry
 from tests.docs.pages import ROOT, read, table
 
 MAP, STATE = "docs/reference/code-map.md", "docs/reference/job-state.md"

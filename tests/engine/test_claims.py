@@ -12,10 +12,11 @@ import pytest
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
+from aioelasticjob.core.commands import ClaimResult
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.records import MAX_PARAMETER_BYTES
 from aioelasticjob.core.view import JobView, read
-from aioelasticjob.engine.claims import ITEMS_AT_ONCE, ClaimResult, Claims, remove_orphan_mark
+from aioelasticjob.engine.claims import ITEMS_AT_ONCE, Claims, remove_orphan_mark
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.engine.settlements import Settlements

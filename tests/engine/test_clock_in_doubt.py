@@ -8,8 +8,7 @@ from aioelasticjob.core.clock_skew import ClockSkewMonitor
 from aioelasticjob.core.missed import WAITED
 from aioelasticjob.core.state import BUSY, ENDED, Came
 from aioelasticjob.core.step import JobState
-from aioelasticjob.model import Record
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import ClockReading, Record
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 HOUR = 3600.0

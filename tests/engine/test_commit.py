@@ -24,6 +24,7 @@ from aioelasticjob.core.effects import (
     RestoreNodes,
     StepDown,
 )
+from aioelasticjob.core.entries import MissedMark
 from aioelasticjob.core.records import decode_mark
 from aioelasticjob.engine import coordinator
 from aioelasticjob.engine.claims import Claims, remove_orphan_mark
@@ -32,7 +33,7 @@ from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import _joining, announce_leaving, leave, restore_parent
 from aioelasticjob.engine.missed_marks import mark_misfired, mark_missed_moments
 from aioelasticjob.engine.offsets import Offsets
-from aioelasticjob.engine.record_cache import MissedMark, RecordCache
+from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.engine.refusals import Refusals
 from aioelasticjob.engine.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.engine.run_counts import RunCounts

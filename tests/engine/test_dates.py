@@ -8,9 +8,9 @@ from math import inf
 
 import pytest
 
+from aioelasticjob.core.entries import Entry
 from aioelasticjob.core.state import ENDED, SET_BACK
 from aioelasticjob.core.step import JobState
-from aioelasticjob.engine.record_cache import Entry
 from aioelasticjob.model import FireSource, Record, VersionedRecord
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.stats import stat

@@ -28,7 +28,7 @@ from aioelasticjob.engine.runs import EndedRun, Runs
 from aioelasticjob.engine.settlements import Settlement
 from aioelasticjob.errors import NotPermitted, SessionEnded
 from aioelasticjob.events import Began
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import ClockReading
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.testing import UnhandledErrors, VirtualClock, VirtualCluster, run, simulated

@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from aioelasticjob.engine.member import Member, instance, instances, is_host
+from aioelasticjob.core.instances import instance, instances, is_host
+from aioelasticjob.engine.member import Member
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.registry.tree import Node, Tree
 from tests.engine.test_claims import LAYOUT, ME, ClaimedJob

@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.instances import instance
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.core.view import read
-from aioelasticjob.engine.member import Member, instance
+from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import announce_leaving, dismissed, join
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.ground.latest import Latest

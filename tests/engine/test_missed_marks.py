@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.entries import MissedMark
 from aioelasticjob.engine.missed_marks import (
     advance_accounted,
     mark_misfired,
@@ -14,7 +15,7 @@ from aioelasticjob.engine.missed_marks import (
     note_accounted,
     read_accounted,
 )
-from aioelasticjob.engine.record_cache import MissedMark, RecordCache
+from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.errors import SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, JobListener, OnceListener, operations
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs import context as contexts
 from aioelasticjob.registry.transaction import Create
 from aioelasticjob.testing import Process, VirtualClock

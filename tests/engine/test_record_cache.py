@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.core import records
+from aioelasticjob.core.entries import MAX_FUTURE, MissedMark
 from aioelasticjob.engine.missed_marks import mark_missed_moments
-from aioelasticjob.engine.record_cache import MAX_FUTURE, MissedMark
 from aioelasticjob.model import Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.engine.test_claims import CRON, LAYOUT, NEXT, SLOT, ClaimedJob, done

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
-from aioelasticjob.clock import moment
 from aioelasticjob.engine.missed_reports import REMOVED
 from aioelasticjob.events import Misfired
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock

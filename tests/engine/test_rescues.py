@@ -15,19 +15,18 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
-from aioelasticjob.clock import moment
 from aioelasticjob.core import records
 from aioelasticjob.core.choice import Choice
-from aioelasticjob.core.commands import ClaimItems, Command, NodeCommand
+from aioelasticjob.core.commands import ClaimItems, ClaimResult, Command, NodeCommand
 from aioelasticjob.core.requests import Request, encode, encode_progress
 from aioelasticjob.core.state import Past
-from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.engine.driver import CommandLoop, InTask, Pass, StateDriver
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
 from aioelasticjob.errors import GivenUp, RegistryError
 from aioelasticjob.events import Began, CaughtUp, Ended, Events, HandedOver, Misfired, Refused, Rescued
 from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Fire, Outcome, Progress, Record, Requested
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated

@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
-from aioelasticjob.clock import moment
 from aioelasticjob.config.declared import section_of
 from aioelasticjob.config.sections import DATAFLOW
 from aioelasticjob.errors import Conflict, NodeMissing
+from aioelasticjob.ground.times import moment
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import Process, VirtualClock
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate

@@ -18,9 +18,9 @@ import pytest
 from sqlalchemy import Connection, insert
 from sqlalchemy.exc import DBAPIError
 
-from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import MOMENTS_COUNTED, AttemptFailed, Closed, Ended, HandedOver, Misfired, Rescued
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import FireSource, Outcome, run_name
 from aioelasticjob.observers.sql import (
     DurationCount,

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, operations
-from aioelasticjob.clock import moment
 from aioelasticjob.core.view import JobView
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Set

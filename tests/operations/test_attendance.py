@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 
 from aioelasticjob import JobConfig
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import InstanceStatus, JobStatus
 from aioelasticjob.operations.attendance import Attendance
 from aioelasticjob.operations.status import ServerStatus

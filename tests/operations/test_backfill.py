@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aioelasticjob import InvalidSetting, operations
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import NotPossible
 from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, operations
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.operations.queries import requests_view, view_of
 from aioelasticjob.operations.request_status import _without_cut_off, status_of_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob import InvalidSetting, operations
-from aioelasticjob.clock import moment
+from aioelasticjob.ground.times import moment
 from tests.console.samples import INSTANCES, item, status
 from tests.engine.test_settings_changes import start_processes
 from tests.support.simulated_jobs import SimulatedJobs, simulate

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ServerStatus
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from anyio import create_task_group, sleep
 
 from aioelasticjob import operations
-from aioelasticjob.clock import moment
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.ground.times import moment
 from aioelasticjob.registry.session import Session
 from tests.simulation.chaos import Chaos, operate
 from tests.simulation.cluster import Cluster

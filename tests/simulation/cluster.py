@@ -15,8 +15,8 @@ from typing import Any
 from anyio import Event, create_task_group, move_on_after
 
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.core.entries import MAX_FUTURE
 from aioelasticjob.core.layout import Layout
-from aioelasticjob.engine.record_cache import MAX_FUTURE
 from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import EventReader
 from aioelasticjob.registry.codec import CLOSE, attach, attached

@@ -13,7 +13,7 @@ from unittest import mock
 
 from aioelasticjob.core import choice, effects, records, request_runs, rules
 from aioelasticjob.core.choice import Choice
-from aioelasticjob.core.commands import RemoveOrphanMark, RemoveTrigger, Steps
+from aioelasticjob.core.commands import ClaimResult, RemoveOrphanMark, RemoveTrigger, Steps
 from aioelasticjob.core.effects import Effect, RequireAssignment
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.missed import MissedMoments
@@ -22,7 +22,6 @@ from aioelasticjob.core.step import JobState
 from aioelasticjob.core.triggers import Run, Triggers
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine import claims, execution, settlements
-from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.engine.execution import Execution
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.life import Life

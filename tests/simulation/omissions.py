@@ -13,8 +13,9 @@ from anyio import CancelScope
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import choice, effects, records
 from aioelasticjob.core.choice import Choice
-from aioelasticjob.core.commands import ReadItems, Report, Steps
+from aioelasticjob.core.commands import ClaimResult, ReadItems, Report, Steps
 from aioelasticjob.core.effects import BecomeLeader, Effect, MarkOrphan, Transaction
+from aioelasticjob.core.entries import Entry
 from aioelasticjob.core.schedules import Schedules
 from aioelasticjob.core.state import AWAY, ENDED, STILL_RAN, Came
 from aioelasticjob.core.step import JobState
@@ -22,12 +23,10 @@ from aioelasticjob.core.triggers import Triggers
 from aioelasticjob.core.unattended import NO_INSTANCE_UP
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine import coordinator, early_end, execution, record_cache
-from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.engine.execution import Execution
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.missed_reports import MissedReports
 from aioelasticjob.engine.offsets import Offsets
-from aioelasticjob.engine.record_cache import Entry
 from aioelasticjob.engine.runs import EndedRun, Runs
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.host.user_code import UserCode

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing.timeline import MAX_ROWS, MAX_RUNS, Field, Window, fields_of
 from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistryWatch
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import DurationCount, EventStore, Filter, RunEntry
 from aioelasticjob.operations import JobStatus

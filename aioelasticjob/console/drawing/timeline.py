@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
-from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing.sparkline import duration_text, outcome_class
 from aioelasticjob.console.language.i18n import Language
 from aioelasticjob.console.watching.attention import is_failure
 from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.ground.times import moment
 
 WIDTH: Final = 1000
 """The width of the drawing, in its own units, as are the next four."""

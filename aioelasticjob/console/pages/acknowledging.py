@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.clock import moment
 from aioelasticjob.console.acknowledgement_ends import facts, render_again
 from aioelasticjob.console.actions.job_actions import Filled
 from aioelasticjob.console.watching.acknowledgements import MAX_NOTE_CHARACTERS, Acknowledgement
 from aioelasticjob.console.watching.attention import Reason
 from aioelasticjob.console.web.request import PageRequest, job_name, registry_of
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import moment
 
 USUAL: Final = timedelta(days=1)
 """The time until the end that the form proposes."""

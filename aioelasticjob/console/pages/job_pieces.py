@@ -9,7 +9,6 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from aioelasticjob import operations
-from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing.charts import draw_durations, duration_words
 from aioelasticjob.console.drawing.run_history import durations_in, runs_in
 from aioelasticjob.console.drawing.sparkline import held_label
@@ -19,6 +18,7 @@ from aioelasticjob.console.web.frame import frame_pieces, gone_piece
 from aioelasticjob.console.web.request import PageRequest, job_name, registry_of
 from aioelasticjob.console.web.stream import Piece, PieceFeed, PieceGroup
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.ground.times import moment
 from aioelasticjob.observers.sql import Filter, StateEntry
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.watching.error_groups import ErrorGroup
 from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.core.records import is_cut_off
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.status import able_instances

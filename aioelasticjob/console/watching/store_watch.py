@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
 from aioelasticjob.console.watching.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.ground.times import moment
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.sql.history import Filter, StateCount
 

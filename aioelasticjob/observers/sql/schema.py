@@ -32,7 +32,8 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
-from aioelasticjob.clock import Clock, moment
+from aioelasticjob.clock import Clock
+from aioelasticjob.ground.times import moment
 
 Moment = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 _Exact = Text().with_variant(mysql.TEXT(collation="utf8mb4_bin"), "mysql", "mariadb")

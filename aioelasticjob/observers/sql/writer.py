@@ -15,11 +15,12 @@ from typing import Protocol
 from anyio import CancelScope, Event, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
-from aioelasticjob.clock import Clock, time_text
+from aioelasticjob.clock import Clock
 from aioelasticjob.errors import ElasticJobError, error_text
 from aioelasticjob.events import EventReader, Events
 from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import time_text
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, described, halved

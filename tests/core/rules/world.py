@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
 from aioelasticjob.core.effects import to_transactions
+from aioelasticjob.core.instances import address_of
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.requests import Request, encode
 from aioelasticjob.core.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.core.view import JobView, read
-from aioelasticjob.engine.member import address_of
 from aioelasticjob.errors import Conflict
 from aioelasticjob.model import FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar, cast
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.host.guard import Start
-from aioelasticjob.registry.client import ClockReading
+from aioelasticjob.model import ClockReading
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.ground.times import moment
 
 AROUND = 5.0
 """Seconds before and after a span whose moments are known, too."""

@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
-from aioelasticjob.clock import moment
 from aioelasticjob.core.clock_skew import STEADY
-from aioelasticjob.engine.record_cache import MAX_FUTURE
+from aioelasticjob.core.entries import MAX_FUTURE
 from aioelasticjob.events import Ended
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Outcome, Record
 from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
 from tests.simulation.judges.eras import Era
