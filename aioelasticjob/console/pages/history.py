@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing.charts import draw_histogram
 from aioelasticjob.console.drawing.timeline import SPANS, Style, Window
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
@@ -24,6 +23,7 @@ from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount
 
