@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
-from aioelasticjob.asking import Asking
+from aioelasticjob import error_handlers
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.config.retry import Retry
-from aioelasticjob.declarations import Declarations
+from aioelasticjob.config.types import DURATION, parts_of
+from aioelasticjob.core.strategies import find
 from aioelasticjob.engine.application import RunningApp
 from aioelasticjob.engine.executors import DEFAULT_THREADS, Executors, Processes, processors
 from aioelasticjob.engine.health import Health
@@ -36,14 +38,16 @@ from aioelasticjob.host.process import (
     open_standard_descriptors,
 )
 from aioelasticjob.host.signals import end_process_1_on_signals
-from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs import executors as function_executors
+from aioelasticjob.jobs import kinds
+from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.dependencies import Provider
+from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
-from aioelasticjob.operations.streams import Streams
 from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.registry.settings import ConnectionOptions
@@ -52,12 +56,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioelasticjob.ground.rates import Rate
+    from aioelasticjob.jobs.dataflow import Dataflow, DeclareDataflow, RetryStrategy
+    from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
     from aioelasticjob.observers.sql import EventStore, EventStoreSettings
+    from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
+    from aioelasticjob.operations.streams import Streams
+    from aioelasticjob.settings import Settings
 
 log = logger(__name__)
+F = TypeVar("F", bound=ItemHandler | InstanceHandler)
+_NOT_GIVEN = {
+    "job_name": "give it as name",
+    "job_type": "follows from how the job is declared",
+    "options": "give each by its own name; only kinds such as script and http have them",
+}
+"""Settings of a job that are not given as keyword settings, with what to do instead."""
 
 
-class ElasticJob(Declarations, Asking):
+class ElasticJob:
     """A set of jobs and the registry that they are shared through.
 
     ``connection`` takes the settings of a connection: ``session_timeout``, ``connection_timeout``, ``base_sleep_time``
@@ -82,7 +98,8 @@ class ElasticJob(Declarations, Asking):
         overwrite: bool = False,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        super().__init__()
+        self._jobs: dict[str, Job] = {}
+        self._from_outside: Settings | None = None
         if clock is not None and not callable(getattr(clock, "now", None)):
             raise InvalidSetting("clock", clock, "an object with a method now()")
         self._registry = Address.parse(address, **connection)
@@ -125,6 +142,107 @@ class ElasticJob(Declarations, Asking):
         app = cls(registry, **given)
         app._adopt(settings)
         return app
+
+    @property
+    def jobs(self) -> tuple[JobConfig, ...]:
+        """The configurations of the jobs declared here."""
+        return tuple(job.config for job in self._jobs.values())
+
+    def job(
+        self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Unpack[JobSettings]
+    ) -> Callable[[F], F]:
+        """Declare the decorated function as a job; it stays callable.  The job's name is the function's unless given.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        if callable(name):
+            raise InvalidSetting("name", name, "write @app.job() with parentheses")
+
+        def declare(handler: F) -> F:
+            self.add(handler, name=name, listeners=listeners, **settings)
+            return handler
+
+        return declare
+
+    def add(
+        self,
+        handler: ItemHandler | InstanceHandler,
+        *,
+        name: str | None = None,
+        listeners: Iterable[Listener] = (),
+        **settings: Unpack[JobSettings],
+    ) -> JobConfig:
+        """Declare a job without a decorator and return its configuration.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        if not callable(handler):
+            raise InvalidSetting("handler", handler, "must be a function that takes one context")
+        given = _own_name(handler) if name is None else name
+        _check_names_and_types(settings)
+        config = JobConfig.build(job_name=given, **settings)
+        return self._enlist(Job.declare(config, handler, listeners))
+
+    def dataflow(
+        self,
+        name: str | None = None,
+        *,
+        retry: RetryStrategy | None = None,
+        listeners: Iterable[Listener] = (),
+        **settings: Unpack[DataflowSettings],
+    ) -> DeclareDataflow:
+        """Declare the decorated fetch as a dataflow job; the returned object's ``process`` decorates the next function.
+
+        A fetch is a coroutine function that returns a list of records, or an async generator that yields such lists;
+        an empty list or None ends the run.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        from aioelasticjob.engine.dataflow import DataflowEngine
+        from aioelasticjob.jobs.dataflow import Dataflow
+
+        if callable(name):
+            raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
+        _check_names_and_types(settings)
+
+        def declare(fetch: Handler) -> Dataflow[Any]:
+            given = _own_name(fetch) if name is None else name
+            flow: Dataflow[Any] = Dataflow(
+                JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry
+            )
+            self._enlist(Job(flow.config, fetch, False, checked(listeners), engine=DataflowEngine(flow)))
+            return flow
+
+        return declare
+
+    def script(self, name: str, *, command: str | Sequence[str], **settings: Unpack[ScriptSettings]) -> JobConfig:
+        """Declare a job that runs a command line; ``settings`` are those of `Script` and of every job.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right; also if there is no such script.
+        """
+        return self.kind("script", name, command=command, **settings)
+
+    def http(self, name: str, *, url: str, **settings: Unpack[RequestSettings]) -> JobConfig:
+        """Declare a job that makes a request; ``settings`` are those of `Request` and of every job.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right; also if aiohttp is missing.
+        """
+        return self.kind("http", name, url=url, **settings)
+
+    def kind(self, kind: str, name: str, *, listeners: Iterable[Listener] = (), **settings: Any) -> JobConfig:
+        """Declare a job of a kind that needs no handler: ``script``, ``http``, or one that a package adds.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        _check_names_and_types(settings)
+        config = kinds.declared(kind, name, settings)
+        return self._enlist(Job.declare(config, kinds.handler(kinds.find(kind)), listeners))
 
     @property
     def is_configured(self) -> bool:
@@ -232,9 +350,120 @@ class ElasticJob(Declarations, Asking):
         Raises:
             InvalidState: the application does not run.
         """
+        from aioelasticjob.operations.streams import Streams
+
         if self._here.session is None:
             raise InvalidState(f"streams of {job}: the application must be running: they need its session")
         return Streams(self._here.session, job)
+
+    async def trigger(
+        self,
+        name: str,
+        parameter: str | Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Asked:
+        """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay``: seconds, or ``"10m"``.
+
+        The ``items`` are all if none are named.  The runs begin as soon as an instance can make them, however late that
+        is, unless the request ``expires``: at a time, or so long after it is due.  A ``parameter`` replaces the job's
+        parameter for these runs; a mapping is passed on as JSON, and is ``context.request`` there.  A second request
+        with the same ``id`` is the same request, until 7 days after its end.
+
+        Raises:
+            TypeError: there is no such option.
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job, an argument makes no sense, or the job
+                does not allow it: without ``monitor_execution`` only a whole job can be triggered, at once.
+            NotPossible: nobody can answer it, or workers are too old for that.
+            ChangedMeanwhile: others have changed the job meanwhile.
+            RegistryError: the registry could not be read or written.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("trigger", name)
+        return await operations.ask(session, name, parameter=parameter, by=session.host, **options)
+
+    async def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        items_at_once: int | None = None,
+        *,
+        items: Iterable[int] | None = None,
+        id: str | None = None,
+    ) -> Asked:
+        """Ask for runs of all scheduled moments from ``start`` (included) to ``end`` (not included, not after now).
+
+        Each item runs its moments one after another, oldest first, in turns with the scheduled ones, with the source
+        ``BACKFILL``.  Moments that ran before run again.  The schedule is the one of now.  At most ``items_at_once``
+        items run at a time in the whole cluster.
+
+        Raises: as ``trigger`` does.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("backfill", name)
+        return await operations.backfill(
+            session, name, start, end, items=items, items_at_once=items_at_once, id=id, by=session.host
+        )
+
+    async def rerun(
+        self, name: str, fire_time: datetime, *, items: Iterable[int] | None = None, id: str | None = None
+    ) -> Asked:
+        """Ask for another run of one scheduled moment, which must be one of the schedule's: a backfill of one moment.
+
+        Raises: as ``trigger`` does.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("rerun", name)
+        return await operations.rerun(session, name, fire_time, items=items, id=id, by=session.host)
+
+    async def requests(self, name: str) -> tuple[RequestStatus, ...]:
+        """Return the requests of a job, and how far each has come; those that have ended are shown for a while.
+
+        Raises:
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job.
+            RegistryError: the registry could not be read.
+        """
+        from aioelasticjob import operations
+
+        return await operations.requests(self._session("requests", name), name)
+
+    async def cancel(self, name: str, *, item: int | None = None) -> OperationResult:
+        """Stop the runs of a job that are under way, or the run of one item; they end as ``stopped``.
+
+        They are neither rescued nor run again.  An item stays locked until its handler has returned, and until those of
+        the other items that its instance runs have.
+
+        Raises:
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job or item, or its execution is not
+                monitored.
+            NotPossible: nothing runs, or workers are too old for that.
+            ChangedMeanwhile: others have changed the job meanwhile.
+            RegistryError: the registry could not be read or written.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("cancel", name)
+        return await operations.cancel(session, name, item=item, by=session.host)
+
+    async def cancel_request(self, name: str, id: str) -> OperationResult:
+        """Cancel a request: nothing more of it is begun.  Runs that have begun go on.
+
+        Raises:
+            InvalidState: the application does not run.
+            InvalidSetting: there is no such job or request.
+            ChangedMeanwhile: others have changed the request meanwhile.
+            RegistryError: the registry could not be read or written.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("cancel_request", name)
+        return await operations.cancel_request(session, name, id, by=session.host)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Session]:
@@ -303,10 +532,42 @@ class ElasticJob(Declarations, Asking):
                 None
             ) from error.__cause__  # the text says all: the way through here helps nobody
 
+    def _enlist(self, job: Job) -> JobConfig:
+        """Add a job to the declared ones, however it was declared."""
+        if self._from_outside is not None:
+            job = replace(job, config=self._from_outside.applied(job))
+            check_per(job.config, "handler", job.handler)
+        self._check(job.config)
+        self._jobs[job.config.job_name] = job
+        return job.config
+
     def _check(self, config: JobConfig) -> None:
-        super()._check(config)
+        """Check that a job can be added.
+
+        Raises:
+            InvalidSetting: it cannot, for instance because its name is taken.
+        """
+        find(config.sharding_strategy)
+        function_executors.check(config.executor)
+        error_handlers.check(config.error_handler, config.error_handler_options)
+        if config.job_name in self._jobs:
+            raise InvalidSetting("name", config.job_name, "is declared twice in this application")
         if self._here.running:
             raise InvalidState(f"the application runs already: declare the job {config.job_name} before it runs")
+
+    def _adopt(self, settings: Settings) -> None:
+        self._from_outside = settings
+        for name, job in self._jobs.items():
+            self._jobs[name] = replace(job, config=settings.applied(job))
+            check_per(self._jobs[name].config, "handler", job.handler)
+        for name, kind in settings.jobs.items():
+            if kind is not None and name not in self._jobs:
+                self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
+
+    def _session(self, what: str, job: str) -> Session:
+        if self._here.session is None:
+            raise InvalidState(f"{what} of {job}: the application must be running: this needs its session")
+        return self._here.session
 
     @property
     def _events(self) -> Events:  # read by the metrics of this application
@@ -325,6 +586,26 @@ class ElasticJob(Declarations, Asking):
                     log.info("running %s: %s", counted(len(names), "job"), ", ".join(names[:20]), extra={"jobs": names})
                     await asked.wait()
                 tasks.cancel_scope.cancel()
+
+
+def _own_name(handler: object) -> str:
+    name = getattr(handler, "__name__", "<lambda>")
+    if name == "<lambda>":  # or a partial, or an object
+        raise InvalidSetting("name", None, "the handler has no name of its own: write name=…")
+    return name
+
+
+def _check_names_and_types(settings: Mapping[str, object]) -> None:
+    for setting, expected in _NOT_GIVEN.items():
+        if setting in settings:
+            raise InvalidSetting(setting, settings[setting], expected)
+    for setting, value in settings.items():
+        # only files, the environment and command lines have to write numbers and flags as text
+        if isinstance(value, str) and setting in JobConfig.model_fields:
+            parts = parts_of(JobConfig.model_fields[setting])
+            if DURATION not in parts and str not in parts and any(kind in parts for kind in (int, float, bool)):
+                wanted = "True or False" if bool in parts else "a number"
+                raise InvalidSetting(setting, value, f"must be {wanted}, not text")
 
 
 def _overwriting(job: Job, default: bool) -> Job:

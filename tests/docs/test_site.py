@@ -53,7 +53,7 @@ def test_signatures_list_the_settings_that_are_given_by_keyword() -> None:
     (handler,) = (plugin["mkdocstrings"]["handlers"] for plugin in SITE["plugins"] if "mkdocstrings" in plugin)
     extensions = griffe.load_extensions(*handler["python"]["options"]["extensions"])
     found = griffe.load("aioelasticjob", search_paths=[ROOT], extensions=extensions)
-    for name in ("app.ElasticJob.__init__", "declarations.Declarations.job", "declarations.Declarations.script"):
+    for name in ("app.ElasticJob.__init__", "app.ElasticJob.job", "app.ElasticJob.script"):
         parameters = found[name].parameters
         assert not any("Unpack" in str(one.annotation) for one in parameters), name
         assert {"session_timeout", "cron"} & {one.name for one in parameters}, name
