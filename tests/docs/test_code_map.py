@@ -82,6 +82,13 @@ def test_the_rooms_are_in_the_order_of_their_layers_and_none_is_missing() -> Non
     assert [layer[room] for room in rooms] == sorted(layer[room] for room in rooms)
 
 
+def test_the_drawing_of_the_rooms_shows_the_layers_of_the_contract() -> None:
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one.get("containers") == ["aioelasticjob"])
+    rooms = [room for layer in layers for room in layer.split(" | ") if room != "__main__"]
+    assert re.findall(r'<text class="room"[^>]*>(\w+)<', read("docs/images/rooms.svg")) == rooms
+
+
 def test_the_modules_to_read_first_are_there() -> None:
     first = re.findall(r"`((?:core|engine)/\w+\.py)`", read(MAP))
     assert len(first) == 8
