@@ -44,15 +44,15 @@ class DeclaredSettings(BaseModel):
     """1 to 200 letters, digits, `_`, `-`, `.`. The decorator's argument is `name`; its default is the function's
     name."""
     job_type: str = "SIMPLE"
-    """The kind: `SIMPLE`, `DATAFLOW`, `SCRIPT`, `HTTP`, or [your own](../how-to/own-kind.md). It is known from the way
-    in which the job is declared."""
+    """The kind: `SIMPLE`, `DATAFLOW`, `SCRIPT`, `HTTP`, or [your own](../how-to/own-kind.md). It follows from how
+    the job is declared."""
     options: Annotated[dict[str, JsonValue], OWN] = Field(default_factory=dict)
-    """The settings that only this kind of job has: a [script](../how-to/script-and-http.md)'s `command`, a request's
-    `url`, … An object, checked by the kind."""
+    """The settings that only this kind of job has, as an object: a [script](../how-to/script-and-http.md)'s
+    `command`, a request's `url`, …"""
     cron: Annotated[str | None, SCHEDULE] = None
-    """Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A schedule
-    without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
-    fires. If all moments are over, the job joins and is shown as finished."""
+    """A [schedule](schedules.md) of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs
+    only when triggered. A schedule without any moment, such as the 30th of February, is refused; written into the registry
+    by hand it is shown as never fires. If all moments are over, the job is shown as finished."""
     time_zone: Annotated[ZoneName, SCHEDULE] = "UTC"
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
@@ -67,8 +67,7 @@ class DeclaredSettings(BaseModel):
     job_parameter: Annotated[str, ITEMS] = ""
     """A text for all items."""
     per: Annotated[Literal["item", "instance"], ITEMS, Label("One call per")] = "item"
-    """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. A handler
-    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared. If handlers
+    """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. If handlers
     cannot take what the registry's value gives them, the declared value is used."""
     streaming: Annotated[bool, DATAFLOW] = Field(
         default=False,
@@ -93,24 +92,24 @@ class DeclaredSettings(BaseModel):
     prefetch: Annotated[bool | None, DATAFLOW] = None
     """Dataflow: fetch the next batch while one is in process; with `None`, as soon as `fetch` has saved an offset."""
     max_failures: Annotated[Annotated[int, Field(ge=0, le=AGES)] | None, DATAFLOW] = None
-    """Dataflow: if more than so many records of an item fail in one run, no more are fetched and the run has failed;
+    """Dataflow: if more than so many records of an item fail in one run, the run has failed and fetches no more;
     `None` is no limit."""
     record_timeout: Annotated[Limit | None, DATAFLOW] = None
-    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. The wait of a plain
-    function for a free thread or process, and the start of a process, do not count."""
+    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. Waiting for a free
+    thread or process does not count."""
     items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS] = None
     """How many items of the job a process [runs side by side](../how-to/retries.md#how-long-it-may-take), 1 to 10,000;
     `None` is all that it holds. Not with `per="instance"` or `streaming`."""
     failover: Annotated[bool, SAFETY] = False
     """If an instance dies during a run, another instance runs the item again at once. Needs `monitor_execution`."""
     max_rescues: Annotated[int, SAFETY, Label("Give up after so many rescues")] = Field(default=3, ge=1, le=AGES)
-    """Failover: if a run was cut off, and then so many rescues of it in a row, it is
-    [given up](../how-to/failures.md#a-run-that-is-given-up); at least 1."""
+    """Failover: how many rescues in a row may be cut off before a run is [given
+    up](../how-to/failures.md#a-run-that-is-given-up); at least 1."""
     misfire: Annotated[bool, SCHEDULE] = True
     """What happens to moments that came during a run or an outage of the registry: with `True` the newest is run once
     afterwards, with `False` none."""
     catch_up: Annotated[Seconds, SCHEDULE] = 0
-    """If no instance was up at a scheduled moment, the first instance that comes back runs it once, if it is at most so
+    """If no instance was up at a scheduled moment, the first one that comes back runs it once, if it is at most so
     many seconds ago; 0 is off. Moments that are not run are [reported](events.md). Needs `monitor_execution`."""
     monitor_execution: Annotated[bool, SAFETY] = True
     """Claim and settle each run in the registry. Without it there is no lock, no record, no failover and no fence."""
@@ -136,28 +135,27 @@ class DeclaredSettings(BaseModel):
     error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
     """The options of the error handler, text by name."""
     alert_on: Annotated[Alerts, FAILURES, Label("Call the error handler for")] = ("failed", "given-up")
-    """What the error handler is called for: runs that `failed` or were `given-up`, scheduled moments that were
-    `missed`, and [`nobody-there`](../how-to/failures.md#what-else-is-an-error-handler-called-for). A list, or text such
-    as `"failed,missed"`. A failed run for which the error handler is not called is logged."""
+    """What the error handler is called for: runs that `failed` or were `given-up`, moments that were `missed`, and
+    [`nobody-there`](../how-to/failures.md#what-else-is-an-error-handler-called-for). A list, or text such as
+    `"failed,missed"`. A failed run for which the error handler is not called is logged."""
     log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
-    """Which runs the log of their process has: `"none"`; `"failures"`: those that failed, as the error handler logs
-    them, and those that were cancelled or cut off; `"ends"`, also one line for each run with its items, source,
-    duration and outcome; `"all"`, also one line when a run begins. With `"none"` the error handler `log` is silent."""
+    """Which runs the log has: `"none"`; `"failures"`: those that failed, were cancelled or cut off; `"ends"`, also
+    one line for each run with its items, source, duration and outcome; `"all"`, also one line when a run begins.
+    With `"none"` the error handler `log` is silent."""
     timeout: Annotated[Limit | None, SAFETY] = None
     """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
     `None` is no limit."""
     retry: Annotated[Retry | None, FAILURES] = None
-    """[How often a run that fails is tried](../how-to/retries.md), under one lock: a `Retry`, or outside of code a
-    mapping with any of `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is
-    tried again."""
+    """[How often a run that fails is tried](../how-to/retries.md): a `Retry`, or outside of code a mapping with any
+    of `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is tried
+    again."""
     attempt_timeout: Annotated[Limit | None, FAILURES] = None
-    """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit but that of the
-    run. Not for dataflow jobs, which have `record_timeout`."""
+    """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit. Dataflow
+    jobs have `record_timeout` instead."""
     executor: str = "thread"
     """Where a plain function runs: `"thread"`; `"process"`, [which can be cancelled](../how-to/blocking.md); or
     [one of your own](../how-to/blocking.md#in-an-executor-of-your-own). An `async def` always runs in the event
-    loop, and cannot have `"process"`. If handlers cannot be sent to the processes that the registry's value wants, the
-    declared value is used."""
+    loop, and cannot have `"process"`. If handlers cannot be sent to processes, the declared value is used."""
     shutdown_timeout: Annotated[Seconds, SAFETY] = 30
     """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Interval = 60
@@ -167,8 +165,8 @@ class DeclaredSettings(BaseModel):
         validation_alias=AliasChoices("statistics_interval", "processCountIntervalSeconds", "statisticsInterval"),
         serialization_alias="processCountIntervalSeconds",
     )
-    """Seconds between two writes of the counts of a server's runs, or of a dataflow's records, that succeeded and
-    failed; 1 to 86,400."""
+    """Seconds between two writes of the counts of runs, or of a dataflow's records, that succeeded and failed; 1 to
+    86,400."""
     sharding_quiet: Annotated[
         float, Field(ge=0, le=60, allow_inf_nan=False), DURATION, Label("Quiet before sharding (seconds)")
     ] = 0.5
@@ -177,19 +175,18 @@ class DeclaredSettings(BaseModel):
     """The nodes of a server that had no instance for so many seconds (up to a quarter more) and has no flag are
     removed."""
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
-    """Port on 127.0.0.1 that answers with a [dump of the job](../how-to/dump.md); 0 picks a free one and logs it, -1 is
-    off. If another process has the port, the job runs all the same: that is logged, and the port is tried again."""
+    """Port on 127.0.0.1 that answers with a [dump of the job](../how-to/dump.md); 0 picks a free one and logs it,
+    -1 is off. If another process has the port, the job runs all the same, and the port is tried again."""
     description: str = ""
     """What the job is for, for people."""
     labels: Labels = Field(default_factory=dict)
     """Texts by which people group and find jobs: `{"team": "billing"}`, or `"team=billing,tier=gold"`. [The
-    console](../how-to/console.md) and [`jobs --label`](command-line.md) filter by them; no run depends on them."""
+    console](../how-to/console.md) and [`jobs --label`](command-line.md) filter by them."""
     disabled: Annotated[bool, Label("New servers start disabled")] = False
     """Servers that join the job for the first time are disabled until an operator enables them."""
     requires: Annotated[Features, Label("Requires features")] = ()
-    """Features of the registry's format that a worker has to know to run the job, a list of text. A worker that lacks
-    one registers, is given no items, does not lead, and [says what it lacks](../why/format.md). Left out of `config`
-    while it is empty."""
+    """Features of the registry's format that a worker has to know to run the job, a list of text. A worker that
+    lacks one runs nothing and [says what it lacks](../why/format.md). Left out of `config` while it is empty."""
     overwrite: bool | None = Field(default=None, exclude=True)
     """At the start, replace the registry's configuration by the code's,
     [also one that makes no sense](../how-to/change-settings.md#replace-the-settings-at-the-start); never stored. With

@@ -23,9 +23,9 @@ class CommonSettings(TypedDict, total=False):
 
     # CommonSettings: written by python -m tests.generate
     cron: str | None
-    """Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A schedule
-    without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never
-    fires. If all moments are over, the job joins and is shown as finished."""
+    """A schedule of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A
+    schedule without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown
+    as never fires. If all moments are over, the job is shown as finished."""
     time_zone: str | ZoneInfo
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Literal["cron", "quartz"]
@@ -37,8 +37,7 @@ class CommonSettings(TypedDict, total=False):
     job_parameter: str
     """A text for all items."""
     per: Literal["item", "instance"]
-    """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. A handler
-    annotated for the other context (`ItemContext`, `InstanceContext`) is refused when it is declared. If handlers
+    """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. If handlers
     cannot take what the registry's value gives them, the declared value is used."""
     items_at_once: int | None
     """How many items of the job a process runs side by side, 1 to 10,000; `None` is all that it holds. Not with
@@ -46,13 +45,13 @@ class CommonSettings(TypedDict, total=False):
     failover: bool
     """If an instance dies during a run, another instance runs the item again at once. Needs `monitor_execution`."""
     max_rescues: int
-    """Failover: if a run was cut off, and then so many rescues of it in a row, it is given up; at least 1."""
+    """Failover: how many rescues in a row may be cut off before a run is given up; at least 1."""
     misfire: bool
     """What happens to moments that came during a run or an outage of the registry: with `True` the newest is run once
     afterwards, with `False` none."""
     catch_up: Duration
-    """If no instance was up at a scheduled moment, the first instance that comes back runs it once, if it is at most so
-    many seconds ago; 0 is off. Moments that are not run are reported. Needs `monitor_execution`."""
+    """If no instance was up at a scheduled moment, the first one that comes back runs it once, if it is at most so many
+    seconds ago; 0 is off. Moments that are not run are reported. Needs `monitor_execution`."""
     monitor_execution: bool
     """Claim and settle each run in the registry. Without it there is no lock, no record, no failover and no fence."""
     max_time_diff_seconds: Duration
@@ -66,27 +65,27 @@ class CommonSettings(TypedDict, total=False):
     error_handler_options: Mapping[str, str]
     """The options of the error handler, text by name."""
     alert_on: Sequence[Alert] | str
-    """What the error handler is called for: runs that `failed` or were `given-up`, scheduled moments that were
-    `missed`, and `nobody-there`. A list, or text such as `"failed,missed"`. A failed run for which the error handler is
-    not called is logged."""
+    """What the error handler is called for: runs that `failed` or were `given-up`, moments that were `missed`, and
+    `nobody-there`. A list, or text such as `"failed,missed"`. A failed run for which the error handler is not called is
+    logged."""
     log_runs: Literal["none", "failures", "ends", "all"]
-    """Which runs the log of their process has: `"none"`; `"failures"`: those that failed, as the error handler logs
-    them, and those that were cancelled or cut off; `"ends"`, also one line for each run with its items, source,
-    duration and outcome; `"all"`, also one line when a run begins. With `"none"` the error handler `log` is silent."""
+    """Which runs the log has: `"none"`; `"failures"`: those that failed, were cancelled or cut off; `"ends"`, also one
+    line for each run with its items, source, duration and outcome; `"all"`, also one line when a run begins. With
+    `"none"` the error handler `log` is silent."""
     timeout: Duration | None
     """Seconds that the run of an item may take, with all its attempts and the waits between them, at least 0.001;
     `None` is no limit."""
     executor: str
     """Where a plain function runs: `"thread"`; `"process"`, which can be cancelled; or one of your own. An `async def`
-    always runs in the event loop, and cannot have `"process"`. If handlers cannot be sent to the processes that the
-    registry's value wants, the declared value is used."""
+    always runs in the event loop, and cannot have `"process"`. If handlers cannot be sent to processes, the declared
+    value is used."""
     shutdown_timeout: Duration
     """Seconds that running items may go on when the job leaves; then they are cut off."""
     reconcile_interval: Duration
     """Seconds between two checks of everything, even if nothing has changed in the registry; 1 to 86,400."""
     statistics_interval: Duration
-    """Seconds between two writes of the counts of a server's runs, or of a dataflow's records, that succeeded and
-    failed; 1 to 86,400."""
+    """Seconds between two writes of the counts of runs, or of a dataflow's records, that succeeded and failed; 1 to
+    86,400."""
     sharding_quiet: Duration
     """Items are assigned when no instance has joined or left for so many seconds, 0 to 60."""
     server_retention: Duration
@@ -94,17 +93,17 @@ class CommonSettings(TypedDict, total=False):
     removed."""
     monitor_port: int
     """Port on 127.0.0.1 that answers with a dump of the job; 0 picks a free one and logs it, -1 is off. If another
-    process has the port, the job runs all the same: that is logged, and the port is tried again."""
+    process has the port, the job runs all the same, and the port is tried again."""
     description: str
     """What the job is for, for people."""
     labels: Mapping[str, str] | str
     """Texts by which people group and find jobs: `{"team": "billing"}`, or `"team=billing,tier=gold"`. The console and
-    `jobs --label` filter by them; no run depends on them."""
+    `jobs --label` filter by them."""
     disabled: bool
     """Servers that join the job for the first time are disabled until an operator enables them."""
     requires: Sequence[str] | str
     """Features of the registry's format that a worker has to know to run the job, a list of text. A worker that lacks
-    one registers, is given no items, does not lead, and says what it lacks. Left out of `config` while it is empty."""
+    one runs nothing and says what it lacks. Left out of `config` while it is empty."""
     overwrite: bool | None
     """At the start, replace the registry's configuration by the code's, also one that makes no sense; never stored.
     With `None` it is done if the application has `overwrite=True`."""
@@ -115,11 +114,11 @@ class JobSettings(CommonSettings, total=False):
 
     # JobSettings: written by python -m tests.generate
     retry: Retry | None
-    """How often a run that fails is tried, under one lock: a `Retry`, or outside of code a mapping with any of
-    `attempts`, `backoff`, `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
+    """How often a run that fails is tried: a `Retry`, or outside of code a mapping with any of `attempts`, `backoff`,
+    `on` and `longest`; `None` is one attempt. In a dataflow each record is tried again."""
     attempt_timeout: Duration | None
-    """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit but that of the
-    run. Not for dataflow jobs, which have `record_timeout`."""
+    """Seconds that one attempt may take, at least 0.001 and not more than `timeout`; `None` is no limit. Dataflow jobs
+    have `record_timeout` instead."""
 
 
 class DataflowSettings(CommonSettings, total=False):
@@ -139,11 +138,11 @@ class DataflowSettings(CommonSettings, total=False):
     prefetch: bool | None
     """Dataflow: fetch the next batch while one is in process; with `None`, as soon as `fetch` has saved an offset."""
     max_failures: int | None
-    """Dataflow: if more than so many records of an item fail in one run, no more are fetched and the run has failed;
-    `None` is no limit."""
+    """Dataflow: if more than so many records of an item fail in one run, the run has failed and fetches no more; `None`
+    is no limit."""
     record_timeout: Duration | None
-    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. The wait of a plain
-    function for a free thread or process, and the start of a process, do not count."""
+    """Dataflow: seconds that one call of `process` may take, at least 0.001; `None` is no limit. Waiting for a free
+    thread or process does not count."""
 
 
 class ScriptSettings(JobSettings, total=False):
