@@ -51,8 +51,8 @@ class DeclaredSettings(BaseModel):
     `command`, a request's `url`, …"""
     cron: Annotated[str | None, SCHEDULE] = None
     """A [schedule](schedules.md) of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs
-    only when triggered. A schedule without any moment, such as the 30th of February, is refused; written into the registry
-    by hand it is shown as never fires. If all moments are over, the job is shown as finished."""
+    only when triggered. A schedule without any moment, such as the 30th of February, is refused; written into the
+    registry by hand it is shown as never fires. If all moments are over, the job is shown as finished."""
     time_zone: Annotated[ZoneName, SCHEDULE] = "UTC"
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
