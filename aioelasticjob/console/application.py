@@ -58,7 +58,12 @@ class Console:
     ) -> None:
         used = clock or SystemClock()
         self.state = ConsoleState(
-            settings, used, _templates(), Registries(used), LoginThrottle(used), LivePages(settings.live_pages)
+            settings=settings,
+            clock=used,
+            templates=_templates(),
+            registries=Registries(used),
+            login_throttle=LoginThrottle(used),
+            live_pages=LivePages(settings.live_pages),
         )
         self._hasher = hasher or PasswordHasher()
         self._open: asyncio.Future[None] | None = None
@@ -167,11 +172,13 @@ def asgi(
     Raises:
         InvalidSetting: an address makes no sense.
     """
-    settings = tuple(
-        one if isinstance(one, RegistrySettings) else RegistrySettings(registry_name(one), one, event_store=event_store)
-        for one in registries
-    )
-    return Console(ConsoleSettings(settings, None if data_dir is None else Path(data_dir), read_only))
+    settings = []
+    for one in registries:
+        if not isinstance(one, RegistrySettings):
+            one = RegistrySettings(registry_name(one), one, event_store=event_store)
+        settings.append(one)
+    directory = None if data_dir is None else Path(data_dir)
+    return Console(ConsoleSettings(tuple(settings), directory, read_only))
 
 
 async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
@@ -180,12 +187,13 @@ async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
     rows = await state.storage.database.run(lambda db: db.execute("select * from registries order by name").fetchall())
     found = []
     for row in rows:
+        if row["name"] in given:
+            continue
         try:
-            if row["name"] not in given:
-                access = read_json(row["access"] or "{}")
-                one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"], **access)
-                check_allowed(one, state.settings.allowed_addresses)
-                found.append(one)
+            access = read_json(row["access"] or "{}")
+            one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"], **access)
+            check_allowed(one, state.settings.allowed_addresses)
+            found.append(one)
         except ElasticJobError as error:  # right when it was added: a driver or a directory may have gone
             log.warning("registry left out", extra={"registry": row["name"], "reason": str(error)})
     return found

@@ -84,7 +84,8 @@ class ConsoleState:
         groups = self.health.get(watch)
         if groups is None:
             seen = proxy(watch)  # a value that held its own key would keep it for ever
-            groups = self.health[watch] = HealthGroups(seen, self.clock, self.storage.acknowledgements.of)
+            groups = HealthGroups(seen, self.clock, self.storage.acknowledgements.of)
+            self.health[watch] = groups
         return groups.update(snapshot)
 
 
@@ -104,7 +105,16 @@ async def open_storage(settings: ConsoleSettings, clock: Clock, hasher: Password
         refused = Refusals(audit, clock, "ask for", "that the role does not allow", REFUSALS_SINGLY)
         acknowledgements = Acknowledgements(database, clock)
         await acknowledgements.load()
-        storage = Storage(database, accounts, sessions, audit, failed, refused, Devices(secret), acknowledgements)
+        storage = Storage(
+            database=database,
+            accounts=accounts,
+            sessions=sessions,
+            audit=audit,
+            failed_sign_ins=failed,
+            roles_refused=refused,
+            devices=Devices(secret),
+            acknowledgements=acknowledgements,
+        )
         try:
             yield storage
         finally:

@@ -95,7 +95,8 @@ class LivePages:
         """
         own = [one for one, who in self._open.items() if who.session == reader.session and not one.is_over]
         replaced = own[0] if len(own) >= self._limits.per_session else None
-        self._check(reader, [who for one, who in self._open.items() if one is not replaced])
+        others = [who for one, who in self._open.items() if one is not replaced]
+        self._check(reader, others)
         if replaced is not None:
             replaced.end()
         self._open[turn] = reader
@@ -111,11 +112,15 @@ class LivePages:
 
     def _check(self, reader: Reader, others: list[Reader]) -> None:
         limits = self._limits
-        total = limits.total if reader.is_operator else limits.total - limits.kept_for_operators
-        nearby = [one for one in others if one.address == reader.address and not one.is_operator]
-        for count, limit, where in (
-            (0 if reader.is_operator else len(nearby), limits.per_address, "from this address"),
-            (len(others), total, "over all"),
-        ):
-            if count >= limit:
-                raise TooManyLivePages(f"{limit} live pages are open {where}, which is the limit")
+        total = limits.total
+        if not reader.is_operator:
+            total -= limits.kept_for_operators
+            nearby = [one for one in others if one.address == reader.address and not one.is_operator]
+            if len(nearby) >= limits.per_address:
+                raise _too_many(limits.per_address, "from this address")
+        if len(others) >= total:
+            raise _too_many(total, "over all")
+
+
+def _too_many(limit: int, where: str) -> TooManyLivePages:
+    return TooManyLivePages(f"{limit} live pages are open {where}, which is the limit")

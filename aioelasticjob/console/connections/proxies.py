@@ -50,7 +50,8 @@ class TrustedProxies:
         """
         client = _plain(peer)
         for part in reversed(forwarded.split(",")):
-            if not self.trusts(client) or not _is_address(address := _plain(part)):
+            address = _plain(part)
+            if not self.trusts(client) or not _is_address(address):
                 break
             client = address
         return client
@@ -69,8 +70,10 @@ class ProxyHeaders:
         proxies = self._proxies
         if scope["type"] == "http" and client and proxies.trusts(client[0]):
             headers = Headers(scope=scope)
-            address = proxies.client_of(client[0], ",".join(headers.getlist("x-forwarded-for")))
-            scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
+            forwarded = ",".join(headers.getlist("x-forwarded-for"))
+            address = proxies.client_of(client[0], forwarded)
+            schemes = ",".join(headers.getlist("x-forwarded-proto")).split(",")
+            scheme = schemes[-1].strip().lower()  # that of the nearest proxy
             names = headers.getlist(proxies.user_header) if proxies.user_header else []
             scope = {
                 **scope,
@@ -102,7 +105,9 @@ def _plain(text: str) -> str:
         address = ip_address(text)
     except ValueError:
         return text
-    return str(address.ipv4_mapped or address) if isinstance(address, IPv6Address) else text
+    if isinstance(address, IPv6Address):
+        return str(address.ipv4_mapped or address)
+    return text
 
 
 def _is_address(text: str) -> bool:

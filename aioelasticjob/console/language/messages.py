@@ -33,14 +33,17 @@ class Messages:
 
     def __init__(self, phrases: Mapping[str, str]) -> None:
         self.phrases = phrases
-        self._exact = {
-            english.format(): said.format() for english, said in phrases.items() if not BLANK.search(english)
-        }
-        blank = [english for english in phrases if BLANK.search(english)]
-        blank.sort(
-            key=lambda english: -len(BLANK.sub("", english))
-        )  # the sentence with the most text of its own is tried first
-        self._patterns = [(_pattern(english), phrases[english]) for english in blank]
+        self._exact = dict[str, str]()
+        with_blanks = list[str]()
+        for english, said in phrases.items():
+            if BLANK.search(english):
+                with_blanks.append(english)
+            else:
+                self._exact[english.format()] = said.format()
+        with_blanks.sort(
+            key=_length_without_blanks, reverse=True
+        )  # the one with the most text of its own is tried first
+        self._patterns = [(_pattern(english), phrases[english]) for english in with_blanks]
 
     def __call__(self, text: str, depth: int = 3) -> str:
         """Return a sentence in this language."""
@@ -48,28 +51,44 @@ class Messages:
             return text
         if text in self._exact:
             return self._exact[text]
-        if depth and (setting := _SETTING.fullmatch(text)):
+        setting = _SETTING.fullmatch(text) if depth else None
+        if setting is not None:
             wrong = self(setting["text"], depth - 1)
             if wrong != setting["text"]:
                 return f"{setting['start']}：{wrong}"
         for pattern, said in self._patterns:
-            if found := pattern.fullmatch(text):
-                blanks = found.groupdict()
-                texts = {name: value for name, value in blanks.items() if name.startswith("text")}
-                translated = {name: self(value, depth - 1) for name, value in texts.items()} if depth else texts
-                if translated != texts or _WORDS.search(BLANK.sub("", said)):
-                    return said.format(**blanks | translated)
+            found = pattern.fullmatch(text)
+            if found is None:
+                continue
+            blanks = found.groupdict()
+            texts = {name: value for name, value in blanks.items() if name.startswith("text")}
+            translated = texts
+            if depth:
+                translated = {name: self(value, depth - 1) for name, value in texts.items()}
+            has_own_words = _WORDS.search(BLANK.sub("", said))  # one of blanks only is used if a blank was translated
+            if has_own_words or translated != texts:
+                return said.format(**blanks | translated)
         parts = text.split(PARTS)
-        said_parts = [self(part, depth - 1) for part in parts] if len(parts) > 1 and depth else parts
+        if len(parts) == 1 or not depth:
+            return text
+        said_parts = [self(part, depth - 1) for part in parts]
         return text if said_parts == parts else "；".join(said_parts)
+
+
+def _length_without_blanks(english: str) -> int:
+    return len(BLANK.sub("", english))
 
 
 def _pattern(english: str) -> re.Pattern[str]:
     """Return what matches a sentence with its blanks filled in; only a blank for text may be empty."""
     found = ""
     for index, part in enumerate(BLANK.split(english)):
-        if index % 2:
-            held = ".*?" if part.startswith("text") else r"\d[\d,]*" if part == "count" else ".+?"
+        if index % 2:  # the name of a blank; the texts between blanks have even numbers
+            held = ".+?"
+            if part.startswith("text"):
+                held = ".*?"
+            elif part == "count":
+                held = r"\d[\d,]*"
             found += f"(?P<{part}>{held})"
         else:
             found += re.escape(part.format())

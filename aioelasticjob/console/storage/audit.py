@@ -134,16 +134,22 @@ class Audit:
 
 def _record(row: sqlite3.Row) -> AuditRecord:
     entry = AuditEntry(
-        row["who"],
-        row["address"],
-        row["action"],
-        row["target"],
-        row["registry"],
-        _read(row["asked"]),
-        _read(row["before"]),
+        who=row["who"],
+        address=row["address"],
+        action=row["action"],
+        target=row["target"],
+        registry=row["registry"],
+        asked=_read(row["asked"]),
+        before=_read(row["before"]),
     )
-    done = None if row["done"] is None else bool(row["done"])
-    return AuditRecord(row["id"], row["at"], entry, done, row["summary"] or "", _read(row["after"] or "{}"))
+    return AuditRecord(
+        id=row["id"],
+        at=row["at"],
+        entry=entry,
+        done=None if row["done"] is None else bool(row["done"]),
+        summary=row["summary"] or "",
+        after=_read(row["after"] or "{}"),
+    )
 
 
 def _text(facts: Facts) -> str:
@@ -156,11 +162,15 @@ def _cut(value: object) -> object:
         return _shortened(value)
     if isinstance(value, Mapping):
         return {_shortened(str(key)): _cut(part) for key, part in value.items()}
-    return [_cut(part) for part in value] if isinstance(value, Sequence) else value
+    if isinstance(value, Sequence):
+        return [_cut(part) for part in value]
+    return value
 
 
 def _shortened(text: str, longest: int = MAX_VALUE_CHARACTERS) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text):,} characters)"
 
 
 def _read(text: str) -> Facts:

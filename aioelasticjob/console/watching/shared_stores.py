@@ -39,4 +39,6 @@ def _store(url: str) -> tuple[str, str]:
     parsed = make_url(url)
     kind = parsed.get_backend_name().replace("mariadb", "mysql")
     name = parsed.database or ""
-    return kind, os.path.realpath(name.removeprefix("file:")) if kind == "sqlite" else name.lower()
+    if kind == "sqlite":
+        return kind, os.path.realpath(name.removeprefix("file:"))
+    return kind, name.lower()

@@ -108,7 +108,8 @@ class StoreWatch:
         self._problem = None
         before = self.snapshot
         self.snapshot = StoreSnapshot(None, now, failures, misfires, errors)
-        if changed := _changed(before.errors, errors) | _changed(before.misfires, misfires):
+        changed = _changed(before.errors, errors) | _changed(before.misfires, misfires)
+        if changed:
             self._on_changes(changed)
 
     async def _errors(self, now: float, failures: int) -> ErrorsByJob:
@@ -122,16 +123,11 @@ class StoreWatch:
         places = {key: place_of(stack) for key, stack in stacks.items()} | self._places
         self._places = {one.id: places.get(one.id, "") for one in found}
         self._grouped = now
-        return grouped(
-            (
-                Failure(
-                    *(one.id, one.job, one.item, one.began.timestamp()),
-                    *(kind_of(one.failure, one.outcome), self._places[one.id]),
-                )
-                for one in found
-            ),
-            before.errors,
-        )
+        failed = []
+        for one in found:
+            kind = kind_of(one.failure, one.outcome)
+            failed.append(Failure(one.id, one.job, one.item, one.began.timestamp(), kind, self._places[one.id]))
+        return grouped(failed, before.errors)
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:

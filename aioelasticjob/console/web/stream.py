@@ -217,11 +217,14 @@ async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator
         await state.live_pages.queue()
         snapshots = _snapshots_of(request)
         snapshot = snapshots.value
-        if body := "".join(map(_partial, await feed.changes(snapshot))):
+        changes = await feed.changes(snapshot)
+        body = "".join(map(_partial, changes))
+        if body:
             event = _event(body, feed.position)
             yield event
             between = max(MIN_INTERVAL, INTERVAL_PER_PAGE * len(state.live_pages))
-            with turn.pause(max(between, budget.spend(len(event)))):
+            until_affordable = budget.spend(len(event))
+            with turn.pause(max(between, until_affordable)):
                 await anyio.sleep_forever()
         if not feed.has_more:
             if turn.is_over:
@@ -229,7 +232,8 @@ async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator
                 return
             with turn.pause(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
                 await snapshots.until(partial(is_not, snapshot))
-        if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
+        now = state.clock.now()
+        if now >= checked + SESSION_CHECK_INTERVAL:
             checked = now
             session = await find_session(state, request.http, request.viewer.agent)
             if session is None or session != request.viewer.session:  # of another role, the page shows other things
@@ -241,7 +245,9 @@ async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator
 def _snapshots_of(request: PageRequest) -> Latest[RegistrySnapshot]:
     """Return what a page follows: its registry, or on a page about none the first one, or nothing."""
     watched = next(iter(request.registries_shown), None)
-    return Latest(RegistrySnapshot()) if watched is None else watched.snapshot
+    if watched is None:
+        return Latest(RegistrySnapshot())
+    return watched.snapshot
 
 
 def _partial(piece: Piece) -> str:
