@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
+from math import log
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -101,10 +103,13 @@ def shown_by(command: list[str], patience: float, directory: str | Path = ROOT) 
         os.chdir(directory)
         variables = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": "40", "PYTHONPATH": str(ROOT)}
         os.execvpe(command[0], command, {**os.environ, **variables})
-    written, over = bytearray(), time.monotonic() + patience
+    written = bytearray()
+    over = time.monotonic() + patience
     with suppress(OSError):  # the terminal is gone when the command has ended
-        while chunk := os.read(terminal, 65536):
-            written += chunk
+        while True:
+            is_written, _, _ = select.select([terminal], [], [], 1)
+            if is_written:
+                written += os.read(terminal, 65536)
             if time.monotonic() > over:
                 os.kill(child, signal.SIGINT)
                 over += patience
@@ -140,20 +145,23 @@ def draw_terminal(name: str, title: str, text: str) -> None:
 
 def lateness() -> None:
     """Draw how late jobs begin, here, in Elastic-Job, and with nothing but timers."""
-    rows = {row[0]: row[1:] for row in table("docs/benchmarks.md", "| late, p50 / p99 |")}
     for look in LOOKS:
-        write(f"lateness-{look.name}.svg", lateness_of(rows, look))
+        write(f"lateness-{look.name}.svg", lateness_of(figures(), look))
+
+
+def figures() -> dict[str, list[str]]:
+    """Return median and 99th percentile of each case, as the page of the benchmarks has them."""
+    return {row[0]: row[1:] for row in table("docs/benchmarks.md", "| late, p50 / p99 |")}
 
 
 def lateness_of(rows: dict[str, list[str]], look: Look) -> str:
     """Return the bars; the length is the logarithm, since they differ by a factor of a hundred."""
     head = ("aioelasticjob", "bare asyncio timers", "Elastic-Job 3 (Java)")
-    parts = [
-        text(20, 30, "Lateness of one-second jobs: median (solid) and 99th percentile (pale)", look.text, 16, "600")
-    ]
-    for number, (title, colour) in enumerate(zip(head, look.series, strict=True)):
+    title = "Lateness of one-second jobs: median (solid) and 99th percentile (pale)"
+    parts = [text(20, 30, title, look.text, 16, "600")]
+    for number, (name, colour) in enumerate(zip(head, look.series, strict=True)):
         parts += [f'<rect x="{20 + 210 * number}" y="46" width="12" height="12" rx="2" fill="{colour}"/>']
-        parts += [text(38 + 210 * number, 57, title, look.text)]
+        parts += [text(38 + 210 * number, 57, name, look.text)]
     left, wide, y = 110, 560, 84
     for milliseconds in (1, 10, 100, 1000):
         x = left + wide * position(milliseconds)
@@ -178,34 +186,30 @@ def lateness_of(rows: dict[str, list[str]], look: Look) -> str:
 
 def position(milliseconds: float) -> float:
     """Return where a value stands between 0.5 and 1000 ms, from 0 to 1."""
-    from math import log
-
     return log(milliseconds / 0.5) / log(1000 / 0.5)
 
 
 def sharding() -> None:
     """Draw who holds which of twelve items before and after one of three instances has left."""
-    names = ("average", "round-robin", "sticky")
     for look in LOOKS:
-        parts, x = [], 150
-        for title in names:
-            parts += [text(x + 96, 28, title, look.text, 15, "600", "middle")]
-            before = strategies.find(title)(AssignmentInput("report", ("a", "b", "c"), 12))
-            after = strategies.find(title)(AssignmentInput("report", ("b", "c"), 12, before))
-            for row, assigned in enumerate((before, after)):
-                parts += items(x, 44 + row * 100, dict(assigned), dict(before) if row else {}, look)
-            x += 215
-        parts += [text(20, 82, "a, b and c", look.text, 14), text(20, 182, "a has left", look.text, 14)]
-        parts += [
-            text(
-                20,
-                256,
-                "A tile is an item, its letter the instance that holds it. A frame: the item has moved.",
-                look.faint,
-                13,
-            )
-        ]
-        write(f"sharding-{look.name}.svg", drawing(800, 272, "Twelve items on three instances, then on two", parts))
+        write(f"sharding-{look.name}.svg", sharding_of(look))
+
+
+def sharding_of(look: Look) -> str:
+    """Return a tile for each item, for three strategies."""
+    parts: list[str] = []
+    left = 150
+    for title in ("average", "round-robin", "sticky"):
+        parts += [text(left + 96, 28, title, look.text, 15, "600", "middle")]
+        before = strategies.find(title)(AssignmentInput("report", ("a", "b", "c"), 12))
+        after = strategies.find(title)(AssignmentInput("report", ("b", "c"), 12, before))
+        parts += items(left, 44, dict(before), {}, look)
+        parts += items(left, 144, dict(after), dict(before), look)
+        left += 215
+    parts += [text(20, 82, "a, b and c", look.text, 14), text(20, 182, "a has left", look.text, 14)]
+    explained = "A tile is an item, its letter the instance that holds it. A frame: the item has moved."
+    parts += [text(20, 256, explained, look.faint, 13)]
+    return drawing(800, 272, "Twelve items on three instances, then on two", parts)
 
 
 def items(x: int, y: int, now: dict[int, str], before: dict[int, str], look: Look) -> Iterator[str]:
@@ -297,9 +301,8 @@ def held_over_time(seen: Sequence[Sample], look: Look) -> str:
                 height = ""
                 continue
             x = f"{left + wide * seconds / SECONDS:.1f}"
-            new = (
-                f"{bottom - high * value / 8 + 4 * (number - 1):.1f}"  # beside the others, so that equal lines are seen
-            )
+            beside = 4 * (number - 1)  # so that equal lines are seen
+            new = f"{bottom - high * value / 8 + beside:.1f}"
             path += f"L{x} {height}L{x} {new}" if height else f"M{x} {new}"
             height = new
         parts += [f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="3"/>']
