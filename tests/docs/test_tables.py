@@ -178,6 +178,13 @@ def test_the_pictures_of_a_page_are_there(page: str) -> None:
         assert (ROOT / PurePosixPath(page).parent / target).is_file(), target
 
 
+def test_the_changelog_says_in_few_words_what_the_first_release_will_be() -> None:
+    """A line for each change that users see.  If a rebase has brought back the old lines, remove them: git has them."""
+    changelog = read("CHANGELOG.md")
+    assert len(changelog.split()) <= 1_000
+    assert re.findall(r"^#+ (.+)$", changelog, re.MULTILINE)[1:] == ["[Unreleased]", "Added", "Changed", "Fixed"]
+
+
 def test_the_readme_has_three_pictures_for_light_and_dark_screens() -> None:
     variants = r'<source media="\(prefers-color-scheme: dark\)" srcset="(\S+)">\s*<img alt="[^"]+" src="(\S+)">'
     shown = re.findall(variants, read("README.md"))
