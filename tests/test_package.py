@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -36,3 +41,25 @@ def test_the_embedded_server_starts_without_the_rest_of_the_house() -> None:
     program = "import sys, aioelasticjob.zookeeper.__main__; print('pydantic' in sys.modules, 'aiozk' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_package_uses_each_of_its_runtime_dependencies_itself() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[^a-z-]", dependency)[0] for dependency in declared}
+    distributions = packages_distributions()
+    used = {name.lower() for module in set(modules_used()) for name in distributions.get(module, ())}
+    assert "pydantic" in names
+    assert names - used == set()
+
+
+def modules_used() -> Iterator[str]:
+    """Yield the top-level modules that the package imports, or whose files it reads by ``resources.files``."""
+    for file in (ROOT / "aioelasticjob").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Import(names=names):
+                    yield from (one.name.partition(".")[0] for one in names)
+                case ast.ImportFrom(module=str(module), level=0):
+                    yield module.partition(".")[0]
+                case ast.Call(func=ast.Attribute(attr="files"), args=[ast.Constant(value=str(module))]):
+                    yield module
