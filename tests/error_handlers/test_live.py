@@ -54,7 +54,7 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
     with caplog.at_level(logging.WARNING):
         simulate(scene)
     assert handled == [(10, "ops"), (20, "ops"), (25, "ops"), (30, "others")]
-    said = [one.getMessage() for one in caplog.records if one.name.endswith("diagnostics")]
+    said = [one.getMessage() for one in caplog.records if one.name.endswith("coordinator")]
     assert len(said) == 3  # once in each life, and that it was mended
     assert said[0] == said[1]
     assert said[0].startswith(f"/job/config: {fault}")
