@@ -14,6 +14,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.doctor.facts import Permissions, Quota, Writes
 from aioelasticjob.doctor.line import Line
 from aioelasticjob.errors import RegistryError, unwrapped
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
@@ -208,9 +209,10 @@ def _numbers(data: bytes) -> dict[str, int]:
     found = dict[str, int]()
     for pair in data.decode("utf-8", "replace").replace(";", ",").split(","):
         name, _, value = pair.partition("=")
-        number = value.strip("=")
-        if number.removeprefix("-").isdecimal():
-            found[name] = int(number)
+        signed = value.strip("=")
+        number = whole_number(signed.removeprefix("-"), digits=19)
+        if number is not None:
+            found[name] = -number if signed.startswith("-") else number
     return found
 
 

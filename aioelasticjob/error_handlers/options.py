@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from aioelasticjob.config.mistakes import mistakes, unknown_setting
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.whole_numbers import whole_number
 
 HEADER = "header."
 """The names of options that become headers begin with this."""
@@ -36,10 +37,10 @@ def _switch(given: object) -> object:
 
 
 def _port(given: object) -> object:
-    text = str(given)
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
+    port = whole_number(str(given), digits=5)
+    if port is None or not 1 <= port <= 65_535:
         raise ValueError("must be a port from 1 to 65535")
-    return int(text)
+    return port
 
 
 def _line(given: str) -> str:

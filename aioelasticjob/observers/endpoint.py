@@ -30,6 +30,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.answers import PROBES, Answer, Answers, HasHealth, Render
 from aioelasticjob.observers.siblings import Siblings
@@ -86,11 +87,12 @@ def where(given: object) -> tuple[str, int]:
         InvalidSetting: it is none of these.
     """
     is_port = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 65536
-    host, _, port = (str(given) if is_port or isinstance(given, str) else "").rpartition(":")
+    host, _, text = (str(given) if is_port or isinstance(given, str) else "").rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not port.isdecimal() or len(port) > 5 or int(port) > 65535:
+    port = whole_number(text, digits=5)
+    if port is None or port > 65535:
         raise InvalidSetting("metrics", given, "write a port, or HOST:PORT with a port up to 65535")
-    return host, int(port)
+    return host, port
 
 
 @asynccontextmanager

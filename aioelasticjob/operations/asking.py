@@ -20,6 +20,7 @@ from aioelasticjob.core.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import time_text
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import parameter_text, see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, no_such_item, requests_view, view_of
@@ -287,10 +288,13 @@ def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
 
 def items_in(text: str) -> list[int]:
     """Return the numbers of items in a text such as ``2, 3``; an InvalidSetting is raised if it is none."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise InvalidSetting("items", text[:200], "write the numbers of items, such as 2,3")
-    return [int(part) for part in parts]
+    items = list[int]()
+    for part in text.split(","):
+        item = whole_number(part.strip(), digits=9)
+        if item is None:
+            raise InvalidSetting("items", text[:200], "write the numbers of items, such as 2,3")
+        items.append(item)
+    return items
 
 
 def disabled_note(view: JobView, request: Request) -> str:

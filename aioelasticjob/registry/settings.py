@@ -12,6 +12,7 @@ from aioelasticjob.config.durations import Duration, as_seconds
 from aioelasticjob.config.mistakes import unknown_setting
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.credentials import HIDDEN, hide_in_address
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.registry.host_names import is_ip
 from aioelasticjob.registry.secrets import is_login, is_path
 from aioelasticjob.registry.tls import TlsSettings
@@ -167,16 +168,17 @@ def _no_host(address: str, expected: str) -> InvalidSetting:
 
 
 def _host(server: str, address: str, default: int) -> tuple[str, int]:
-    name, _, port = server.rpartition(":")
+    name, _, text = server.rpartition(":")
     if server.endswith("]") or not name:  # no port, or an IPv6 address without one
-        name, port = server, str(default)
+        name, text = server, str(default)
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     elif ":" in name:
         raise _no_host(address, f"write an IPv6 address in brackets, such as [::1]:{default}")
-    if not _resolvable(name) or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+    port = whole_number(text, digits=5)
+    if not _resolvable(name) or port is None or not 0 < port < 65536:
         raise _no_host(address, f"{server!r} is not host:port with a port from 1 to 65535")
-    return name, int(port)
+    return name, port
 
 
 def _resolvable(name: str) -> bool:

@@ -81,6 +81,9 @@ def test_who_comes_back_is_told_what_has_changed_since_and_no_more(play: Play) -
             assert "quiet" not in event
         async with browser.listening(path, ("last-event-id", "another-console.3.abc")) as stream:
             assert "quiet" in await stream.event('hx-target="#jobs"')  # the whole list
+        endless = f"{place.partition('.')[0]}.{'9' * 5000}.abc"
+        async with browser.listening(path, ("last-event-id", endless)) as stream:
+            assert "quiet" in await stream.event('hx-target="#jobs"')
 
     play(act)
 

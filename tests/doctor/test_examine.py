@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.doctor import Report, Verdict, examine
+from aioelasticjob.doctor import Report, Verdict, examine, session
 from aioelasticjob.doctor.line import Line
 from aioelasticjob.doctor.members import RESOLUTION
 from aioelasticjob.errors import InvalidSetting
@@ -279,6 +279,11 @@ def test_a_quota_that_is_used_up_is_noticed() -> None:
             assert "/shop uses 3 of 3 nodes (count)" in said(report, "quotas")
 
     asyncio.run(main())
+
+
+def test_a_quota_that_is_no_number_of_the_server_is_left_out() -> None:
+    data = b"count=" + b"9" * 5000 + "=;bytes=٧;countHardLimit=-1".encode()
+    assert session._numbers(data) == {"countHardLimit": -1}
 
 
 def make_node(address: str, path: str) -> None:

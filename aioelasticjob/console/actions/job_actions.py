@@ -12,6 +12,7 @@ from aioelasticjob import operations
 from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.cron.zone import wall_time
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import OperationResult
 from aioelasticjob.registry.session import Session
 
@@ -35,9 +36,10 @@ class Filled:
         text = self.text(name)
         if text is None:
             return None
-        if not text.isascii() or not text.isdecimal() or len(text) > 19:
+        number = whole_number(text, digits=19)
+        if number is None:
             raise InvalidSetting(name, text[:40], "a whole number")
-        return int(text)
+        return number
 
     def items(self) -> list[int] | None:
         """Return the items that were typed; None for all of them."""

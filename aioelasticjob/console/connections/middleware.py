@@ -10,6 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from aioelasticjob.ground.whole_numbers import whole_number
+
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -99,7 +101,7 @@ def _add_headers(message: Message) -> None:
 
 def _announced_size(scope: Scope) -> int:
     length = Headers(scope=scope).get("content-length", "0")
-    return int(length) if length.isdecimal() else 0
+    return whole_number(length, digits=20) or 0
 
 
 async def _refuse(send: Send) -> None:

@@ -11,6 +11,7 @@ from aioelasticjob.console.drawing.timeline import MAX_ROWS, MAX_RUNS, Field, Wi
 from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistryWatch
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.ground.times import moment
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import DurationCount, EventStore, Filter, RunEntry
 from aioelasticjob.operations import JobStatus
@@ -95,9 +96,9 @@ async def _stored(store: EventStore, job: str, window: Window, under_way: Iterab
         at = state.fire_time or state.at
         if at is None:
             continue
-        items = [int(part) for part in state.item.split(",") if part.strip().isdecimal()]
-        for item in items:
-            if window.first <= item <= window.last:
+        for part in state.item.split(","):
+            item = whole_number(part.strip())
+            if item is not None and window.first <= item <= window.last:
                 misfires.append(ObservedRun(item, _ms(at), _ms(at), "CRON", "misfired", state.instance))
     left_out = page.next is not None
     if not _is_near(total, window):

@@ -11,6 +11,7 @@ from aioelasticjob import operations
 from aioelasticjob.console.pages.fields import changed_fields, sections, text_of
 from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus
 from aioelasticjob.registry.session import Session
 
@@ -53,10 +54,9 @@ async def save(request: PageRequest) -> Response:
     """Change the settings, unless somebody else has meanwhile."""
     session, status = await _read(request)
     version = request.form.get("version", "")
-    try:
-        seen = int(version)
-    except ValueError:
-        raise InvalidSetting("version", version[:40], "a whole number") from None
+    seen = whole_number(version)
+    if seen is None:
+        raise InvalidSetting("version", version[:40], "a whole number")
     changes = _empty_as_none(changed_fields(request.form, status.config))
     before = {name: _json_value(getattr(status.config, name, None)) for name in changes}
     try:

@@ -24,6 +24,7 @@ from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.events import fence_of
 from aioelasticjob.ground.times import moment
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount
 
@@ -218,12 +219,12 @@ def _totals(counts: tuple[OutcomeCount, ...]) -> dict[str, int]:
 
 
 def _filter(asked: Mapping[str, str], zone: str) -> Filter:
-    item = asked["item"]
-    if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
-        raise InvalidSetting("item", item, "a whole number")
+    item = whole_number(asked["item"], digits=9)
+    if item is None and asked["item"]:
+        raise InvalidSetting("item", asked["item"], "a whole number")
     return Filter(
         job=asked["job"] or None,
-        item=int(item) if item else None,
+        item=item,
         instance=asked["instance"] or None,
         outcome=asked["outcome"] or None,
         source=asked["source"] or None,

@@ -19,6 +19,7 @@ from aioelasticjob.console.web.request import PageRequest, job_name, registry_of
 from aioelasticjob.console.web.stream import Piece, PieceFeed, PieceGroup
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.ground.times import moment
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.observers.sql import Filter, StateEntry
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus
 
@@ -357,13 +358,13 @@ def _span(request: PageRequest, status: JobStatus, now: float) -> str:
 
 def _items(text: str, count: int) -> tuple[int, int, bool]:
     """Read the first and the last item of ``3-17``; all items where the text says nothing sensible."""
-    parts = text.split("-")
-    if len(parts) == 2 and all(part.isascii() and part.isdecimal() and len(part) < 8 for part in parts):
-        first = int(parts[0])
-        last = min(int(parts[1]), max(0, count - 1))
-        if first <= last:
-            return first, last, True
-    return 0, max(0, count - 1), False
+    start, _, end = text.partition("-")
+    first = whole_number(start, digits=7)
+    last = whole_number(end, digits=7)
+    highest = max(0, count - 1)
+    if first is not None and last is not None and first <= min(last, highest):
+        return first, min(last, highest), True
+    return 0, highest, False
 
 
 def _moment(text: str, zone: ZoneInfo) -> float | None:
@@ -371,10 +372,11 @@ def _moment(text: str, zone: ZoneInfo) -> float | None:
 
     A time before 1970, or at the end of the year 9999, is moved to where it can be shown in every zone.
     """
-    if text.isascii() and text.isdecimal() and len(text) < 12:
-        return float(text)
+    seconds = whole_number(text, digits=11)
+    if seconds is not None:
+        return float(seconds)
     try:
-        seconds = datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
+        typed = datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
     except (ValueError, OverflowError):
         return None
-    return min(max(seconds, 0.0), LATEST)
+    return min(max(typed, 0.0), LATEST)

@@ -12,6 +12,7 @@ from aioelasticjob.console.watching.health import GROUPS, HealthGroups
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.credentials import hide_in_text
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import JobStatus, label_in
 
 PAGE: Final = 100
@@ -214,5 +215,5 @@ def _label(text: str) -> str:
 
 
 def _number(text: str | None, default: int, most: int) -> int:
-    number = int(text) if text and text.isascii() and text.isdecimal() and len(text) < 20 else 0
-    return min(number, most) if number > 0 else default
+    number = whole_number(text or "", digits=19)
+    return min(number, most) if number else default

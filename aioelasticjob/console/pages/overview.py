@@ -20,6 +20,7 @@ from aioelasticjob.console.watching.strip import Strip
 from aioelasticjob.console.web.frame import frame_pieces
 from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.console.web.stream import EVENT_BYTES, Piece, Sent, row_id, stream
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import ItemStatus, JobStatus
 
 SQUARES: Final = 40
@@ -53,9 +54,9 @@ class OverviewFeed:
         self._registry: RegistryWatch = registry_of(request)
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
-        known = epoch == self._registry.epoch and version.isdecimal()
-        self._version = int(version) if known else -1
-        self._shown = shown if known else ""
+        seen = whole_number(version) if epoch == self._registry.epoch else None
+        self._version = -1 if seen is None else seen
+        self._shown = "" if seen is None else shown
         self._sent = Sent()
         self._ahead = dict[str, int]()
         self._tiles: tuple[tuple[Counter[str], int], str] | None = None

@@ -14,6 +14,7 @@ from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.frame import frame_pieces, gone_piece
 from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.console.web.stream import Piece, PieceFeed, PieceGroup, row_id, stream
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import JobOnServer, ServerDetails
 
 PAGE: Final = 100
@@ -47,10 +48,7 @@ class _ServerPieces:
     def __init__(self, request: PageRequest) -> None:
         self._request = request
         self.ip = str(request.http.path_params["ip"])
-        self.page = 1
-        given = request.http.query_params.get("page", "")
-        if given.isascii() and given.isdecimal() and len(given) < 8:
-            self.page = max(1, int(given))
+        self.page = whole_number(request.http.query_params.get("page", ""), digits=7) or 1
         self._rows: dict[str, tuple[object, Piece]] = {}
         """By job, the values that its row was rendered from, and the row."""
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from aioelasticjob.console.users.accounts import INVITATION, Role
 from aioelasticjob.console.web.request import PageRequest, require_role
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.whole_numbers import whole_number
 
 IN = "in:"
 """Begins the name of a form's field for the role in one registry."""
@@ -80,7 +81,7 @@ async def audit_log(request: PageRequest) -> Response:
     await request.state.storage.complete_audit()
     text = query.get("q", "")[:200]
     below = query.get("below", "")
-    start = int(below) if below.isascii() and below.isdecimal() and len(below) < 16 else None
+    start = whole_number(below)
     records = await request.state.storage.audit.entries(below=start, text=text, most=LINES + 1, registries=registries)
     more = records[LINES - 1].id if len(records) > LINES else None
     return request.page("audit.html", records=records[:LINES], more=more, text=text, tab="audit")
