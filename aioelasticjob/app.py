@@ -28,7 +28,7 @@ from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.host.event_loop import require_asyncio
-from aioelasticjob.host.importing import refuse_while_imported
+from aioelasticjob.host.importable import refuse_while_imported
 from aioelasticjob.host.process import (
     await_signals,
     collect_garbage_seldom,

@@ -12,7 +12,7 @@ from types import ModuleType
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 from aioelasticjob.host.code_origin import is_installed, is_ours_or_pythons
-from aioelasticjob.host.importing import only_declaring
+from aioelasticjob.host.importable import only_declaring
 from aioelasticjob.logging import logger
 
 log = logger(__name__)
