@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import typer
@@ -20,7 +19,7 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.config.durations import EXPECTED, TYPED
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.plural import counted
-from aioelasticjob.operations import HostStatus, OperationResult
+from aioelasticjob.operations import SERVER_ACTIONS, HostStatus, OperationResult, ServerAction, consequences
 from aioelasticjob.registry.session import Session
 
 Instance: TypeAlias = Annotated[
@@ -39,28 +38,13 @@ JobOrNone: TypeAlias = Annotated[
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAction:
-    """An action on a server in all jobs, and what becomes of the items there."""
-
-    label: str
-    act: Callable[..., Awaitable[OperationResult]]
-    outcome: str
-
-
-_PAUSE = ServerAction("Pause", operations.pause_server, "Its items stay there and are not run.")
-_RESUME = ServerAction("Resume", operations.resume_server, "Its items are run again where nothing else is off.")
-_DISABLE = ServerAction("Disable", operations.disable_server, "Its items move to other servers.")
-_ENABLE = ServerAction("Enable", operations.enable_server, "Items move there again where nothing else is off.")
-
-
 @on_a_registry
 def pause(
     where: RegistryOptions, name: JobOrNone = None, server: Server = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Pause a job, a job on one server, or a server in all jobs: nothing is run there, and all items stay there."""
     if name is None:
-        _do_to_server(where, _PAUSE, server, yes, as_json)
+        _do_to_server(where, SERVER_ACTIONS["pause"], server, yes, as_json)
     else:
         _do(where, lambda session: operations.pause(session, name, server=server, by=operator_name()), as_json)
 
@@ -71,7 +55,7 @@ def resume(
 ) -> None:
     """Resume what was paused; what is off for another reason stays off."""
     if name is None:
-        _do_to_server(where, _RESUME, server, yes, as_json)
+        _do_to_server(where, SERVER_ACTIONS["resume"], server, yes, as_json)
     else:
         _do(where, lambda session: operations.resume(session, name, server=server, by=operator_name()), as_json)
 
@@ -98,11 +82,13 @@ def _switch(help: str, on_server: ServerAction, act: Callable[..., Awaitable[Ope
 
 disable = _switch(
     "Disable a server, in one job or in all: its items move. Or disable one item, or a whole job, which pauses it.",
-    _DISABLE,
+    SERVER_ACTIONS["disable"],
     operations.disable,
 )
 enable = _switch(
-    "Enable what was disabled. What is switched off in another way as well stays off.", _ENABLE, operations.enable
+    "Enable what was disabled. What is switched off in another way as well stays off.",
+    SERVER_ACTIONS["enable"],
+    operations.enable,
 )
 
 
@@ -111,7 +97,8 @@ def shutdown(
     where: RegistryOptions, name: Name, instance: Instance = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Let instances leave a job once their runs have ended; a new start of their processes brings them back."""
-    confirm(f"Let {instance or 'all instances'} leave {name}?", sure=yes)
+    who = f"the instance {instance} of" if instance else "all instances of"
+    confirm(f"{consequences.SHUT_DOWN} Shut down {who} {name}?", sure=yes)
     _do(where, lambda session: operations.shut_down(session, name, instance=instance, by=operator_name()), as_json)
 
 
@@ -128,11 +115,9 @@ def remove(
     if name is not None and server is not None:
         raise InvalidSetting("server", server, "give either a job or a server")
     if name is None:
-        ip = _needed(server)
-        confirm(f"Forget the server {ip} in all jobs, and what was said about it?", sure=yes)
-        _do(where, lambda session: operations.remove_server(session, ip), as_json)
+        _do_to_server(where, SERVER_ACTIONS["remove"], server, yes, as_json)
     else:
-        confirm(f"Remove {name} with its settings, records and offsets?", sure=yes)
+        confirm(f"{consequences.REMOVE} Remove {name}?", sure=yes)
         _do(where, lambda session: operations.remove(session, name, force=force, by=operator_name()), as_json)
 
 
@@ -141,9 +126,9 @@ def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | No
     ip = _needed(server)
     if not sure:
         now = SystemClock().now()
-        found = operations.by_server(where.look(lambda session: operations.jobs(session, now=now)))
-        confirm(_question(action, next((host for host in found if host.ip == ip), None), ip), sure=False)
-    _do(where, lambda session: action.act(session, ip, by=operator_name()), as_json)
+        found = where.look(lambda session: operations.jobs(session, now=now))
+        confirm(_question(action, operations.host_of(found, ip), ip), sure=False)
+    _do(where, lambda session: action.do(session, ip, by=operator_name()), as_json)
 
 
 def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:

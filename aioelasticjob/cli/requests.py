@@ -21,11 +21,10 @@ from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import confirm, out, print_warning, write_json
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.config.durations import as_seconds
-from aioelasticjob.cron.zone import wall_time, zone_named
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.cron.zone import typed_time, zone_named
 from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.model import Outcome
-from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
+from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions, consequences
 from aioelasticjob.operations.backfill import COUNTED
 from aioelasticjob.registry.session import Session
 
@@ -69,13 +68,6 @@ def trigger(
     """Run a job once, now or later: all its items, or some; or what one instance holds."""
     _warn_of_broken_json(parameter)
     chosen = _items(items)
-    if instance is not None:
-        if (items, at, in_, expires, id, wait) != (None, None, None, None, None, False):
-            raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
-        done = where.look(
-            lambda s: operations.trigger(s, name, instance=instance, parameter=parameter, by=operator_name())
-        )
-        return print_result(done, as_json=as_json)
 
     async def ask(session: Session) -> OperationResult:
         options: RunOptions = {"items": chosen, "delay": in_, "expires": expires, "id": id}
@@ -85,7 +77,13 @@ def trigger(
             options["expires"] = _local("expires", expires, await _zone(session, name), ", or a duration such as 90s")
         with as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
             return await operations.ask(
-                session, name, parameter=parameter, by=operator_name(), followed=wait, **options
+                session,
+                name,
+                instance=instance,
+                parameter=parameter,
+                by=operator_name(),
+                followed=wait,
+                **options,
             )
 
     _ask(where, name, ask, wait, as_json)
@@ -201,10 +199,10 @@ def list_(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False)
         out().print(nothing, style="dim", markup=False)
 
 
-@requests.command("cancel")
+@requests.command("cancel", help=f"Cancel a request. {consequences.CANCEL_REQUEST}")
 @on_a_registry
 def cancel_request(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = False) -> None:
-    """Cancel a request: nothing more of it is begun, and what runs goes on."""
+    """Cancel a request."""
     _change(where, operations.cancel_request, id, job, as_json)
 
 
@@ -303,16 +301,8 @@ async def _zone(session: Session, job: str) -> tzinfo:
 
 def _local(setting: str, given: str, zone: tzinfo, otherwise: str = "") -> datetime:
     """Return a date or a time; without a zone of its own it is meant in the job's."""
-    try:
-        found = datetime.fromisoformat(given)
-    except ValueError:
-        expected = f"write a date or a time, such as 2026-01-31 or 2026-01-31T08:00{otherwise}"
-        raise InvalidSetting(setting, given, expected) from None
-    if found.tzinfo is not None:
-        return found
-    if len(given) <= len("2026-01-31"):  # a date begins when the clock has been put forward, if it is at midnight
-        return found.replace(tzinfo=zone)
-    return wall_time(setting, found, zone)
+    expected = f"write a date or a time, such as 2026-01-31 or 2026-01-31T08:00{otherwise}"
+    return typed_time(setting, given, zone, expected)
 
 
 def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) -> None:

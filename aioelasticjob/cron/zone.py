@@ -48,6 +48,25 @@ def wall_time(setting: str, wall: datetime, zone: tzinfo) -> datetime:
     return wall.replace(tzinfo=zone)
 
 
+def typed_time(setting: str, text: str, zone: tzinfo, expected: str) -> datetime:
+    """Return a date or a time that somebody has typed; if it names no zone, it is meant in ``zone``.
+
+    A date is its first moment, also where the clock is put forward at midnight.
+
+    Raises:
+        InvalidSetting: it is neither (``expected`` says what would be right), or there is no such time in the zone.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSetting(setting, text, expected) from None
+    if found.tzinfo is not None:
+        return found
+    if len(text) <= len("2026-01-31"):
+        return found.replace(tzinfo=zone)
+    return wall_time(setting, found, zone)
+
+
 def local_time(milliseconds: int, time_zone: str) -> datetime:
     """Return a time in a job's time zone, to the second; in UTC if the zone of a job without cron does not exist."""
     try:

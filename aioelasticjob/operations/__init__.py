@@ -12,6 +12,7 @@ from aioelasticjob.operations.asking import (
 )
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
+from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
 from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
@@ -24,6 +25,7 @@ from aioelasticjob.operations.servers import (
     ServerDetails,
     by_server,
     flags_of,
+    host_of,
     server,
     server_details,
 )
@@ -43,6 +45,7 @@ from aioelasticjob.operations.transfer import ImportedJob, export_jobs, import_j
 from aioelasticjob.operations.watching import StatusStream, watch, watch_all
 
 __all__ = [
+    "SERVER_ACTIONS",
     "ActiveRun",
     "Asked",
     "BackfillPlan",
@@ -59,6 +62,7 @@ __all__ = [
     "RequestStatus",
     "RunOnServer",
     "RunOptions",
+    "ServerAction",
     "ServerDetails",
     "ServerStatus",
     "StatusStream",
@@ -77,6 +81,7 @@ __all__ = [
     "export_jobs",
     "flags_of",
     "has_label",
+    "host_of",
     "import_jobs",
     "items_in",
     "job",

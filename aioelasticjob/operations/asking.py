@@ -68,12 +68,13 @@ async def ask(
     session: Session,
     job: str,
     *,
+    instance: str | None = None,
     parameter: str | Mapping[str, object] | None = None,
     by: str = "",
     followed: bool = False,
     **options: Unpack[RunOptions],
 ) -> Asked:
-    """Ask for one run of a job's items, at once or later, as the options say.
+    """Ask for one run of a job's items, at once or later, as the options say; or of those that one instance holds.
 
     A ``parameter`` that is a mapping is passed on as JSON.  With ``followed`` a job whose runs cannot be followed is
     refused.
@@ -91,10 +92,13 @@ async def ask(
     text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
     is_for_all_now = all(value is None for value in options.values())
+    if instance is not None:
+        if not is_for_all_now or followed:
+            raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
+        return await _trigger(session, job, instance, text, by)
     view = await view_of(session, job, request=id or "")
     if is_for_all_now and not followed and (not view.config.monitor_execution or _too_old(view)):
-        done = await trigger(session, job, parameter=text, by=by)
-        return Asked(done.summary, done.paths, done.zxid)
+        return await _trigger(session, job, None, text, by)
     see_whether_requests_work(view, UNFOLLOWED.format(job) if is_for_all_now and followed else "")
     if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
@@ -104,6 +108,12 @@ async def ask(
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
     summary = f"{job}: asked to run {named(wanted, view)}{left_out}"
     return await write_request(session, view, wanted, summary, delay is not None)
+
+
+async def _trigger(session: Session, job: str, instance: str | None, parameter: str | None, by: str) -> Asked:
+    """Ask instances one by one, without a request."""
+    done = await trigger(session, job, instance=instance, parameter=parameter, by=by)
+    return Asked(done.summary, done.paths, done.zxid)
 
 
 async def new_request(

@@ -112,7 +112,7 @@ async def server(session: Session, ip: str, *, now: float) -> ServerDetails:
 def server_details(statuses: Iterable[JobStatus], ip: str) -> ServerDetails | None:
     """Return one server over all these jobs; None if none of them knows it."""
     known = [status for status in statuses if any(one.ip == ip for one in status.servers)]
-    host = next((host for host in by_server(known) if host.ip == ip), None)
+    host = host_of(known, ip)
     return None if host is None else ServerDetails(host, tuple(_job(status, ip) for status in known))
 
 
@@ -123,6 +123,11 @@ def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
         for server in status.servers:
             found.setdefault(server.ip, []).append((status, server))
     return tuple(_host(ip, found[ip]) for ip in sorted(found))
+
+
+def host_of(statuses: Iterable[JobStatus], ip: str) -> HostStatus | None:
+    """Return the status of one server over all these jobs; None if none of them knows it."""
+    return next((host for host in by_server(statuses) if host.ip == ip), None)
 
 
 def flags_of(server: ServerStatus) -> tuple[tuple[str, datetime], ...]:

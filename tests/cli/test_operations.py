@@ -263,7 +263,7 @@ def test_what_destroys_is_asked_about(address: str, command: Command) -> None:
     for answer in ("n\n", "", "no\n"):
         refused = typed(answer, "remove", "report")
         assert refused.exit_code == 1
-        assert "Remove report with its settings, records and offsets?" in refused.stderr
+        assert "settings, offsets, records. This cannot be undone. Remove report?" in refused.stderr
         assert "report" in command("jobs", "-r", address).stdout
     assert typed("n\n", "shutdown", "report").exit_code == 1
     assert said(command("remove", "report", "--yes", "-r", address)) == "report: removed, 2 nodes in all"

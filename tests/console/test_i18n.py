@@ -14,11 +14,12 @@ from aioelasticjob.console.actions.job_actions import ACTIONS as JOB_ACTIONS
 from aioelasticjob.console.actions.job_actions import BULK
 from aioelasticjob.console.drawing.sparkline import _TONES
 from aioelasticjob.console.language.i18n import NOUNS, choose, language
-from aioelasticjob.console.pages import history, job, servers
+from aioelasticjob.console.pages import history, job
 from aioelasticjob.console.pages.fields import SECTIONS, field_of
 from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.console.watching.health import _REASONS_IN_PLACE
 from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.operations import SERVER_ACTIONS
 from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]
@@ -37,6 +38,7 @@ STATES = (
     "faulty",
     "foreign",
 )
+NO_OUTCOMES = ("nothing was run", "nothing yet")
 REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")
 ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")
 CATALOGUE = json.loads((CONSOLE / "language" / "locale" / "zh.json").read_text())
@@ -60,11 +62,11 @@ def _made() -> Iterator[str]:
         yield from (action.label, *action.asks, *(one.label for one in action.inputs))
         yield from (one.name for one in action.inputs if action.plan)  # the question names them
         yield from filter(None, [action.warning])
-    yield from (words for action in servers.ACTIONS.values() for words in (action.label, action.outcome))
+    yield from (words for action in SERVER_ACTIONS.values() for words in (action.label, action.outcome))
     yield from JOB_ACTIONS
     yield from BULK.values()
-    yield from REQUEST_STATES
-    yield from (f"{name} server" for name in servers.ACTIONS)
+    yield from (*REQUEST_STATES, *NO_OUTCOMES)
+    yield from (f"{name} server" for name in SERVER_ACTIONS)
     yield from (*(section.title for section in SECTIONS), "automatic", "yes", "no")
     for name in JobConfig.model_fields.keys() - UNCHANGEABLE.keys():
         field = field_of(JobConfig(job_name="job"), name)

@@ -74,6 +74,21 @@ def test_a_time_that_the_clock_of_the_viewer_skips_is_refused() -> None:
     )
 
 
+def test_a_run_of_one_instance_is_refused_together_with_items_and_nothing_is_run(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(**NIGHTLY)
+        browser = await scene.operator()
+        (one,) = (await operations.job(scene.registry.session, "report", now=0)).instances
+        url = f"{REPORT}/do/trigger"
+        answer = await browser.submit(f"{url}?instance={one.id}", {"instance": one.id, "items": "0"}, to=url)
+        assert "can only be triggered at once, with all items that it holds" in answer.text
+        assert await operations.requests(scene.registry.session, "report") == ()
+        ((entry, *_),) = (await scene.console.state.storage.audit.entries(most=1),)
+        assert (entry.entry.action, entry.done) == ("trigger", False)
+
+    play(act)
+
+
 def test_a_planned_run_is_listed_paused_and_cancelled_and_all_of_it_is_in_the_audit_log(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job(**NIGHTLY)

@@ -173,6 +173,24 @@ def test_a_run_for_now_is_refused_if_all_items_are_disabled_also_during_an_assig
     simulate(scene)
 
 
+@pytest.mark.parametrize("given", [{"items": [0]}, {"delay": 5}, {"expires": 60}, {"id": "a"}, {"followed": True}])
+def test_one_instance_is_only_asked_for_all_that_it_holds_and_at_once(given: dict[str, Any]) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", cron=NEVER)
+        (one,) = (await operations.job(here.observer, "job", now=0)).instances
+        before = (await here.observer.subtree(["/job"])).below("/job")
+        with pytest.raises(InvalidSetting, match="can only be triggered at once, with all items") as refused:
+            await operations.ask(here.observer, "job", instance=one.id, **given)
+        assert (refused.value.setting, refused.value.value) == ("instance", one.id)
+        assert (await here.observer.subtree(["/job"])).below("/job") == before
+        asked = await operations.ask(here.observer, "job", instance=one.id)
+        assert (asked.changed, asked.request) == (True, "")
+        await anyio.sleep(1)
+        assert sorted(item for run in them.runs for item in run.items) == [0, 1, 2, 3]
+
+    simulate(scene)
+
+
 def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)

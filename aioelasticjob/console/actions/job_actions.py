@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 from aioelasticjob import operations
 from aioelasticjob.console.users.accounts import Role
-from aioelasticjob.cron.zone import wall_time
+from aioelasticjob.cron.zone import typed_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.whole_numbers import whole_number
-from aioelasticjob.operations import OperationResult
+from aioelasticjob.operations import OperationResult, consequences
 from aioelasticjob.registry.session import Session
 
 
@@ -51,18 +51,18 @@ class Filled:
         text = self.text(name)
         if text is None:
             return None
-        try:
-            found = datetime.fromisoformat(text)
-        except ValueError:
-            raise InvalidSetting(name, text[:40], f"a moment like 2026-11-20T14:30, in {self.zone}") from None
-        return found if found.tzinfo is not None else wall_time(name, found, ZoneInfo(self.zone))
+        return typed_time(name, text, ZoneInfo(self.zone), self._example)
 
     def needed(self, name: str) -> datetime:
         """Return a time that has to be typed."""
         found = self.time(name)
         if found is None:
-            raise InvalidSetting(name, None, f"a moment like 2026-11-20T14:30, in {self.zone}")
+            raise InvalidSetting(name, None, self._example)
         return found
+
+    @property
+    def _example(self) -> str:
+        return f"a moment like 2026-11-20T14:30, in {self.zone}"
 
 
 Do: TypeAlias = Callable[[Session, str, Filled], Awaitable[OperationResult]]
@@ -107,13 +107,11 @@ class Action:
 
 
 async def _trigger(session: Session, job: str, form: Filled) -> OperationResult:
-    parameter = form.values.get("parameter") or None
-    if instance := form.text("instance"):
-        return await operations.trigger(session, job, instance=instance, parameter=parameter, by=form.by)
     return await operations.ask(
         session,
         job,
-        parameter=parameter,
+        instance=form.text("instance"),
+        parameter=form.values.get("parameter") or None,
         by=form.by,
         items=form.items(),
         at=form.time("at"),
@@ -196,7 +194,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "cancel-request": Action(
         "Cancel the request",
         lambda s, job, form: operations.cancel_request(s, job, form.values.get("request", ""), by=form.by),
-        "Nothing more of it is begun, and what runs goes on.",
+        consequences.CANCEL_REQUEST,
         asks=("request",),
         role=Role.TRIGGER,
     ),
@@ -237,13 +235,13 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "shut-down": Action(
         "Shut down",
         lambda s, job, form: operations.shut_down(s, job, instance=form.text("instance"), by=form.by),
-        "Its instances finish their items, hand them over and leave this job until their processes are started again.",
+        consequences.SHUT_DOWN,
         asks=("instance",),
     ),
     "remove": Action(
         "Remove",
         lambda s, job, form: operations.remove(s, job, by=form.by),
-        "Everything the registry holds of this job is deleted: settings, offsets, records. This cannot be undone.",
+        consequences.REMOVE,
         typed=True,
     ),
 }

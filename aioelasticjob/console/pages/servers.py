@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -15,32 +13,7 @@ from aioelasticjob.console.web.frame import frame_pieces
 from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.operations import HostStatus, OperationResult
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """Something that may be done to a host in all jobs."""
-
-    label: str
-    do: Callable[..., Awaitable[OperationResult]]
-    """Takes a session, the server, and who does it (``by``)."""
-    outcome: str
-    """What becomes of it; the question before it says so."""
-
-
-ACTIONS: Final[Mapping[str, Action]] = {
-    "pause": Action("Pause", operations.pause_server, "Its items stay there and are not run."),
-    "resume": Action("Resume", operations.resume_server, "Its items are run again where nothing else is off."),
-    "disable": Action("Disable", operations.disable_server, "Its items move to other servers."),
-    "enable": Action("Enable", operations.enable_server, "Items move there again where nothing else is off."),
-    "remove": Action(
-        "Remove",
-        # Who did it is left out: no worker is left there that could log it.
-        lambda session, ip, by: operations.remove_server(session, ip),
-        "All jobs forget this server and its flags.",
-    ),
-}
+from aioelasticjob.operations import SERVER_ACTIONS, HostStatus, ServerAction
 
 
 async def page(request: PageRequest) -> Response:
@@ -60,7 +33,7 @@ async def confirm(request: PageRequest) -> Response:
     ip = request.http.path_params["ip"]
     name = request.http.path_params["action"]
     action = _action(request)
-    host = next((host for host in hosts(registry_of(request).snapshot.value) if host.ip == ip), None)
+    host = operations.host_of(registry_of(request).snapshot.value.jobs.values(), ip)
     if host is None:
         raise HTTPException(404, request.translate("No job knows this server."))
     return request.page("server-confirm.html", action=action, name=name, host=host, tab="servers")
@@ -99,7 +72,7 @@ async def _read_facts(request: PageRequest, ip: str) -> Mapping[str, object]:
         statuses = await operations.jobs(registry_of(request).session, now=request.state.clock.now())
     except ElasticJobError:  # the action's own outcome says so
         return {}
-    host = next((host for host in operations.by_server(statuses) if host.ip == ip), None)
+    host = operations.host_of(statuses, ip)
     if host is None:
         return {}
     return {
@@ -110,8 +83,8 @@ async def _read_facts(request: PageRequest, ip: str) -> Mapping[str, object]:
     }
 
 
-def _action(request: PageRequest) -> Action:
-    action = ACTIONS.get(request.http.path_params["action"])
+def _action(request: PageRequest) -> ServerAction:
+    action = SERVER_ACTIONS.get(request.http.path_params["action"])
     if action is None:
         raise HTTPException(404, request.translate("There is no such page."))
     return action
