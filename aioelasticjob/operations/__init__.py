@@ -1,6 +1,5 @@
 """Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
-from aioelasticjob.operations.actions import shut_down, trigger
 from aioelasticjob.operations.asking import (
     Asked,
     RunOptions,
@@ -13,6 +12,7 @@ from aioelasticjob.operations.asking import (
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
+from aioelasticjob.operations.instances import shut_down, trigger
 from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server

@@ -22,7 +22,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import time_text
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource
-from aioelasticjob.operations.actions import parameter_text, see_who_runs, trigger
+from aioelasticjob.operations.instances import parameter_text, see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, no_such_item, requests_view, view_of
 from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted

@@ -18,7 +18,7 @@ from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.ground.times import time_text
 from aioelasticjob.model import CUT_OFF
-from aioelasticjob.operations.actions import see_who_runs
+from aioelasticjob.operations.instances import see_who_runs
 from aioelasticjob.operations.queries import listed, names, requests_view, view_of
 from aioelasticjob.operations.results import NotPossible
 from aioelasticjob.registry.session import Session

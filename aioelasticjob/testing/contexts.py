@@ -11,8 +11,8 @@ from aioelasticjob.engine.offsets import encoded
 from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.operations.actions import parameter_text
 from aioelasticjob.operations.asking import milliseconds
+from aioelasticjob.operations.instances import parameter_text
 from aioelasticjob.testing.loop import START
 
 FIRST_MOMENT = moment(START)

@@ -23,7 +23,7 @@ from aioelasticjob.ground.encoding import json_object, unencodable_text
 from aioelasticjob.ground.nesting import MAX_DEPTH, TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.host.user_code import cancellation_behind
 from aioelasticjob.logging import formatter
-from aioelasticjob.operations.actions import parameter_text
+from aioelasticjob.operations.instances import parameter_text
 from aioelasticjob.operations.settings import settings_from
 from aioelasticjob.operations.transfer import _configs, _entries
 from aioelasticjob.settings import files

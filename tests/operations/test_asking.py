@@ -17,7 +17,7 @@ from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.registry.tree import Stat
 from aioelasticjob.testing import VirtualClock
 from tests.engine.test_settings_changes import start_processes
-from tests.operations.test_actions import HOSTILE
+from tests.operations.test_instances import HOSTILE
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"

@@ -11,7 +11,7 @@ from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.results import MAX_FILLED_PART
 from aioelasticjob.registry.transaction import Create
 from tests.engine.test_settings_changes import start_processes
-from tests.operations.test_actions import HOSTILE, Meddled
+from tests.operations.test_instances import HOSTILE, Meddled
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 

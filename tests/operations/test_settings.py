@@ -13,7 +13,7 @@ from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.settings import UNCHANGEABLE, settings_from
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.engine.test_settings_changes import start_processes
-from tests.operations.test_actions import HOSTILE
+from tests.operations.test_instances import HOSTILE
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 

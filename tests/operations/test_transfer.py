@@ -12,7 +12,7 @@ from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import JobConflict
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.registry.transaction import Create, Set
-from tests.operations.test_actions import HOSTILE, Meddled
+from tests.operations.test_instances import HOSTILE, Meddled
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 REPORT = JobConfig(

@@ -19,7 +19,7 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
 from tests.engine.test_settings_changes import start_processes
-from tests.operations.test_actions import HOSTILE
+from tests.operations.test_instances import HOSTILE
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 
