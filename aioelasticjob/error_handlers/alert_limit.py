@@ -14,6 +14,7 @@ from typing import TypeAlias
 from aioelasticjob.error_handlers.failure import Failure
 from aioelasticjob.errors import MissedRuns
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.repeat_limit import RepeatLimit
 
 INTERVAL = 600.0
 """Seconds between two alerts with the same reason about the same job."""
@@ -30,12 +31,10 @@ _Subject: TypeAlias = tuple[Hashable, ...]
 class _Sent:
     """The alerts of one kind that one target was sent in the current interval."""
 
-    since: float
-    """When this count began, by the loop's clock."""
+    limit: RepeatLimit
+    """Counts them, by the loop's clock."""
     not_before: dict[_Subject, float] = field(default_factory=dict)
     """When the next alert may be sent, by what it is about."""
-    alerts: int = 0
-    left_out: int = 0
 
 
 class AlertLimit:
@@ -63,18 +62,18 @@ class AlertLimit:
             return failure
         subject, sent = _subject(target, failure), self._current(target, failure, now)
         if self._held.pop(subject, None) is not None:
-            sent.left_out += 1
+            sent.limit.leave_out(subject)
         if now < self._due(target, failure):
             self._held[subject] = target, failure
             return None
         sent.not_before[subject] = now + INTERVAL
         if failure.undelivered:
             return failure  # it was counted when it was sent first, and has its note
-        sent.alerts += 1
-        before = f"{counted(sent.left_out, 'such alert')} left out before this one." if sent.left_out else ""
+        left_out = sent.limit.take_left_out().total()
+        sent.limit.admits(subject, most=MOST)  # it has room, else the alert would not be due
+        before = f"{counted(left_out, 'such alert')} left out before this one." if left_out else ""
         more = f"Further such alerts wait for up to {INTERVAL / 60:g} minutes."
-        after = more if sent.alerts == MOST else ""
-        sent.left_out = 0
+        after = more if sent.limit.is_full(MOST) else ""
         return replace(failure, note=" ".join(filter(None, (before, after))))
 
     def failed(self, target: Hashable, failure: Failure, now: float) -> float | None:
@@ -107,18 +106,17 @@ class AlertLimit:
     def _current(self, target: Hashable, failure: Failure, now: float) -> _Sent:
         """Return the count of the current interval, which begins anew when the last one is over."""
         key = target, failure.what
-        sent = self._sent.setdefault(key, _Sent(now))
-        if now >= sent.since + INTERVAL:
-            still = {subject: then for subject, then in sent.not_before.items() if now < then}
-            sent = self._sent[key] = _Sent(now, still, left_out=sent.left_out)
+        sent = self._sent.setdefault(key, _Sent(RepeatLimit(INTERVAL, now)))
+        if sent.limit.renew(now):
+            sent.not_before = {subject: then for subject, then in sent.not_before.items() if now < then}
         return sent
 
     def _due(self, target: Hashable, failure: Failure) -> float:
         """Return when a failure may be sent."""
         sent = self._sent[target, failure.what]
         then = sent.not_before.get(_subject(target, failure), -inf)
-        if sent.alerts >= MOST and not failure.undelivered:
-            return max(then, sent.since + INTERVAL)
+        if sent.limit.is_full(MOST) and not failure.undelivered:
+            return max(then, sent.limit.end)
         return then
 
 

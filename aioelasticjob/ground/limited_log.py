@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle, get_running_loop
-from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
 
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.repeat_limit import RepeatLimit
 
 INTERVAL = 60.0
 """Seconds in which lines of the same kind are limited."""
@@ -32,10 +32,8 @@ class _Interval:
     log: logging.Logger
     level: int
     end: TimerHandle | None = None
-    written: Counter[str] = field(default_factory=Counter)
-    """How many lines about each job were written."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """How many lines about each job were left out."""
+    limit: RepeatLimit = field(default_factory=lambda: RepeatLimit(INTERVAL))
+    """Counts the lines about each job."""
     newest: str = ""
     """The newest line that was left out, if lines of the kind report a state."""
 
@@ -78,9 +76,7 @@ class LimitedLog:
                     self._await_end(get_running_loop(), kind)
                 else:
                     self._loop.call_soon_threadsafe(self._await_end, self._loop, kind)
-            about = job or ""
-            admitted = interval.written[about] < each and interval.written.total() < most
-            (interval.written if admitted else interval.left_out)[about] += 1
+            admitted = interval.limit.admits(job or "", each=each, most=most)
             if not admitted:
                 interval.newest = newest
             return admitted
@@ -116,9 +112,10 @@ class LimitedLog:
             interval = self._intervals.pop(kind)
         if interval.end is not None:
             interval.end.cancel()
-        if lines := interval.left_out.total():
+        left_out = interval.limit.take_left_out()
+        if lines := left_out.total():
             what = counted(lines, "more line") + (" was" if lines == 1 else " were")
-            jobs = len(interval.left_out) - ("" in interval.left_out)
+            jobs = len(left_out) - ("" in left_out)
             about = f", about {counted(jobs, 'job')}" if jobs else ""
             newest = f"; the newest: {interval.newest}" if interval.newest else ""
             text, extra = "%s left out%s: %s%s", {"left_out": lines}

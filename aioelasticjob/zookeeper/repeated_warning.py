@@ -1,4 +1,7 @@
-"""A warning about something that happens again and again: logged when it begins, and when it has been over a while."""
+"""A warning about something that happens again and again: logged when it begins, and when it has been over a while.
+
+This is no limit as in ``ground/repeat_limit.py``: it says when a problem is over, and the server imports no other room.
+"""
 
 import asyncio
 import logging

@@ -8,6 +8,7 @@ from typing import Final
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.storage.audit import Audit, AuditEntry
 from aioelasticjob.console.storage.database import DatabaseUnwritable
+from aioelasticjob.ground.repeat_limit import RepeatLimit
 
 WINDOW: Final = 300.0
 """Seconds in which so many refusals of a kind are entries, and further ones are only counted."""
@@ -29,34 +30,27 @@ class Refusals:
         self._action = action
         self._why = why
         self._singly = singly
-        self._since = float("-inf")
-        self._written = self._count = 0
+        self._limit = RepeatLimit(WINDOW)
         self._names = Counter[str]()
         self._addresses = Counter[str]()
 
     async def note(self, entry: AuditEntry, why: str) -> None:
         """Write a refusal down, or count it if enough others have been written down shortly before."""
-        now = self._clock.now()
-        if now >= self._since + WINDOW:
-            self._since = now
-            self._written = 0
+        if self._limit.renew(self._clock.now()):
             await self.flush()
-        if self._written == self._singly:
-            self._count += 1
+        if not self._limit.admits(self._action, most=self._singly):
             for counter, key in ((self._names, entry.who), (self._addresses, entry.address)):
                 counter[key if key in counter or len(counter) < MAX_KEYS else "others"] += 1
             return
-        self._written += 1
         await self._audit.note(entry, why, done=False)
 
     async def flush(self) -> None:
         """Write one entry for the refusals that were only counted; the log is complete then."""
-        if not self._count:
+        count = self._limit.take_left_out().total()
+        if not count:
             return
-        count = self._count
         names = self._names
         addresses = self._addresses
-        self._count = 0
         self._names = Counter()
         self._addresses = Counter()
         asked = {"attempts": count, "names": _listed(names), "addresses": _listed(addresses)}
@@ -65,7 +59,7 @@ class Refusals:
                 AuditEntry("", "", self._action, asked=asked), f"{count} more {self._why}", done=False
             )
         except DatabaseUnwritable:  # they are counted until it can be written again
-            self._count += count
+            self._limit.leave_out(self._action, count)
             self._names += names
             self._addresses += addresses
 
