@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, cast
 
-from pydantic import Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from aioelasticjob import error_handlers
 from aioelasticjob.config.declared import MAX_ITEMS
@@ -26,7 +25,7 @@ from aioelasticjob.observers.endpoint import where
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.registry.addresses import Address
 from aioelasticjob.registry.settings import ConnectionOptions
-from aioelasticjob.settings.environment import PREFIX, may_be_secret, mistyped, name_of, of_jobs, tls_of
+from aioelasticjob.settings.environment import may_be_secret, mistyped, name_of, of_jobs, tls_of
 from aioelasticjob.settings.errors import Mistake, in_order
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
@@ -39,10 +38,10 @@ _NOT_HERE = {
 }
 
 
-class Application(BaseSettings):
+class Application(BaseModel):
     """The settings at the top of a file, or in variables of their own; they mean the same as those of `ElasticJob`."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     registry: str | None = None
     session_timeout: Annotated[float, DURATION] | None = None
@@ -74,18 +73,6 @@ class Application(BaseSettings):
         """The given settings of the connection."""
         options = ConnectionOptions.__optional_keys__
         return cast(ConnectionOptions, {name: one for name, one in self.given.items() if name in options})
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read no source but the arguments: the environment is read elsewhere, to tell its mistakes apart."""
-        return (init_settings,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +155,11 @@ class SettingsCheck:
             self._note((name,), wrong.value, wrong.expected)
         for typed, near in mistyped(self.environment, Application.model_fields):
             self._found[(typed,)] = Mistake(typed, None, "", None, f"sets nothing; did you mean {near}?")
+        variables = dict[str, str]()
         for name in Application.model_fields:
             if variable := name_of(name, self.environment):
                 self._variables[(name,)] = variable
+                variables[name] = self.environment[variable]
         fields = Application.model_fields
         are_text = {"tls", *(name for name, field in fields.items() if _is_text(field))}
         named = {name: as_text(one) if name in are_text else one for name, one in given.items() if name in fields}
@@ -178,7 +167,7 @@ class SettingsCheck:
             self._variables |= {("tls", name): variable for name, (variable, _) in tls.items()}
             before = named.get("tls")
             named["tls"] = {**(before if isinstance(before, dict) else {}), **{n: v for n, (_, v) in tls.items()}}
-        found, right = sifted(Application, {**named, **EnvSettingsSource(Application)()})
+        found, right = sifted(Application, {**named, **variables})
         self.application = Application.model_validate(right)
         found += sifted(_address, {"address": self.application.registry, **self.application.connection})[0]
         if (metrics := self.application.metrics) is not None:

@@ -1,4 +1,8 @@
-"""Settings of single jobs from the environment: ``AIOELASTICJOB_JOBS__BACKUP__CRON``."""
+"""Settings from the environment, also those of single jobs: ``AIOELASTICJOB_JOBS__BACKUP__CRON``.
+
+pydantic-settings would read the values, but it does not say which variable a value comes from, which every mistake has
+to name.  Besides, it splits the name of a job that has ``__`` in it, and leaves out mistyped variables without a word.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +67,9 @@ def of_jobs(environment: Mapping[str, str], names: Iterable[str]) -> Iterator[Va
 
 
 def name_of(field: str, environment: Mapping[str, str]) -> str | None:
-    """Return the variable that sets a field of the settings, None if there is none."""
+    """Return the variable that sets a field of the settings, None if there is none; an empty one sets nothing."""
     wanted = f"{PREFIX}{field}".upper()
-    return next((name for name in environment if name.upper() == wanted), None)
+    return next((name for name, value in environment.items() if name.upper() == wanted and value), None)
 
 
 def mistyped(environment: Mapping[str, str], fields: Iterable[str]) -> Iterator[tuple[str, str]]:

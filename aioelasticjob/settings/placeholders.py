@@ -1,4 +1,7 @@
-"""``${NAME}`` and ``${NAME:default}`` in settings, taken from the environment; ``$${`` stands for ``${`` itself."""
+"""``${NAME}`` and ``${NAME:default}`` in settings, taken from the environment; ``$${`` stands for ``${`` itself.
+
+pydantic-settings has no placeholders, and ``string.Template`` no defaults.
+"""
 
 from __future__ import annotations
 

@@ -285,6 +285,15 @@ jobs:
 """
 
 
+def test_an_empty_variable_sets_nothing_and_is_not_blamed_for_the_value_of_the_file(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_MAX_RETRIES", "")
+    assert ElasticJob.from_settings(write("registry: embedded://\nmax_retries: 3")).settings.max_retries == 3
+    (mistake,) = mistakes_in(write("registry: embedded://\nmax_retries: many"))
+    assert mistake.startswith("jobs.yaml:2: max_retries = 'many': ")
+
+
 def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIOELASTICJOB_MAX_RETRIES", "many")
     monkeypatch.setenv("AIOELASTICJOB_JOBS__REPORT__MISFIRE", "perhaps")
