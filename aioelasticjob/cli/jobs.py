@@ -209,8 +209,7 @@ def _declared_otherwise(status: JobStatus) -> list[Text]:
         for one in status.instances
         if one.differs
     ]
-    handlers = sorted({one.handler for one in status.instances if one.handler})
-    if len(handlers) > 1:
+    if handlers := status.differing_handlers:
         lines.append(Text(f"the instances run different handlers: {', '.join(handlers)}", style="yellow"))
     if found := status.zone_databases:
         text = f"the instances have different rules for {status.config.time_zone}: {', '.join(found)}"
@@ -250,7 +249,7 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
 def _items(status: JobStatus, now: float) -> TextTable:
     titles = ">Item", "Parameter", "Held by", "Running", "Last run", "State"
     table = TextTable(*titles, whole=("Held by",), spare=("Parameter",))
-    there = {one.id for one in status.instances}
+    gone = status.gone_holders
     for item in status.items:
         table.add(
             str(item.item),
@@ -258,7 +257,7 @@ def _items(status: JobStatus, now: float) -> TextTable:
             Text(item.holder or "nobody", style="" if item.holder else "yellow"),
             _running(item, now),
             _last(item, now) if status.config.monitor_execution else Text("not recorded", style="dim"),
-            Text(", ".join(_marks(item, there)), style="yellow"),
+            Text(", ".join(_marks(item, gone)), style="yellow"),
         )
     return table
 
@@ -310,10 +309,10 @@ def _outcome(record: Record, now: float) -> Text:
     return Text(record.outcome, style=style).append(f" {duration_text(ago)} ago ({took:,} ms)", style="default")
 
 
-def _marks(item: ItemStatus, there: Set[str]) -> list[str]:
+def _marks(item: ItemStatus, gone: Set[str]) -> list[str]:
     rescued = "" if item.rescuer is None else f"rescued by {item.rescuer}"
     marks = (
-        ("its instance is gone", item.holder is not None and item.holder not in there),
+        ("its instance is gone", item.holder in gone),
         ("disabled", item.disabled),
         ("blocked", item.blocked_by),
         ("waits for a rescuer", item.orphaned),

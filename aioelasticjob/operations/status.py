@@ -229,6 +229,18 @@ class JobStatus:
         return max(found, key=_newest_and_worst, default=None)
 
     @property
+    def gone_holders(self) -> frozenset[str]:
+        """The instances that hold items and are not there any more."""
+        holders = {item.holder for item in self.items if item.holder is not None}
+        return frozenset(holders - {one.id for one in self.instances})
+
+    @property
+    def differing_handlers(self) -> tuple[str, ...]:
+        """The handlers that the instances run, if these differ; empty if all instances run the same."""
+        found = sorted({one.handler for one in self.instances if one.handler})
+        return tuple(found) if len(found) > 1 else ()
+
+    @property
     def zone_databases(self) -> tuple[str, ...]:
         """The databases of time zones whose rules for the job's zone differ; empty if all instances have the same."""
         return databases(one.zone_rules for one in self.instances)

@@ -142,3 +142,20 @@ def test_a_job_whose_moments_are_over_is_finished() -> None:
     assert attended("0 0 13 1 1 ? 2026").state == "waiting"
     assert attended("0 0 13 1 1 ? 2026").at(NOON + 3600).state == "finished"
     assert attended(None).state == "waiting"
+
+
+def test_an_instance_that_has_ended_is_a_gone_holder_and_one_that_is_there_or_nobody_is_none() -> None:
+    status = attended(None)
+    items = tuple(
+        ItemStatus(n, None, holder, None, None, False, False, False, None)
+        for n, holder in enumerate(("one", "two", None))
+    )
+    assert replace(status, items=items).gone_holders == {"two"}
+    assert replace(status, items=items, instances=()).gone_holders == {"one", "two"}
+
+
+def test_handlers_differ_only_if_instances_run_several() -> None:
+    (one,) = attended(None).instances
+    for handlers, differing in ((("a:f", "a:f", ""), ()), (("b:f", "a:f", ""), ("a:f", "b:f")), ((), ())):
+        instances = tuple(replace(one, handler=handler) for handler in handlers)
+        assert replace(attended(None), instances=instances).differing_handlers == differing

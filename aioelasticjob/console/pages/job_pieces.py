@@ -122,10 +122,10 @@ class JobPieces:
 
     def _items(self, status: JobStatus, shown: Sequence[ItemStatus]) -> PieceGroup:
         render = self._request.render
-        there = {None, *(one.id for one in status.instances)}
+        gone = status.gone_holders
         rows = []
         for item in shown:
-            is_gone = item.holder not in there
+            is_gone = item.holder in gone
             rows.append(Piece(f"row-{item.item}", self._row(status, item, is_gone)))
         columns = {"with_offsets": bool(self._offsets), "count": len(status.items)}
         return PieceGroup("job-items", rows, lambda parts: render("job-items.html", parts=parts, **columns), columns)
