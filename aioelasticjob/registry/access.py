@@ -74,7 +74,9 @@ async def _exchange(connection: Connection, token: bytes, user: str) -> bytes:
 def _read(settings: ConnectionSettings, now: float) -> Access:
     digest = secret("digest", settings.digest, settings.digest_file)
     sasl = secret("sasl", settings.sasl, settings.sasl_file)
-    for name, login, file in (("digest", digest, settings.digest_file), ("sasl", sasl, settings.sasl_file)):
-        if login is not None and not is_login(login):
-            raise InvalidSetting(f"{name}_file", file, "write user:password into it")
-    return Access(digest, sasl, None if settings.tls is None else context(settings.tls, now))
+    if digest is not None and not is_login(digest):
+        raise InvalidSetting("digest_file", settings.digest_file, "write user:password into it")
+    if sasl is not None and not is_login(sasl):
+        raise InvalidSetting("sasl_file", settings.sasl_file, "write user:password into it")
+    tls = None if settings.tls is None else context(settings.tls, now)
+    return Access(digest, sasl, tls)

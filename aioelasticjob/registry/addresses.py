@@ -65,8 +65,10 @@ class Address:
         if place[:1] in ("", "/"):
             if question:
                 raise wrong_address(text, f"a registry to share names its host and port: {EXAMPLE}")
-            return cls(text, ConnectionSettings.parse(f"zk://127.0.0.1/{place.strip('/')}", **options), private=True)
-        if re.fullmatch(r"[\w-]+", host := place.partition("/")[0]) and host != "localhost":
+            settings = ConnectionSettings.parse(f"zk://127.0.0.1/{place.strip('/')}", **options)
+            return cls(text, settings, private=True)
+        host, _, _ = place.partition("/")
+        if re.fullmatch(r"[\w-]+", host) and host != "localhost":
             namespace = place.strip("/")
             private = f"embedded:///{namespace} for a registry in this process"
             shared = f"embedded://127.0.0.1:2181/{namespace} for one that this machine's processes share"
@@ -75,7 +77,9 @@ class Address:
         try:
             settings = ConnectionSettings.parse(f"zk://{place}", **options)
         except InvalidSetting as error:
-            raise (wrong_address(text, error.expected) if error.setting == "address" else error) from None
+            if error.setting == "address":
+                raise wrong_address(text, error.expected) from None
+            raise
         if len(settings.hosts) > 1:
             raise wrong_address(text, f"a shared registry is one server: {EXAMPLE}")
         if settings.sasl is not None or settings.sasl_file is not None:
@@ -89,7 +93,9 @@ class Address:
         Raises: InvalidSetting, as `parse` does.
         """
         kept = {name: getattr(self.settings, name) for name in ConnectionOptions.__optional_keys__}
-        return Address.parse(self.text if text is None else text, **{**kept, **options})
+        if text is None:
+            text = self.text
+        return Address.parse(text, **{**kept, **options})
 
 
 @asynccontextmanager
@@ -109,7 +115,8 @@ async def open_registry(
     Raises: InvalidSetting, RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
     where = Address.parse(address, **options) if isinstance(address, str) else address
-    clock, settings = clock or SystemClock(), where.settings
+    clock = clock or SystemClock()
+    settings = where.settings
     async with AsyncExitStack() as stack:
         start_again: _ServerRestarter | None = None
         if where.private:
@@ -142,9 +149,13 @@ class _ServerRestarter:
     """
 
     def __init__(self, server: SharedServer, limited_log: LimitedLog) -> None:
-        self._server, self._limited_log, self._server_log = server, limited_log, ServerLog(server)
-        self._start_failure = self._server_error = ""
-        """Why the last start has failed, if it has; and the last error with which the server has ended."""
+        self._server = server
+        self._limited_log = limited_log
+        self._server_log = ServerLog(server)
+        self._start_failure = ""
+        """Why the last start has failed, if it has."""
+        self._server_error = ""
+        """The last error with which the server has ended."""
 
     @contextmanager
     def naming_reason(self) -> Iterator[None]:
@@ -152,9 +163,10 @@ class _ServerRestarter:
         try:
             yield
         except RegistryUnreachable as error:
-            if reason := self._server_log.newest_error() or self._server_error:
-                raise RegistryUnreachable(error.hosts, error.seconds, f"its server has ended: {reason}") from error
-            raise
+            reason = self._server_log.newest_error() or self._server_error
+            if not reason:
+                raise
+            raise RegistryUnreachable(error.hosts, error.seconds, f"its server has ended: {reason}") from error
 
     async def __call__(self) -> str:
         """Start the server unless it is there; return why that is impossible, or an empty text."""

@@ -8,6 +8,7 @@ from typing import Final
 from aioelasticjob.registry.settings import ConnectionSettings
 
 FIRST_PAUSE: Final = 0.03  # seconds
+MAX_DOUBLINGS: Final = 16  # a pause is longer than any setting by then
 STABLE_AFTER: Final = 1.0  # seconds a connection has to live to be worth another one at once
 
 
@@ -15,7 +16,9 @@ class Backoff:
     """Says how long to wait before the next try to connect and before the next try to read; seconds, with jitter."""
 
     def __init__(self, settings: ConnectionSettings, random: Random) -> None:
-        self._settings, self._random, self._failures = settings, random, 0
+        self._settings = settings
+        self._random = random
+        self._failures = 0
 
     def ended(self, lived: float) -> None:
         """Note how long a connection lived before it ended; 0 for a try that made no connection."""
@@ -31,12 +34,17 @@ class Backoff:
         if not self._failures:
             return 0
         longest = self._settings.base_sleep_time if urgent else self._settings.max_sleep_time
-        return self._jitter(min(longest, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)))
+        return self._jitter(min(longest, _doubled(FIRST_PAUSE, self._failures - 1)))
 
     def before_reading(self, retries: int) -> float:
         """Return the base sleep time, doubling up to the max sleep time."""
-        return self._jitter(min(self._settings.max_sleep_time, self._settings.base_sleep_time * 2 ** min(retries, 16)))
+        longest = self._settings.max_sleep_time
+        return self._jitter(min(longest, _doubled(self._settings.base_sleep_time, retries)))
 
     def _jitter(self, seconds: float) -> float:
         # Clients that lost their connections at the same moment should not all come back at the same moment.
         return self._random.uniform(0.5, 1) * seconds
+
+
+def _doubled(seconds: float, times: int) -> float:
+    return float(seconds * 2 ** min(times, MAX_DOUBLINGS))

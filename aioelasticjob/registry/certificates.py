@@ -55,21 +55,29 @@ def validity(certificate: bytes) -> tuple[datetime, datetime]:
     at, _ = _inside(certificate, 0)  # Certificate
     at, _ = _inside(certificate, at)  # TBSCertificate
     if certificate[at] == _VERSION:
-        at = _inside(certificate, at)[1]
+        at = _after(certificate, at)
     for _ in ("serial number", "signature", "issuer"):
-        at = _inside(certificate, at)[1]
+        at = _after(certificate, at)
     begin, _ = _inside(certificate, at)  # Validity
-    end = _inside(certificate, begin)[1]
+    end = _after(certificate, begin)
     return _time(certificate, begin), _time(certificate, end)
 
 
 def _inside(der: bytes, at: int) -> tuple[int, int]:
     """Return where the contents of the element at ``at`` begin and end."""
-    length, begin = der[at + 1], at + 2
+    length = der[at + 1]
+    begin = at + 2
     if length & 0x80:
         count = length & 0x7F
-        length, begin = int.from_bytes(der[begin : begin + count], "big"), begin + count
+        length = int.from_bytes(der[begin : begin + count], "big")
+        begin = begin + count
     return begin, begin + length
+
+
+def _after(der: bytes, at: int) -> int:
+    """Return where the element at ``at`` ends, and the next one begins."""
+    _, end = _inside(der, at)
+    return end
 
 
 def _time(der: bytes, at: int) -> datetime:

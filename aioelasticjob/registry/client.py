@@ -29,25 +29,35 @@ class Client:
     """Reads and writes over the connections of one session keeper."""
 
     def __init__(self, settings: ConnectionSettings, keeper: SessionKeeper, clock: Clock) -> None:
-        self.settings, self.keeper, self.clock = settings, keeper, clock
+        self.settings = settings
+        self.keeper = keeper
+        self.clock = clock
         self._ahead: float | None = None  # the registry's time, less the lease's clock
-        self._time_noted_at = (0.0, 0.0)
+        self._times_noted = (0.0, 0.0)
+        """When the registry's time was noted last but one, and last."""
         self.group_commit = GroupCommit(keeper, self._note_time)
 
     def read_clocks(self) -> ClockReading:
         """Read this host's clock and the lease's, and compare them with what the registry has answered."""
-        keeper, host = self.keeper, self.clock.now()
-        steady, outages = keeper.lease.now(), keeper.outages
-        ages = () if not outages and keeper.away_since is None else keeper.ages_of_outages()
+        keeper = self.keeper
+        host = self.clock.now()
+        steady = keeper.lease.now()
+
+        has_been_away = keeper.away_since is not None or bool(keeper.outages)
+        ages = keeper.ages_of_outages() if has_been_away else ()  # every fire reads the clocks
         if self._ahead is None:
             return ClockReading(host, steady, outages=ages, zxid=keeper.lease.zxid)
-        skew, gap = host - (steady + self._ahead), steady - self._time_noted_at[0]
+        skew = host - (steady + self._ahead)
+        gap = steady - self._times_noted[0]
         return ClockReading(host, steady, skew, gap, ages, keeper.lease.zxid)
 
     @property
     def skew(self) -> float | None:
         """Our clock minus the registry's; computed at each call, since our clock may have been set in between."""
-        return None if self._ahead is None else self.clock.now() - (self.keeper.lease.now() + self._ahead)
+        if self._ahead is None:
+            return None
+        registry_time = self.keeper.lease.now() + self._ahead
+        return self.clock.now() - registry_time
 
     async def read(self, opcode: int, body: bytes) -> Reply:
         """Send a read until a reply comes, and return it; the caller looks at the reply's error code.
@@ -68,7 +78,8 @@ class Client:
         retries = 0
         while True:
             overloaded = False
-            if (connection := self.keeper.connection) is not None:
+            connection = self.keeper.connection
+            if connection is not None:
                 bodies = render()
                 for body in bodies:
                     self._check_size(opcode, body)
@@ -89,7 +100,7 @@ class Client:
         """
         body = codec.multi(ops)
         if len(body) > self.keeper.request_limit.bytes:
-            largest = max(ops, key=lambda op: len(op.data) if isinstance(op, Create | Set) else 0)
+            largest = max(ops, key=_data_size)
             raise self._too_large(largest.path, body)
         return self.group_commit.commit(ops, body, incarnation)
 
@@ -98,7 +109,8 @@ class Client:
 
         Raises: SessionEnded when closed.
         """
-        status = await self.keeper.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
+        ends_waiting = (SessionState.CONNECTED, SessionState.CLOSED)
+        status = await self.keeper.status.until(lambda now: now.state in ends_waiting)
         if status.state is SessionState.CLOSED:
             raise SessionEnded("the session was closed")
 
@@ -106,7 +118,9 @@ class Client:
         """Wait for the first connection; after a while, log what is waited for."""
         with anyio.move_on_after(SILENT_WAIT):
             return await self.connected()
-        place, reason, seconds = self.settings.place, self.keeper.reason, self.settings.connection_timeout
+        place = self.settings.place
+        reason = self.keeper.reason
+        seconds = self.settings.connection_timeout
         about = {"server": self.settings.servers, "reason": reason}
         log.warning("%s does not answer (%s): it is tried for %g s in all", place, reason, seconds, extra=about)
         await self.connected()
@@ -118,10 +132,14 @@ class Client:
         An older estimate within these bounds is kept: a slow answer has wide bounds, and must not make our time early.
         """
         now = self.keeper.lease.now()
-        self._time_noted_at = (now if self._ahead is None else self._time_noted_at[1], now)
         earliest = time - now
-        known = earliest if self._ahead is None else self._ahead
-        self._ahead = min(max(known, earliest), earliest + seconds)
+        if self._ahead is None:
+            self._ahead = earliest
+            self._times_noted = (now, now)
+            return
+        _, last = self._times_noted
+        self._times_noted = (last, now)
+        self._ahead = min(max(self._ahead, earliest), earliest + seconds)
 
     async def _retry(self, retries: int, overloaded: bool) -> None:
         """Wait before a read is sent again: for a connection, or, if the registry is overloaded, for the whole pause.
@@ -131,9 +149,10 @@ class Client:
         if self.keeper.status.value.state is SessionState.CLOSED:
             raise SessionEnded("the session was closed")
         if retries == self.settings.max_retries:
-            why = (
-                "the registry is overloaded" if overloaded else f"no connection to the registry ({self.keeper.reason})"
-            )
+            if overloaded:
+                why = "the registry is overloaded"
+            else:
+                why = f"no connection to the registry ({self.keeper.reason})"
             raise Suspended(f"{why}, after {retries} retries")
         pause = self.keeper.backoff.before_reading(retries)
         if overloaded:
@@ -151,3 +170,7 @@ class Client:
     def _too_large(self, path: str, body: bytes) -> NodeTooLarge:
         limit = self.keeper.request_limit
         return NodeTooLarge(path, len(body), limit.bytes, is_found=limit.is_found)
+
+
+def _data_size(op: Op) -> int:
+    return len(op.data) if isinstance(op, Create | Set) else 0

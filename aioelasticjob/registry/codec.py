@@ -84,7 +84,8 @@ _long = Struct("!q").pack
 _part = Struct("!i?i")  # what precedes each part of a multi: kind, last, error
 _end = _part.pack(-1, True, -1)
 _stat_of_set = Struct("!24xqi")  # of a Stat only mtime and version
-_create, _set = protocol.CreateRequest.opcode, protocol.SetDataRequest.opcode
+_create = protocol.CreateRequest.opcode
+_set = protocol.SetDataRequest.opcode
 
 Reply: TypeAlias = tuple[int, int, bytes]  # error (0: none), zxid, the whole frame
 
@@ -120,7 +121,9 @@ class Codec:
 
     def absolute(self, path: str) -> str:
         """Return the full path in the registry of a ``path`` that begins at the namespace."""
-        return self.root + path if path != "/" else self.root or "/"
+        if path == "/":
+            return self.root or "/"
+        return self.root + path
 
     def relative(self, path: str) -> str:
         """Return a full path of the registry as one that begins at the namespace."""
@@ -141,41 +144,53 @@ class Codec:
         It changes nothing, so it tells whether a server takes requests of this size.
         """
         shortest = "/x"
-        return self.watching(shortest + "x" * max(size - len(self.watching(shortest)), 0))
+        missing = max(size - len(self.watching(shortest)), 0)
+        return self.watching(shortest + "x" * missing)
 
     def multi(self, ops: Sequence[Op]) -> bytes:
         """Render a transaction."""
-        root, parts = self.root, bytearray()
+        parts = bytearray()
         for op in ops:
             head, tail = _OPS[type(op)]
-            raw = (root + op.path if op.path != "/" else root or "/").encode()
             parts += head
-            parts += _string(len(raw))
-            parts += raw
+            parts += self.path(op.path)
             parts += tail(op, self.acl)
         parts += _end
         return bytes(parts)
 
     def multi_read(self, reads: Sequence[tuple[int, str]]) -> bytes:
         """Render reads of many nodes, each GET or CHILDREN."""
-        parts = [part for kind, path in reads for part in (_READS[kind], self.path(path), b"\0")]
-        return b"".join([*parts, _end])
+        parts = bytearray()
+        for kind, path in reads:
+            parts += _READS[kind]
+            parts += self.watching(path)
+        parts += _end
+        return bytes(parts)
 
     def paths(self, opcode: int, body: bytes) -> list[str]:
         """Read which nodes a request is about, for people; of a request that sets watches, only the first one."""
-        if opcode not in (MULTI, MULTI_READ):
-            at = 0
-            if opcode == WATCH:  # two lists, of which the first may be empty
-                at = _WATCH_HEAD + (4 if _int.unpack_from(body, _WATCH_HEAD)[0] else 8)
-            return [self.relative(_text(body, at)[0])]
-        found, at = list[str](), 0
+        if opcode in (MULTI, MULTI_READ):
+            return self._paths_of_parts(opcode, body)
+        at = 0
+        if opcode == WATCH:  # two lists, each after the number of its paths; the first may be empty
+            at = _WATCH_HEAD + 4
+            if _int.unpack_from(body, _WATCH_HEAD)[0] == 0:
+                at += 4
+        path, _ = _text(body, at)
+        return [self.relative(path)]
+
+    def _paths_of_parts(self, opcode: int, body: bytes) -> list[str]:
+        found = list[str]()
+        at = 0
         while at + _part.size < len(body):
             kind, _, _ = _part.unpack_from(body, at)
             path, at = _text(body, at + _part.size)
             found.append(self.relative(path))
             if kind in (_create, _set):
-                at += 4 + _int.unpack_from(body, at)[0]
-            at += 1 if opcode == MULTI_READ else 4 + (len(self.acl) if kind == _create else 0)
+                at += 4 + _int.unpack_from(body, at)[0]  # the data
+            if kind == _create:
+                at += len(self.acl)
+            at += 1 if opcode == MULTI_READ else 4  # whether it sets a watch; flags or a version
         return found
 
     def remove_watch(self, path: str) -> bytes:
@@ -186,10 +201,12 @@ class Codec:
         """Render requests that set persistent watches, in chunks of at most ``most`` bytes."""
         head = _long(zxid) + 3 * _int.pack(0)  # no one-shot watches
         absolute = {self.absolute(path): shallow for path, shallow in roots.items()}
-        return [
-            head + b"".join(_vector([path for path in chunk if absolute[path] is shallow]) for shallow in (True, False))
-            for chunk in chunked([*absolute], min(CHUNK, most - len(head)))
-        ]
+        requests = list[bytes]()
+        for chunk in chunked([*absolute], min(CHUNK, most - len(head))):
+            shallow = [path for path in chunk if absolute[path]]
+            deep = [path for path in chunk if not absolute[path]]
+            requests.append(head + _vector(shallow) + _vector(deep))
+        return requests
 
 
 def _text(body: bytes, at: int) -> tuple[str, int]:
@@ -199,13 +216,18 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
 
 
 def _vector(texts: Sequence[str]) -> bytes:
-    raw = [text.encode() for text in texts]
-    return b"".join([_int.pack(len(raw)), *(part for one in raw for part in (_string(len(one)), one))])
+    parts = bytearray(_int.pack(len(texts)))
+    for text in texts:
+        raw = text.encode()
+        parts += _string(len(raw))
+        parts += raw
+    return bytes(parts)
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:
     """Join several rendered transactions into one request."""
-    return b"".join([*[body[: -len(_end)] for body in bodies], _end])
+    operations = [body.removesuffix(_end) for body in bodies]
+    return b"".join([*operations, _end])
 
 
 def chunked(paths: Sequence[str], most: int | None = None, prefix: int = 0) -> list[Sequence[str]]:
@@ -214,9 +236,13 @@ def chunked(paths: Sequence[str], most: int | None = None, prefix: int = 0) -> l
     The registry's paths are longer by ``prefix`` characters.
     """
     most = CHUNK if most is None else most
+    if not paths:
+        return []
+    characters = sum(map(len, paths)) + len(paths) * prefix
     # a character takes up to four bytes, and what stands around a path less than 32
-    if (sum(map(len, paths)) + len(paths) * prefix) * 4 + len(paths) * 32 <= most or len(paths) < 2:
-        return [paths] if paths else []
+    size = characters * 4 + len(paths) * 32
+    if size <= most or len(paths) == 1:
+        return [paths]
     half = len(paths) // 2
     return chunked(paths[:half], most, prefix) + chunked(paths[half:], most, prefix)
 
@@ -254,7 +280,10 @@ def attach_error(frame: bytes) -> int:
 
     ZooKeeper 3.8 answers so if it is read-only and is asked for a new session.
     """
-    return int(HEADER.unpack(frame)[2]) if len(frame) == HEADER.size else 0
+    if len(frame) != HEADER.size:
+        return 0
+    _, _, error = HEADER.unpack(frame)
+    return int(error)
 
 
 def is_read_only(frame: bytes) -> bool:
@@ -269,7 +298,9 @@ def credentials(digest: str) -> bytes:
 
 def event(frame: bytes) -> tuple[int, str]:
     """Read a watch event: its kind and the path as the registry spells it."""
-    return _int.unpack_from(frame, BODY)[0], frame[BODY + 12 :].decode()
+    (kind,) = _int.unpack_from(frame, BODY)
+    path = frame[BODY + 12 :]  # after the kind, a state, and the path's length
+    return kind, path.decode()
 
 
 def stat(frame: bytes, at: int = BODY) -> Stat:
@@ -327,14 +358,15 @@ def committed(frame: bytes, zxid: int, ops: Sequence[Op]) -> Committed:
     Raises: Conflict, NotPermitted, RegistryError.
     """
     versions: list[int] = []
-    at, mtime = BODY, 0
+    at = BODY
+    mtime = 0
     for _ in ops:
         kind, _, _ = _part.unpack_from(frame, at)
-        at += 9
+        at += _part.size
         if kind == _set:
             mtime, version = _stat_of_set.unpack_from(frame, at)
             versions.append(version)
-            at += 68
+            at += Stat.SIZE
         elif kind == _create:
             at += 4 + _int.unpack_from(frame, at)[0]
             versions.append(0)
@@ -356,9 +388,12 @@ def failure(error: int, path: str) -> RegistryError:
     if error == THROTTLED:
         return Overloaded(f"{path}: the registry is overloaded and refuses requests for the time being ({error})")
     known = exc.response_error_xref.get(error)
-    why = PLAIN.get(error) or (
-        known.__name__ if known else "the registry answered with an error code that this client does not know"
-    )
+    if error in PLAIN:
+        why = PLAIN[error]
+    elif known is not None:
+        why = known.__name__
+    else:
+        why = "the registry answered with an error code that this client does not know"
     return RegistryError(f"{path}: {why} ({error})")
 
 
@@ -374,7 +409,11 @@ def refused_operation(frame: bytes, ops: Sequence[Op]) -> tuple[int, int] | None
 
 
 def _refusal(frame: bytes, ops: Sequence[Op]) -> RegistryError:
-    if (found := refused_operation(frame, ops)) is None:
+    found = refused_operation(frame, ops)
+    if found is None:
         return RegistryError("a transaction was refused without a reason")
-    (index, error), path = found, ops[found[0]].path
-    return Conflict(index, path, CONFLICTS[error]) if error in CONFLICTS else failure(error, path)
+    index, error = found
+    path = ops[index].path
+    if error in CONFLICTS:
+        return Conflict(index, path, CONFLICTS[error])
+    return failure(error, path)

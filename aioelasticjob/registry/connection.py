@@ -41,10 +41,13 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, lease: Lease, on_event: Callable[[bytes], None], on_lost: Callable[[Connection], None]) -> None:
-        self.lease, self.on_event, self.on_lost = lease, on_event, on_lost
+        self.lease = lease
+        self.on_event = on_event
+        self.on_lost = on_lost
         self.loop = asyncio.get_running_loop()
         self.heard = self.loop.time()  # when the last byte came
-        self.lost, self.gone = asyncio.Event(), asyncio.Event()  # no more calls; no more socket
+        self.lost = asyncio.Event()  # no more calls
+        self.gone = asyncio.Event()  # no more socket
         self.reason = ""
         self.opened = False  # with TLS: the handshake is over
         self.answers_with_tls = False
@@ -97,7 +100,8 @@ class Connection(asyncio.Protocol):
             xid = AUTH_XID
             self._auths.append(future)
         else:
-            xid = self._xid = self._xid % LAST_XID + 1
+            self._xid = self._xid % LAST_XID + 1
+            xid = self._xid
             self._pending[xid] = (future, self.lease.now(), opcode, body)
         self._write(_head.pack(len(body) + 8, xid, opcode) + body)
         return future
@@ -133,7 +137,7 @@ class Connection(asyncio.Protocol):
         self.gone.set()
         self.error = exc
         if not self.lost.is_set():
-            unanswered = ((opcode, body) for _, _, opcode, body in self._pending.values())
+            unanswered = [(opcode, body) for _, _, opcode, body in self._pending.values()]
             self.suspect = max(unanswered, key=lambda request: len(request[1]), default=self.suspect)
         self.abort(str(exc or "") or CLOSED)
 
@@ -151,7 +155,8 @@ class Connection(asyncio.Protocol):
             data = bytes(self._rest)
             self._rest.clear()
             self._missing = 0
-        at, end = 0, len(data)
+        at = 0
+        end = len(data)
         try:
             while end - at >= 4:
                 (size,) = _size.unpack_from(data, at)
@@ -170,7 +175,8 @@ class Connection(asyncio.Protocol):
 
     def _frame(self, frame: bytes) -> None:
         if self._greeting is not None:
-            greeting, self._greeting = self._greeting, None
+            greeting = self._greeting
+            self._greeting = None
             if not greeting.done():
                 greeting.set_result(frame)
             return
@@ -183,22 +189,22 @@ class Connection(asyncio.Protocol):
                 raise ValueError("an answer to no credentials")
             future = self._auths.popleft()
         else:
-            if (waiting := self._pending.pop(xid, None)) is None:
+            waiting = self._pending.pop(xid, None)
+            if waiting is None:
                 raise ValueError(f"an answer to no request, {xid}")
             future, sent, opcode, body = waiting
-            lease = self.lease
-            if len(body) > self.largest_answered:
-                self.largest_answered = len(body)
-            if zxid > lease.zxid:
-                lease.zxid = zxid
+            self.largest_answered = max(self.largest_answered, len(body))
+            self.lease.zxid = max(self.lease.zxid, zxid)
             if opcode in THROUGH_LEADER and not error:  # a refused request may not have got to the leader
-                lease.prove(sent)
+                self.lease.prove(sent)
         if not future.done():
             future.set_result((error, zxid, frame))
 
     def _name(self, which: str) -> tuple[str, str]:
         name = self._transport.get_extra_info(which) if self._transport else None
-        return (str(name[0]), str(name[1])) if name else ("", "")
+        if not name:
+            return ("", "")
+        return (str(name[0]), str(name[1]))
 
     def _write(self, frame: bytes) -> None:
         if not self._out:
@@ -206,6 +212,7 @@ class Connection(asyncio.Protocol):
         self._out.append(frame)
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        out = self._out
+        self._out = []
         if out and self._transport is not None:
             self._transport.write(b"".join(out))

@@ -11,7 +11,9 @@ class DeletionWatcher:
     """A watcher that waits until one node may have been deleted."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.deleted, self.news = path, False, asyncio.Event()
+        self.path = path
+        self.deleted = False
+        self.news = asyncio.Event()
 
     def changed(self, kind: int, path: str) -> None:
         """Note whether the node was deleted."""

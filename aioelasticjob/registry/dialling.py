@@ -22,7 +22,10 @@ async def dial(
 
     Raises: OSError, of which errors of TLS are a kind.
     """
-    loop, name = asyncio.get_running_loop(), None if settings.tls is None else settings.tls.server_name or host[0]
+    loop = asyncio.get_running_loop()
+    name = None
+    if settings.tls is not None:
+        name = settings.tls.server_name or host[0]
     await loop.create_connection(lambda: connection, address, host[1], ssl=tls, server_hostname=name)
 
 
@@ -38,10 +41,15 @@ def why_failed(
     if tls is None:
         if connection.answers_with_tls:
             return encrypted(server), False
-        hint = f"{CLOSED} before it answered: if this is its port for TLS, write zks://…"
-        return (ConnectionError(hint) if new and str(error) == CLOSED else error), False
-    if (found := explained(error, tls, server) or explained(connection.error, tls, server)) is not None:
+        if new and str(error) == CLOSED:
+            hint = f"{CLOSED} before it answered: if this is its port for TLS, write zks://…"
+            return ConnectionError(hint), False
+        return error, False
+    found = explained(error, tls, server) or explained(connection.error, tls, server)
+    if found is not None:
         return found, False
     if not new or not isinstance(error, ConnectionError) or isinstance(error, ConnectionRefusedError):
         return error, False
-    return (unanswered(tls, server) if connection.opened else unencrypted(server)), True
+    if connection.opened:
+        return unanswered(tls, server), True
+    return unencrypted(server), True

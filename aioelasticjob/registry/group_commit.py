@@ -55,20 +55,18 @@ class GroupCommit:
     """Gathers transactions until the turn of the loop is over or the group is full, and sends them as one request."""
 
     def __init__(self, keeper: SessionKeeper, note_time: Callable[[float, float], None]) -> None:
-        self._keeper, self._note_time = keeper, note_time
+        self._keeper = keeper
+        self._note_time = note_time
         self._loop = asyncio.get_running_loop()
         self._group: list[_Transaction] = []
-        self._operations = self._bytes = 0
+        self._operations = 0
+        self._bytes = 0
         self._waiting = False
 
     def commit(self, ops: Sequence[Op], body: bytes, incarnation: int) -> asyncio.Future[Committed]:
         """Send a transaction, rendered as ``body``, with others of its turn; only under the session given."""
-        transaction, group = _Transaction(ops, body, incarnation, self._loop.create_future()), self._group
-        if group and (
-            self._operations + len(ops) > MAX_GROUP_OPERATIONS
-            or self._bytes + len(body) > min(MAX_GROUP_BYTES, self._keeper.request_limit.bytes)
-            or group[0].incarnation != incarnation
-        ):
+        transaction = _Transaction(ops, body, incarnation, self._loop.create_future())
+        if self._group and not self._has_room(transaction):
             self._send_group()
         if not self._waiting:
             self._waiting = True
@@ -78,25 +76,37 @@ class GroupCommit:
         self._bytes += len(body)
         return transaction.answer
 
+    def _has_room(self, transaction: _Transaction) -> bool:
+        """Whether a transaction can go with those that have been gathered."""
+        most_bytes = min(MAX_GROUP_BYTES, self._keeper.request_limit.bytes)
+        return (
+            self._group[0].incarnation == transaction.incarnation
+            and self._operations + len(transaction.ops) <= MAX_GROUP_OPERATIONS
+            and self._bytes + len(transaction.body) <= most_bytes
+        )
+
     def _end_round(self) -> None:
         self._waiting = False
         self._send_group()
 
     def _send_group(self) -> None:
-        group, self._group = self._group, []
-        self._operations = self._bytes = 0
+        group = self._group
+        self._group = []
+        self._operations = 0
+        self._bytes = 0
         self._send([transaction for transaction in group if not transaction.answer.done()])
 
     def _send(self, group: Sequence[_Transaction]) -> None:
         if not group:
             return
-        keeper, incarnation = self._keeper, group[0].incarnation
+        keeper = self._keeper
+        incarnation = group[0].incarnation
         if incarnation != keeper.lease.incarnation or not incarnation:
             _fail(group, SessionEnded, f"session {incarnation:#x} is over; nothing was written")
         elif keeper.connection is None or not keeper.lease.check():
             _fail(group, Suspended, f"no connection to the registry ({keeper.reason}); nothing was written")
         else:
-            body = group[0].body if len(group) == 1 else joined([transaction.body for transaction in group])
+            body = joined([transaction.body for transaction in group])
             reply = keeper.connection.call(MULTI, body)
             reply.add_done_callback(partial(self._answered, group, keeper.lease.now()))
 
@@ -113,7 +123,7 @@ class GroupCommit:
             for transaction in group:
                 transaction.fail(failure(error, transaction.ops[0].path))
             return
-        ops = group[0].ops if len(group) == 1 else [op for transaction in group for op in transaction.ops]
+        ops = [op for transaction in group for op in transaction.ops]
         try:
             if error:
                 raise failure(error, ops[0].path)

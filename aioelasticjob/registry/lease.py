@@ -65,7 +65,7 @@ class Lease:
 
     def check(self) -> bool:
         """Say whether the session can be proven alive now; if not, cancel all that is bound to it."""
-        if self.proven + self._good_for - self.now() > RESOLUTION:  # ``left``, in place: every run asks several times
+        if self.left > RESOLUTION:
             return True
         self._cancel()
         self._expired()
@@ -75,8 +75,9 @@ class Lease:
         """Note that a server has confirmed the session in its answer to a request that was sent at ``sent``."""
         if incarnation != self.incarnation:
             self.end()
-        self.incarnation, self.timeout = incarnation, timeout
-        self._good_for = timeout - margin(timeout)  # read for every run
+        self.incarnation = incarnation
+        self.timeout = timeout
+        self._good_for = timeout - margin(timeout)
         self.proven = max(self.proven, sent)
         self._tell_guard()
         self._arm()  # the timeout may have become a shorter one
@@ -126,15 +127,20 @@ class Lease:
             self._write_page(self.guard.page)
 
     def _write_page(self, page: Page) -> None:
-        bound = sum(1 for session in self._at_work.values() if session == self.incarnation)
-        left = self.proven + self.timeout - half_tick(self.timeout) - GUARD_MARGIN - self.now()
-        page.write(self.incarnation, left, bound, len(self._at_work) - bound)
+        bound = list(self._at_work.values()).count(self.incarnation)
+        bound_to_others = len(self._at_work) - bound
+        may_end = self.proven + self.timeout - half_tick(self.timeout)
+        left = may_end - GUARD_MARGIN - self.now()
+        page.write(self.incarnation, left, bound, bound_to_others)
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         # Replies only move ``proven``; the timer looks where the limit has moved to when it fires.
-        self._timer = self._loop.call_later(min(CHECK_INTERVAL, self.left), self._look) if self._scopes else None
+        if self._scopes:
+            self._timer = self._loop.call_later(min(CHECK_INTERVAL, self.left), self._look)
+        else:
+            self._timer = None
 
     def _look(self) -> None:
         self._timer = None
@@ -142,7 +148,8 @@ class Lease:
         self._arm()
 
     def _cancel(self) -> None:
-        scopes, self._scopes = self._scopes, {}
+        scopes = self._scopes
+        self._scopes = {}
         for scope in scopes:
             scope.cancel(UNPROVEN)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
@@ -60,9 +60,8 @@ class Follower:
         expected: Collection[str] = (),
     ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
-        inside = tuple(map(prefix_below, deep))
-        self._roots = tuple(root for root in deep if root == "/" or not root.startswith(inside))
-        self._shallow = tuple(root for root in dict.fromkeys(shallow) if root == "/" or not root.startswith(inside))
+        self._roots = _outside(deep, deep)
+        self._shallow = _outside(dict.fromkeys(shallow), deep)
         self._below_shallow = tuple(map(prefix_below, self._shallow))
         self.trees = Latest(Tree())
         self.has_read = False
@@ -75,8 +74,9 @@ class Follower:
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = news
+        watched = dict.fromkeys(self._roots, False) | dict.fromkeys((*self._shallow, *expected), True)
         # before the first read, or changes between the two would be lost
-        session.watch(dict.fromkeys(self._roots, False) | dict.fromkeys((*self._shallow, *expected), True), self)
+        session.watch(watched, self)
 
     def close(self) -> None:
         """Watch no more."""
@@ -85,8 +85,11 @@ class Follower:
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again, and its parent when that has gained or lost a child."""
         is_inside = path not in self._roots and path not in self._shallow
-        touched = (path, parent(path)) if kind in (CREATED, DELETED) and is_inside else (path,)
-        if noted := [one for one in touched if self._is_read(one)]:
+        touched = [path]
+        if kind in (CREATED, DELETED) and is_inside:
+            touched.append(parent(path))
+        noted = [one for one in touched if self._is_read(one)]
+        if noted:
             self._dirty |= dict.fromkeys(noted)
             self._news()
 
@@ -118,22 +121,30 @@ class Follower:
             RegistryError: the registry refuses a read, or the session is over.  The next call reads everything again,
                 as it does after a cancellation.
         """
-        tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
+        tree = self.trees.value
+        complete = 0
+        rounds = 0
+        read = dict[str, None]()
         while self._stale or not self._dirty.keys() <= read.keys():
             complete = self._session.zxid
             large = rounds >= MAX_SMALL_ROUNDS
             try:
                 if self._stale:
-                    self._stale, self._dirty, read = False, {}, {}
+                    self._stale = False
+                    self._dirty = {}
+                    read = {}
                     tree = await self._session.subtree(self._roots, self._shallow)
                     self._note_children(tree)
                 else:
-                    noted, self._dirty = self._dirty, {}
-                    is_again = rounds > 1 and self._session.is_one_request(read | noted, large=large)
-                    paths = read | noted if is_again else noted
+                    noted = self._dirty
+                    self._dirty = {}
+                    paths = noted
+                    if rounds > 1 and self._session.is_one_request(read | noted, large=large):
+                        paths = read | noted
                     read = paths if self._session.is_one_request(paths, large=large) else {}
                     asked = [path for path in paths if self._is_read(path)]
-                    tree = tree.replace(await self._read(tree, asked, large=large), 0)
+                    changes = await self._read(tree, asked, large=large)
+                    tree = tree.replace(changes, 0)
             except BaseException as error:  # what was noted is in no tree that anybody sees, also if this is cancelled
                 self._stale = True
                 if not isinstance(error, Suspended):
@@ -148,22 +159,25 @@ class Follower:
 
     async def _read(self, tree: Tree, paths: Sequence[str], *, large: bool) -> dict[str, Node | None]:
         """Read nodes, and return what that changes in a tree; children that shallow roots have gained are noted."""
-        listed, changes = set(filter(self._is_shallow, paths)), dict[str, Node | None]()
+        listed = set(filter(self._is_shallow, paths))
+        changes = dict[str, Node | None]()
         found = await self._session.list_many(sorted(paths), listed, large=large)
         for path, (node, names) in found.items():
             if path in changes:  # its parent, which comes before it, says that it has gone
                 continue
             changes[path] = node
-            if path in listed:
-                children = {f"{path}/{name}" for name in names}
-                gone = {f"{path}/{name}" for name in tree.children(path)} - children
-                changes |= dict.fromkeys((below for child in gone for below in tree.below(child)), None)
-                if path in self._shallow:
-                    self._watch_children(path, children)
-                    unread = (child for child in sorted(children.difference(paths)) if child not in tree)
-                    self._dirty |= dict.fromkeys(unread)  # it has to be read under its watch
-                else:
-                    changes |= dict.fromkeys(children, UNREAD_NODE)
+            if path not in listed:
+                continue
+            children = {f"{path}/{name}" for name in names}
+            before = {f"{path}/{name}" for name in tree.children(path)}
+            for child in before - children:
+                changes |= dict.fromkeys(tree.below(child), None)
+            if path in self._shallow:
+                self._watch_children(path, children)
+                unread = [child for child in sorted(children.difference(paths)) if child not in tree]
+                self._dirty |= dict.fromkeys(unread)  # it has to be read under its watch
+            else:
+                changes |= dict.fromkeys(children, UNREAD_NODE)
         return changes
 
     def _note_children(self, tree: Tree) -> None:
@@ -171,14 +185,16 @@ class Follower:
         for root in self._shallow:
             children = {f"{root}/{name}" for name in tree.children(root)}
             self._watch_children(root, children)
-            self._dirty |= dict.fromkeys(child for child in sorted(children) if tree.get(child) == UNREAD_NODE)
+            unread = [child for child in sorted(children) if tree.get(child) == UNREAD_NODE]
+            self._dirty |= dict.fromkeys(unread)
 
     def _watch_children(self, root: str, children: set[str]) -> None:
         """Watch the present children of a shallow root, those that are expected, and no others."""
         before = self._children.keys()
         gone = {path for path in before - children if parent(path) == root and path not in self._expected}
         self._session.unwatch(sorted(gone), self)
-        self._session.watch(dict.fromkeys(sorted(children - before), True), self)
+        new = sorted(children - before)
+        self._session.watch(dict.fromkeys(new, True), self)
         self._children = dict.fromkeys(sorted((before - gone) | children))
 
     def _is_read(self, path: str) -> bool:
@@ -187,3 +203,9 @@ class Follower:
 
     def _is_shallow(self, path: str) -> bool:
         return path in self._shallow or parent(path) in self._shallow
+
+
+def _outside(roots: Iterable[str], deep: Collection[str]) -> tuple[str, ...]:
+    """Return the roots that are not below another root, one that is followed to its depth anyway."""
+    inside = tuple(map(prefix_below, deep))
+    return tuple(root for root in roots if root == "/" or not root.startswith(inside))

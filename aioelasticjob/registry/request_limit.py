@@ -36,11 +36,13 @@ class RequestLimit:
     """
 
     def __init__(self, most: int) -> None:
-        self.bytes = self._most = most
+        self._most = most
+        self.bytes = most
         """The largest request that may be sent, in bytes of its body."""
         self._refused = 0  # the smallest size that is not taken, as far as known; 0: all sizes seem to be taken
         self._taken = ALWAYS_TAKEN  # the largest size that is known to be taken, if there is a refused one
-        self._suspect = self._ends = 0  # the smallest of the unanswered requests, and how many ends in a row they made
+        self._ends = 0  # how many suspicious ends there were in a row
+        self._suspect = 0  # the smallest of the requests that were unanswered at these ends
         self.suspect = ""
         """The request that was unanswered when the last suspicious connection ended, in words."""
         self._to_confirm = False  # whether the refused size has to be tried again
@@ -60,11 +62,14 @@ class RequestLimit:
             self._suspect = min(self._suspect or unanswered, unanswered)
             self._ends += 1
         else:
-            self._suspect = self._ends = 0
+            self._suspect = 0
+            self._ends = 0
         if self._ends >= SUSPICIOUS_ENDS:
             if not self._refused or self._suspect < self._refused:
-                self._refused, self._taken = self._suspect, ALWAYS_TAKEN
-            self._suspect = self._ends = 0
+                self._refused = self._suspect
+                self._taken = ALWAYS_TAKEN
+            self._suspect = 0
+            self._ends = 0
         self._to_confirm = self._refused > 0
 
     @property
@@ -84,9 +89,11 @@ class RequestLimit:
         elif size < self._refused:
             self._taken = size
         else:  # the connections have ended for another reason, or the server was started anew with a larger limit
-            self._refused, self._taken = 0, ALWAYS_TAKEN
+            self._refused = 0
+            self._taken = ALWAYS_TAKEN
         if not self._refused:
-            self.bytes, self._to_confirm = self._most, False
+            self.bytes = self._most
+            self._to_confirm = False
         elif not self.size_to_try:
             self.bytes = min(self._taken, self._most)
 
@@ -96,9 +103,11 @@ def note_end(limit: RequestLimit, connection: Connection, codec: Codec) -> None:
     opcode, body = connection.suspect
     request = ""
     if len(body) > ALWAYS_TAKEN:
-        jobs = {"/" + path.split("/")[1]: None for path in codec.paths(opcode, body)}
-        named = f"{', '.join([*jobs][:MOST_NAMED])}{', …' if len(jobs) > MOST_NAMED else ''}"
-        request = f"one of {len(body):,} bytes for {named}"
+        jobs = list(dict.fromkeys("/" + path.split("/")[1] for path in codec.paths(opcode, body)))
+        named = jobs[:MOST_NAMED]
+        if len(jobs) > MOST_NAMED:
+            named.append("…")
+        request = f"one of {len(body):,} bytes for {', '.join(named)}"
     limit.connection_ended(connection.largest_answered, len(body), request)
 
 
@@ -109,7 +118,8 @@ async def try_sizes(limit: RequestLimit, connection: Connection, codec: Codec, l
     """
     before = limit.bytes
     while size := limit.size_to_try:
-        is_taken = (await connection.call(EXISTS, codec.long_question(size)))[0] != LOST
+        error, _, _ = await connection.call(EXISTS, codec.long_question(size))
+        is_taken = error != LOST
         limit.tried(size, is_taken=is_taken)
         if not is_taken:
             break

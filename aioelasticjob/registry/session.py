@@ -47,13 +47,13 @@ class Session:
 
     If the connection is lost, a read waits for a short while, then raises Suspended.  A write is never repeated, and is
     bound to the session (``incarnation``) under which it was decided: the registry refuses it under a later one.
-
-    It has more than twelve methods: it is the one interface to the registry, a method for each request.
     """
 
     def __init__(self, client: Client, codec: Codec) -> None:
         self.settings = client.settings
-        self._client, self._keeper, self._codec = client, client.keeper, codec
+        self._client = client
+        self._keeper = client.keeper
+        self._codec = codec
         self.status: Latest[SessionStatus] = client.keeper.status
         """The session's state, and the incarnation that it is the state of."""
         self.is_proven: Callable[[], bool] = client.keeper.lease.check
@@ -111,7 +111,9 @@ class Session:
 
         Raises: NodeMissing, NotPermitted, Suspended.
         """
-        return wire.node(await self._one(wire.GET, path))[0]
+        frame = await self._one(wire.GET, path)
+        node, _ = wire.node(frame)
+        return node
 
     async def exists(self, path: str) -> Stat | None:
         """Read a node's Stat; None if there is no such node.
@@ -119,16 +121,20 @@ class Session:
         Raises: Suspended; since ZooKeeper 3.9 also NotPermitted.
         """
         error, _, frame = await self._client.read(wire.EXISTS, self._codec.watching(path))
-        if error and error != wire.MISSING:
+        if error == wire.MISSING:
+            return None
+        if error:
             raise wire.failure(error, path)
-        return None if error else wire.stat(frame)
+        return wire.stat(frame)
 
     async def children(self, path: str) -> tuple[str, ...]:
         """Read the names below a node, sorted.
 
         Raises: NodeMissing, NotPermitted, Suspended.
         """
-        return tuple(sorted(wire.names(await self._one(wire.CHILDREN, path))[0]))
+        frame = await self._one(wire.CHILDREN, path)
+        names, _ = wire.names(frame)
+        return tuple(sorted(names))
 
     def is_one_request(self, paths: Collection[str], *, large: bool = False) -> bool:
         """Whether these nodes are read in one request, so that they are shown as they were at one moment.
@@ -142,15 +148,21 @@ class Session:
 
         Raises: NotPermitted, Suspended.
         """
-        answers = await self._many(paths, lambda _: (wire.CHILDREN,))
-        return [tuple(sorted(names)) if isinstance(names, list) else None for names in answers]
+        found = list[tuple[str, ...] | None]()
+        for names in await self._many(paths, lambda _: (wire.CHILDREN,)):
+            if isinstance(names, list):
+                found.append(tuple(sorted(names)))
+            else:
+                found.append(None)
+        return found
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Read many nodes in few requests, in the order asked for; None where there is none.
 
         Raises: NotPermitted, Suspended.
         """
-        return [node for node in await self._many(paths, lambda _: (wire.GET,)) if not isinstance(node, list)]
+        answers = await self._many(paths, lambda _: (wire.GET,))
+        return [node for node in answers if not isinstance(node, list)]
 
     async def subtree(self, roots: Sequence[str], shallow: Sequence[str] = ()) -> Tree:
         """Read nodes and everything below them, level by level; roots that do not exist are absent.
@@ -159,15 +171,22 @@ class Session:
 
         Raises: NotPermitted, Suspended.
         """
-        zxid, found = self.zxid, dict[str, Node]()
+        zxid = self.zxid
+        found = dict[str, Node]()
         level = list(dict.fromkeys((*roots, *shallow)))
         while level:
-            below, unread = list[str](), list[str]()
-            for path, (node, names) in (await self.list_many(level)).items():
+            below = list[str]()
+            unread = list[str]()
+            answers = await self.list_many(level)
+            for path, (node, names) in answers.items():
                 if node is not None:
                     found[path] = node
                 prefix = prefix_below(path)
-                (unread if path in shallow else below).extend(prefix + name for name in names)
+                children = [prefix + name for name in names]
+                if path in shallow:
+                    unread += children
+                else:
+                    below += children
             level = [path for path in below if path not in found]
             for path in unread:
                 found.setdefault(path, UNREAD_NODE)
@@ -180,14 +199,23 @@ class Session:
 
         Raises: NotPermitted, Suspended.
         """
-        both, one = (wire.GET, wire.CHILDREN), (wire.GET,)
-        kinds = {path: both if listed is None or path in listed else one for path in paths}
-        answers = iter(await self._many(paths, kinds.__getitem__, large=large))
+
+        def is_listed(path: str) -> bool:
+            return listed is None or path in listed
+
+        def kinds(path: str) -> Sequence[int]:
+            return (wire.GET, wire.CHILDREN) if is_listed(path) else (wire.GET,)
+
+        answers = iter(await self._many(paths, kinds, large=large))
         found = dict[str, tuple[Node | None, Sequence[str]]]()
         for path in paths:
             node = next(answers)
-            names = next(answers) if listed is None or path in listed else ()
-            found[path] = node if isinstance(node, Node) else None, names if isinstance(names, list) else ()
+            names = next(answers) if is_listed(path) else None
+            # both are None where there is no node
+            found[path] = (
+                node if isinstance(node, Node) else None,
+                names if isinstance(names, list) else (),
+            )
         return found
 
     async def sync(self) -> None:
@@ -266,9 +294,11 @@ class Session:
 
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted; RegistryError if the node cannot be made.
         """
+        touch = Set(path, b"", -1)
         for _ in range(ATTEMPTS):
             try:
-                return (await self._client.write([Set(path, b"", -1)], self.incarnation, self._codec)).time
+                committed = await self._client.write([touch], self.incarnation, self._codec)
+                return committed.time
             except Conflict:
                 await _make(self._client, self._codec, path)
         raise RegistryError(f"{path} could not be made within {ATTEMPTS} attempts: something keeps removing it")
@@ -278,7 +308,8 @@ class Session:
 
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted; RegistryError if the node cannot be made.
         """
-        await _make(self._client, Codec("", private=self.settings.authenticated), self._codec.absolute("/"))
+        whole_registry = Codec("", private=self.settings.authenticated)
+        await _make(self._client, whole_registry, self._codec.absolute("/"))
 
     def pause_after(self, failures: int) -> float:
         """Return how many seconds to wait before a refused request is tried again; it grows with the ``failures``."""
@@ -296,7 +327,10 @@ class Session:
         await self._client.connected()
 
     async def _one(self, opcode: int, path: str) -> bytes:
-        body = self._codec.path(path) if opcode == wire.SYNC else self._codec.watching(path)
+        if opcode == wire.SYNC:
+            body = self._codec.path(path)
+        else:
+            body = self._codec.watching(path)
         error, _, frame = await self._client.read(opcode, body)
         if error:
             raise wire.failure(error, path)
@@ -306,11 +340,13 @@ class Session:
         self, paths: Sequence[str], kinds: Callable[[str], Sequence[int]], *, large: bool = False
     ) -> list[Node | list[str] | None]:
         """Read every path once for each of its ``kinds``; the answers are in that order."""
-        asked = list[list[tuple[int, str]]]()
+        asked = list[list[tuple[int, str]]]()  # the reads of each request
 
         def requests() -> list[bytes]:
-            chunks = self._chunks(paths, large=large)
-            asked[:] = [[(kind, path) for path in chunk for kind in kinds(path)] for chunk in chunks]
+            asked.clear()  # the requests that were rendered before may have been too large
+            for chunk in self._chunks(paths, large=large):
+                reads = [(kind, path) for path in chunk for kind in kinds(path)]
+                asked.append(reads)
             return [self._codec.multi_read(reads) for reads in asked]
 
         replies = await self._client.read_all(wire.MULTI_READ, requests)
@@ -324,7 +360,9 @@ class Session:
     def _chunks(self, paths: Sequence[str], *, large: bool = False) -> list[Sequence[str]]:
         """Split paths into those that one request reads; it may ask twice for each: for the data and for the names."""
         most = self.max_request // 2
-        return wire.chunked(paths, most if large else min(wire.CHUNK, most), len(self._codec.root))
+        if not large:
+            most = min(wire.CHUNK, most)
+        return wire.chunked(paths, most, len(self._codec.root))
 
 
 @asynccontextmanager
@@ -354,11 +392,16 @@ async def open_session(
     try:
         async with beside(keeper.keep):
             with anyio.move_on_after(settings.connection_timeout) as waiting:
-                await (session._client.first_connection() if tells_of_waiting else session._client.connected())
+                if tells_of_waiting:
+                    await session._client.first_connection()
+                else:
+                    await session._client.connected()
                 await _check_namespace(session, creates=creates)
             if waiting.cancelled_caught:
-                seconds, is_slow = settings.connection_timeout, keeper.status.value.state is SessionState.CONNECTED
-                raise keeper.failure or RegistryUnreachable(settings.servers, seconds, keeper.reason, is_slow=is_slow)
+                seconds = settings.connection_timeout
+                is_slow = keeper.status.value.state is SessionState.CONNECTED
+                unreachable = RegistryUnreachable(settings.servers, seconds, keeper.reason, is_slow=is_slow)
+                raise keeper.failure or unreachable
             yield session
     finally:
         await keeper.close()
@@ -366,7 +409,9 @@ async def open_session(
 
 async def _check_namespace(session: Session, *, creates: bool) -> None:
     """Check that our credentials may read the namespace, and create it if it is missing."""
-    client, codec, settings = session._client, session._codec, session.settings
+    client = session._client
+    codec = session._codec
+    settings = session.settings
     while True:
         await client.connected()
         try:
@@ -388,7 +433,10 @@ async def _check_namespace(session: Session, *, creates: bool) -> None:
 async def _make(client: Client, codec: Codec, path: str) -> None:
     """Create only the missing levels of ``path``: creating all of them would need rights on levels that exist."""
     missing: list[str] = []
-    while path != "/" and (await client.read(wire.EXISTS, codec.watching(path)))[0] == wire.MISSING:
+    while path != "/":
+        error, _, _ = await client.read(wire.EXISTS, codec.watching(path))
+        if error != wire.MISSING:
+            break
         missing.append(path)
         path = parent(path)
     for level in reversed(missing):

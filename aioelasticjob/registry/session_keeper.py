@@ -80,8 +80,6 @@ class SessionKeeper:
 
     Once the session is attached, ``keep`` never waits for a reply: it notices a broken connection by the end of that
     connection.  If it waited for a reply, nobody could end that wait, since only ``keep`` makes new connections.
-
-    It has more than twelve methods: a session has many states, and each change of state is a method.
     """
 
     def __init__(
@@ -92,9 +90,12 @@ class SessionKeeper:
         clock: Clock,
         ensure_server: Callable[[], Awaitable[str]] | None,
     ) -> None:
-        self.settings, self.codec, self.clock = settings, codec, clock
+        self.settings = settings
+        self.codec = codec
+        self.clock = clock
         self.lease = Lease(expired=self._unproven, ends_worker=settings.exit_at_lease_end)
-        self.watches, self.backoff = Watches(), Backoff(settings, random)
+        self.watches = Watches()
+        self.backoff = Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.request_limit = RequestLimit(settings.max_request)
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
@@ -117,8 +118,10 @@ class SessionKeeper:
     def ages_of_outages(self) -> Outages:
         """Return how many seconds ago each of the last outages began and ended, oldest first; 0 if it goes on."""
         now = self.lease.now()
-        going_on = () if self.away_since is None else ((self.away_since, now),)
-        return tuple((now - began, now - ended) for began, ended in (*self.outages, *going_on))
+        outages = [*self.outages]
+        if self.away_since is not None:
+            outages.append((self.away_since, now))
+        return tuple((now - began, now - ended) for began, ended in outages)
 
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""
@@ -127,7 +130,8 @@ class SessionKeeper:
                 await self.lease.guard.start()
             while True:
                 lived = 0.0
-                if (connection := await self._anywhere()) is not None:
+                connection = await self._anywhere()
+                if connection is not None:
                     begun = self._loop.time()
                     await self._attend(connection)
                     lived = self._loop.time() - begun
@@ -145,7 +149,8 @@ class SessionKeeper:
         """End the session, and tell the server so if it answers within two seconds.  ``keep`` must have ended."""
         self.lease.close()
         self._limited_log.close()
-        connection, self.connection = self.connection, None
+        connection = self.connection
+        self.connection = None
         self.status.set(SessionStatus(SessionState.CLOSED, self.status.value.incarnation))
         self.watches.reset()
         if connection is None:
@@ -201,17 +206,22 @@ class SessionKeeper:
             with anyio.fail_after(time_limit):
                 found = await addresses(*host)
         except OSError as error:
-            late = isinstance(error, TimeoutError)
-            self.reason = f"no address of {host[0]} within {time_limit:g} s" if late else str(error)
+            if isinstance(error, TimeoutError):
+                self.reason = f"no address of {host[0]} within {time_limit:g} s"
+            else:
+                self.reason = str(error)
             return []
-        return self._random.sample(found, len(found)) if len(found) > 1 else found
+        if len(found) == 1:
+            return found
+        return self._random.sample(found, len(found))
 
     def _attempt_time(self, count: int) -> float:
         """Return how long one attempt of ``count`` may take: there must be time for another one before the session
         ends.
         """
-        time_limit = (self.lease.timeout or self.settings.session_timeout) / (3 if count == 1 else 6)
-        return min(time_limit, self.settings.connection_timeout / (count + 1))
+        session_timeout = self.lease.timeout or self.settings.session_timeout
+        part = 3 if count == 1 else 6
+        return min(session_timeout / part, self.settings.connection_timeout / (count + 1))
 
     async def _attach(self, host: tuple[str, int], address: str, count: int) -> Connection | None:
         """Try one address of one server; ``count`` is how many addresses there are to be tried."""
@@ -221,9 +231,11 @@ class SessionKeeper:
             with anyio.fail_after(time_limit):
                 access = await read_access(self.settings, self.clock.now())
                 await dial(connection, self.settings, host, address, access.tls)
-                asked, seen, sent = self.lease.incarnation, self._seen(), self.lease.now()
-                answer = await connection.greet(attach(asked, self._password, self.settings.session_timeout, seen))
-                session, password, timeout = attached(answer)
+                asked = self.lease.incarnation
+                seen = self._seen()
+                sent = self.lease.now()
+                greeting = attach(asked, self._password, self.settings.session_timeout, seen)
+                session, password, timeout = attached(await connection.greet(greeting))
                 if session and not connection.lost.is_set():
                     self.lease.zxid = seen  # a registry whose data was deleted counts from the beginning
                     self.lease.begin(session, timeout, sent)
@@ -253,11 +265,16 @@ class SessionKeeper:
     def _failed(self, error: Exception, connection: Connection, host: tuple[str, int], time_limit: float) -> None:
         """Note why an attempt has failed; if somebody has to see to it, log it once."""
         connection.abort(str(error))
-        server, new = f"{host[0]}:{host[1]}", not self.status.value.incarnation
+        server = f"{host[0]}:{host[1]}"
+        new = not self.status.value.incarnation
         found, guessed = why_failed(error, connection, self.settings.tls, server, new=new)
-        self.reason = f"no answer within {time_limit:g} s" if isinstance(found, TimeoutError) else str(found)
+        if isinstance(found, TimeoutError):
+            self.reason = f"no answer within {time_limit:g} s"
+        else:
+            self.reason = str(found)
         if isinstance(found, ElasticJobError):
-            self.failure, self._certain = found, not guessed
+            self.failure = found
+            self._certain = not guessed
             if not new and str(found) != self._logged:
                 self._logged = str(found)
                 text = f"cannot connect to the registry: {found.with_page()}"
@@ -266,13 +283,16 @@ class SessionKeeper:
 
     def _begin(self, connection: Connection, digest: str | None) -> None:
         """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""
-        self.connection, self.host, self._logged = connection, connection.host, ""
+        self.connection = connection
+        self.host = connection.host
+        self._logged = ""
         self.failure = None
         if self.away_since is not None:
             self.outages.append((self.away_since, self.lease.now()))
             self.away_since = None
         if digest is not None:
-            connection.call(AUTH, credentials(digest)).add_done_callback(self._authenticated)
+            reply = connection.call(AUTH, credentials(digest))
+            reply.add_done_callback(self._authenticated)
         self._ask(self.watches.roots)
         session = f"{self.lease.incarnation:#x}"
         text = f"connected to {self.settings.place}, with the session {session}"
@@ -290,13 +310,15 @@ class SessionKeeper:
         If the event loop was blocked for most of that time, the server was asked nothing.  Then its silence proves
         nothing, and the reason is that this process stood still.
         """
-        beat, longest_silence = self._loop.time(), self.lease.timeout / SILENT_PART_OF_TIMEOUT
+        beat = self._loop.time()
+        longest_silence = self.lease.timeout / SILENT_PART_OF_TIMEOUT
         while not connection.lost.is_set():
             now = self._loop.time()
             if now >= beat:
                 connection.call(SYNC, self.codec.path("/"))
                 beat = now + self.lease.timeout / HEARTBEATS_PER_TIMEOUT
-            wait = max(min(beat, connection.heard + longest_silence) - now, 0)
+            silence_ends = connection.heard + longest_silence
+            wait = max(min(beat, silence_ends) - now, 0)
             with anyio.move_on_after(wait):
                 await connection.lost.wait()
             late = self._loop.time() - now - wait
@@ -308,15 +330,18 @@ class SessionKeeper:
                 connection.abort(STOOD_STILL if stood_still else SILENT_REASON)
 
     def _lost(self, connection: Connection) -> None:
-        if connection is self.connection:  # the end of an older connection changes nothing
-            self.connection, self.reason = None, connection.reason
-            note_end(self.request_limit, connection, self.codec)
-            silent = self._loop.time() - connection.heard if connection.reason == SILENT_REASON else 0.0
-            self.away_since = self.lease.now() - silent
-            text = f"the connection to the registry was lost: {connection.reason}"
-            if self._admits(text):
-                log.warning("%s", text, extra={"reason": connection.reason})
-            self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
+        if connection is not self.connection:  # the end of an older connection changes nothing
+            return
+        self.connection = None
+        self.reason = connection.reason
+        note_end(self.request_limit, connection, self.codec)
+        self.away_since = self.lease.now()
+        if connection.reason == SILENT_REASON:  # the outage began when the server fell silent
+            self.away_since -= self._loop.time() - connection.heard
+        text = f"the connection to the registry was lost: {connection.reason}"
+        if self._admits(text):
+            log.warning("%s", text, extra={"reason": connection.reason})
+        self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
 
     def _unproven(self) -> None:
         """Connect again when the lease has ended on a living connection: the server's answer says whether the session
@@ -325,9 +350,12 @@ class SessionKeeper:
         A silent connection is given up long before its lease ends.  So this happens only when the machine was
         suspended or the loop was blocked, or when handlers run on after everything was cancelled.
         """
-        if self.connection is not None:
-            stops = "this process is stopping, and sends no heartbeats any more"
-            self.connection.abort(f"{STOOD_STILL}, so the session may have ended" if self._kept else stops)
+        if self.connection is None:
+            return
+        if self._kept:
+            self.connection.abort(f"{STOOD_STILL}, so the session may have ended")
+        else:
+            self.connection.abort("this process is stopping, and sends no heartbeats any more")
 
     def _expire(self) -> None:
         session = f"{self.lease.incarnation:#x}"
@@ -347,9 +375,10 @@ class SessionKeeper:
         error = reply.result()[0]
         if error == LOST:
             return
-        self.refused = (
-            AuthenticationFailed("the registry refused the digest: check user and password") if error else None
-        )
+        if error:
+            self.refused = AuthenticationFailed("the registry refused the digest: check user and password")
+        else:
+            self.refused = None
 
     def _last(self, host: tuple[str, int]) -> None:
         """Move this server to the end of the list, so that it is tried last next time."""
@@ -367,7 +396,8 @@ class SessionKeeper:
         If no server accepts us for long after the session's end, 0: the registry's data may have been deleted, and
         then no server will ever reach the zxid that we have seen.
         """
-        return self.lease.zxid if self.lease.now() < self.lease.proven + 2 * self.lease.timeout else 0
+        given_up = self.lease.proven + 2 * self.lease.timeout
+        return self.lease.zxid if self.lease.now() < given_up else 0
 
 
 def _judge_watch(connection: Connection, limited_log: LimitedLog, reply: asyncio.Future[Reply]) -> None:

@@ -18,8 +18,10 @@ from aioelasticjob.registry.secrets import is_login, is_path
 from aioelasticjob.registry.tls import TlsSettings
 
 DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
-SHORTEST_SESSION, LONGEST_SESSION = 0.1, 2_147_483
-"""The least and the most seconds that a session timeout may have."""
+SHORTEST_SESSION = 0.1
+"""The least seconds that a session timeout may have."""
+LONGEST_SESSION = 2_147_483
+"""The most seconds that a session timeout may have."""
 DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
 MAX_REQUEST = 1_000_000
 """Bytes: a server closes the connection on a request beyond its jute.maxbuffer, 1,048,575 by default."""
@@ -97,7 +99,8 @@ class ConnectionSettings:
             raise InvalidSetting("hosts", self.hosts, "name at least one server")
         if self.namespace.split("/")[0] == "zookeeper":
             raise InvalidSetting("namespace", self.namespace, "not /zookeeper, which is the registry's own")
-        if any(name in ("", ".", "..") for name in self.namespace.split("/")) and self.namespace:
+        names = self.namespace.split("/")
+        if self.namespace and not {"", ".", ".."}.isdisjoint(names):
             raise InvalidSetting("namespace", self.namespace, "names parted by single slashes, none of them . or ..")
         for name in ("namespace", "digest"):  # the bytes of an environment variable may be no text
             if not _encodable(getattr(self, name)):
@@ -118,20 +121,16 @@ class ConnectionSettings:
             raise InvalidSetting("max_request", self.max_request, "a number of bytes, 1 or more")
         if not isinstance(self.exit_at_lease_end, bool):
             raise InvalidSetting("exit_at_lease_end", self.exit_at_lease_end, "True or False")
-        for name in ("digest", "sasl"):
-            if getattr(self, name) is not None and not is_login(getattr(self, name)):
-                raise InvalidSetting(name, "…", "write user:password")  # the value is a secret
-            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
-                raise InvalidSetting(f"{name}_file", getattr(self, f"{name}_file"), f"leave it out, or {name}")
-            if (file := getattr(self, f"{name}_file")) is not None and not is_path(file):
-                raise InvalidSetting(f"{name}_file", file, "the path of a file")
+        _check_login("digest", self.digest, self.digest_file)
+        _check_login("sasl", self.sasl, self.sasl_file)
         if self.ip is not None and not is_ip(self.ip):
             raise InvalidSetting("ip", self.ip, "an address of this host, such as 10.0.0.7")
 
     @property
     def authenticated(self) -> bool:
         """Whether the registry is told who we are: then what we make is open to us alone."""
-        return any(one is not None for one in (self.digest, self.digest_file, self.sasl, self.sasl_file))
+        credentials = (self.digest, self.digest_file, self.sasl, self.sasl_file)
+        return any(one is not None for one in credentials)
 
     @property
     def place(self) -> str:
@@ -141,12 +140,13 @@ class ConnectionSettings:
     @property
     def address(self) -> str:
         """The registry's address, for people."""
-        return f"{'zk' if self.tls is None else 'zks'}://{self.servers}/{self.namespace}"
+        scheme = "zk" if self.tls is None else "zks"
+        return f"{scheme}://{self.servers}/{self.namespace}"
 
     @property
     def servers(self) -> str:
         """The hosts as a person would write them."""
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return ",".join(_server_text(host, port) for host, port in self.hosts)
 
 
 def wrong_address(address: str, expected: str) -> InvalidSetting:
@@ -170,7 +170,8 @@ def _no_host(address: str, expected: str) -> InvalidSetting:
 def _host(server: str, address: str, default: int) -> tuple[str, int]:
     name, _, text = server.rpartition(":")
     if server.endswith("]") or not name:  # no port, or an IPv6 address without one
-        name, text = server, str(default)
+        name = server
+        text = str(default)
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     elif ":" in name:
@@ -187,6 +188,10 @@ def _resolvable(name: str) -> bool:
         return bool(name.encode("idna")) and name.isprintable() and " " not in name
     except UnicodeError:
         return False
+
+
+def _server_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _encodable(text: object) -> bool:
@@ -208,6 +213,17 @@ def _check_letters(namespace: str) -> None:
 
     if (wrong := re.search(f"[{FORBIDDEN}]", namespace)) is not None:
         raise InvalidSetting("namespace", namespace, f"must not contain {wrong[0]!r}, which ZooKeeper refuses")
+
+
+def _check_login(name: str, login: str | None, file: str | None) -> None:
+    if login is not None and not is_login(login):
+        raise InvalidSetting(name, "…", "write user:password")  # the value is a secret
+    if file is None:
+        return
+    if login is not None:
+        raise InvalidSetting(f"{name}_file", file, f"leave it out, or {name}")
+    if not is_path(file):
+        raise InvalidSetting(f"{name}_file", file, "the path of a file")
 
 
 def _positive(name: str, value: object) -> None:

@@ -57,7 +57,9 @@ class SharedServer:
         host = "127.0.0.1" if host == "localhost" else host
         if not _is_loopback(host):
             raise InvalidSetting("address", host, "a shared registry is for one machine: 127.0.0.1, or zk://… for more")
-        return cls(host, port, _directory(host, port, options.get("data_dir")), _seconds(options.get("linger")))
+        data_dir = _directory(host, port, options.get("data_dir"))
+        linger = _seconds(options.get("linger"))
+        return cls(host, port, data_dir, linger)
 
     @property
     def address(self) -> str:
@@ -71,7 +73,8 @@ class ServerLog:
     def __init__(self, server: SharedServer) -> None:
         from aioelasticjob.zookeeper.lock import LOG
 
-        self._file, self._read = server.data_dir / LOG, 0
+        self._file = server.data_dir / LOG
+        self._read = 0
         self.newest_error()  # skip the older errors: they do not say why the server ends later
 
     def newest_error(self) -> str:
@@ -85,7 +88,10 @@ class ServerLog:
                 self._read = log.tell()
         except OSError:
             return ""
-        return next((line.removeprefix(ERROR_PREFIX) for line in reversed(lines) if line.startswith(ERROR_PREFIX)), "")
+        for line in reversed(lines):
+            if line.startswith(ERROR_PREFIX):
+                return line.removeprefix(ERROR_PREFIX)
+        return ""
 
 
 async def ensure_server(server: SharedServer) -> None:
@@ -160,9 +166,15 @@ def _spawn(server: SharedServer, lock: int) -> None:
     """Run the command of the server, which goes to the background when it listens; it inherits the lock."""
     from aioelasticjob.zookeeper.lock import LOG
 
-    where = f"--host={server.host}", f"--port={server.port}", f"--data-dir={server.data_dir}"
-    linger = f"--linger={server.linger:g}"
-    command = python_command("aioelasticjob.zookeeper", "--detach", f"--lock={lock}", *where, linger)
+    command = python_command(
+        "aioelasticjob.zookeeper",
+        "--detach",
+        f"--lock={lock}",
+        f"--host={server.host}",
+        f"--port={server.port}",
+        f"--data-dir={server.data_dir}",
+        f"--linger={server.linger:g}",
+    )
     with (server.data_dir / LOG).open("ab") as log:
         if log.tell() > MAX_LOG_BYTES:
             log.truncate(0)
@@ -184,8 +196,9 @@ def _spawn(server: SharedServer, lock: int) -> None:
         except subprocess.TimeoutExpired:
             raise RegistryUnreachable(server.address, START_TIMEOUT, "it was started and does not listen") from None
     if code:
-        words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
-        said = words[-1] if words else f"exit code {code}"
+        written = (server.data_dir / LOG).read_bytes()[begun:]
+        lines = written.decode(errors="replace").strip().splitlines()
+        said = lines[-1] if lines else f"exit code {code}"
         reason = said.removeprefix(ERROR_PREFIX)
         if reason == said:  # it has not said what is wrong: it could not even begin, or has failed in an unknown way
             why = f"{sys.executable} could not run its server ({reason}), see {server.data_dir / LOG}"
@@ -197,8 +210,11 @@ def _spawn(server: SharedServer, lock: int) -> None:
 
 def _refuse_elsewhere(server: SharedServer, address: str) -> None:
     """Raise if a living server serves the directory at another address; what a dead server has left is ignored."""
+    if not address or address == server.address:
+        return
     host, _, port = address.rpartition(":")
-    if address and address != server.address and _ask(host.strip("[]"), int(port)) == str(server.data_dir):
+    served = _ask(host.strip("[]"), int(port))
+    if served == str(server.data_dir):
         raise InvalidSetting("data_dir", str(server.data_dir), f"is served at {address}: use that, or another data_dir")
 
 

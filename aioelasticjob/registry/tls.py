@@ -22,7 +22,8 @@ from aioelasticjob.registry.secrets import is_path, secret
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 SYSTEM: Final = "this system's trusted certificates"
 # codes of X509_verify_cert (OpenSSL)
-_NOT_YET_VALID, _EXPIRED = 9, 10
+_NOT_YET_VALID = 9
+_EXPIRED = 10
 _UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
 _OTHER_NAME: Final = frozenset({62, 64})
 
@@ -55,9 +56,11 @@ class TlsSettings:
             raise InvalidSetting("tls", given, f"a mapping of {', '.join(_NAMES)}")
         for name, value in given.items():
             if name not in _NAMES:
-                raise InvalidSetting(f"tls.{name}", "…", unknown_setting(str(name), "…", _NAMES).expected)
+                unknown = unknown_setting(str(name), "…", _NAMES)
+                raise InvalidSetting(f"tls.{name}", "…", unknown.expected)
             if value is not None and not isinstance(value, str | PathLike | float):
-                raise InvalidSetting(f"tls.{name}", "…" if name == "key_password" else value, "a text")
+                shown = "…" if name == "key_password" else value
+                raise InvalidSetting(f"tls.{name}", shown, "a text")
         found = {name: _text(value) for name, value in given.items() if value is not None}
         return cls(**found)
 
@@ -65,7 +68,8 @@ class TlsSettings:
         if self.minimum_version not in VERSIONS:
             raise InvalidSetting("tls.minimum_version", self.minimum_version, f"one of {', '.join(VERSIONS)}")
         for name in ("ca", "certificate", "key", "key_password_file"):
-            if (file := getattr(self, name)) and not is_path(file):
+            file = getattr(self, name)
+            if file and not is_path(file):
                 raise InvalidSetting(f"tls.{name}", file, "the path of a file")
         if self.certificate is None and self.key is not None:
             raise InvalidSetting("tls.key", self.key, "set tls.certificate too: the key belongs to a certificate")

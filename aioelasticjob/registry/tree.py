@@ -13,7 +13,8 @@ from aioelasticjob.ground.values import value
 T = TypeVar("T")
 MAX_CHANGES: Final = 1000
 """After so many more changes than the tree has nodes, what was derived from it is derived anew."""
-_LONG, _INT = Struct("!q").unpack_from, Struct("!i").unpack_from
+_LONG = Struct("!q").unpack_from
+_INT = Struct("!i").unpack_from
 _STAT = Struct("!qqqqi8xq4xi8x")
 
 
@@ -109,7 +110,7 @@ class Tree:
     __slots__ = ("_derived", "_names", "_nodes", "_touch", "zxid")
 
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
-        self._nodes = {path: node.spelled for path, node in nodes.items()} if nodes else {}
+        self._nodes = {path: node.spelled for path, node in (nodes or {}).items()}
         self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, built at the first use
         self._derived: tuple[Any, tuple[str, ...]] | None = None  # of an older tree, and the paths changed since then
         self.zxid = zxid  # the tree has every change up to this transaction
@@ -135,7 +136,7 @@ class Tree:
 
     def missing(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return those of some paths at which there is no node."""
-        return tuple([path for path in paths if path not in self._nodes])
+        return tuple(path for path in paths if path not in self._nodes)
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names directly below ``path``, which itself need not be in the tree."""
@@ -160,7 +161,8 @@ class Tree:
     def replace(self, changes: Mapping[str, Node | None], zxid: int) -> Tree:
         """Return the tree with ``changes`` made to it; None removes a node."""
         tree = Tree(zxid=zxid)
-        tree._nodes, tree._touch = self._nodes.copy(), self._touch
+        tree._nodes = self._nodes.copy()
+        tree._touch = self._touch
         reshaped = list[str]()
         for path, node in changes.items():
             if (node is None) is (path in tree._nodes):
@@ -169,10 +171,14 @@ class Tree:
                 tree._nodes.pop(path, None)
             else:
                 tree._nodes[path] = node.spelled
-        if self._names is not None:  # in most cases only data has changed: then both trees share the index
-            tree._names = _reindexed(self._names, reshaped, tree._nodes) if reshaped else self._names
-        if self._derived is not None and len(self._derived[1]) + len(changes) <= MAX_CHANGES + len(tree._nodes):
-            tree._derived = self._derived[0], (*self._derived[1], *changes)
+        if self._names is None or not reshaped:  # in most cases only data has changed: then both trees share the index
+            tree._names = self._names
+        else:
+            tree._names = _reindexed(self._names, reshaped, tree._nodes)
+        if self._derived is not None:
+            before, changed = self._derived
+            if len(changed) + len(changes) <= MAX_CHANGES + len(tree._nodes):
+                tree._derived = before, (*changed, *changes)
         return tree
 
     def derive(self, made: Callable[[Tree, T, Collection[str]], T], nothing: T) -> T:
@@ -183,7 +189,9 @@ class Tree:
         work depends on how much has changed, not on how much there is.
         """
         before, changed = self._derived or (nothing, tuple(self._nodes))
-        now: T = made(self, before, changed) if changed else before
+        now: T = before
+        if changed:
+            now = made(self, before, changed)
         self._derived = now, ()
         return now
 
@@ -197,7 +205,9 @@ class Tree:
         return len(self._nodes)
 
     def __eq__(self, other: object) -> bool:
-        return self._nodes == other._nodes if isinstance(other, Tree) else NotImplemented
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return self._nodes == other._nodes
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, too large to hash
 
@@ -234,13 +244,20 @@ def _reindexed(
     names: Mapping[str, tuple[str, ...]], reshaped: Iterable[str], nodes: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return an index after nodes were made or removed; ``nodes`` are the paths that there are now."""
-    found, touched = dict(names), dict[str, list[str]]()
+    found = dict(names)
+    touched = dict[str, list[str]]()
     for path in reshaped:
         above, _, name = path.rpartition("/")
-        if name:
-            beside = touched.setdefault(above or "/", list(names.get(above or "/", ())))
-            at = bisect_left(beside, name)
-            beside[at : at + (path not in nodes)] = [intern(name)] if path in nodes else []
+        if not name:
+            continue
+        above = above or "/"
+        if above not in touched:
+            touched[above] = list(names.get(above, ()))
+        beside = touched[above]
+        if path in nodes:
+            insort(beside, intern(name))
+        else:
+            del beside[bisect_left(beside, name)]
     for above, beside in touched.items():
         if beside:
             found[above] = tuple(beside)

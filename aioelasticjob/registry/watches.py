@@ -39,14 +39,20 @@ class Watches:
     def shallow(self, root: str) -> bool | None:
         """Return whether a shallow watch of ``root`` is enough for all its watchers; None if it has no watchers."""
         watchers = self._watchers.get(root)
-        return None if watchers is None else all(watchers.values())
+        if watchers is None:
+            return None
+        return all(watchers.values())
 
     def add(self, roots: Roots, watcher: Watcher) -> list[str]:
         """Add a watcher; return the roots for which the registry has to be asked for another watch than before."""
-        alone, changed = {shallow: {watcher: shallow} for shallow in {*roots.values()}}, []
+        alone = {True: {watcher: True}, False: {watcher: False}}
+        changed = []
         for root, shallow in roots.items():
             before = self.shallow(root)
-            self._watchers[root] = alone[shallow] if before is None else {**self._watchers[root], watcher: shallow}
+            if root in self._watchers:
+                self._watchers[root] = {**self._watchers[root], watcher: shallow}
+            else:
+                self._watchers[root] = alone[shallow]  # one mapping for thousands of roots
             if self.shallow(root) is not before:
                 changed.append(root)
         return changed
@@ -55,7 +61,8 @@ class Watches:
         """Remove a watcher; return the roots for which the registry has to be asked for another watch, or for none."""
         changed = []
         for root in roots:
-            before, left = self.shallow(root), {**self._watchers.pop(root, {})}
+            before = self.shallow(root)
+            left = {**self._watchers.pop(root, {})}
             left.pop(watcher, None)
             if left:
                 self._watchers[root] = left
@@ -75,5 +82,8 @@ class Watches:
 
     def reset(self) -> None:
         """Tell all watchers that anything may have changed."""
-        for watcher in {watcher: None for watchers in self._watchers.values() for watcher in watchers}:
+        told = dict[Watcher, None]()  # a set that keeps its order, so simulations repeat
+        for watchers in self._watchers.values():
+            told |= dict.fromkeys(watchers)
+        for watcher in told:
             watcher.reset()
