@@ -138,7 +138,8 @@ def _seconds(text: str) -> float:
 
 
 async def _run(arguments: argparse.Namespace, listening: Callable[[Server], None]) -> None:
-    settings, data_dir = _settings(arguments), arguments.data_dir
+    settings = _settings(arguments)
+    data_dir = arguments.data_dir
     async with serve(
         arguments.host, arguments.port, data_dir=data_dir, settings=settings, tls=_tls(arguments)
     ) as server:
@@ -160,7 +161,8 @@ def linger(server: Server, seconds: float) -> None:
     every = min(1.0, seconds / LOOKS)
 
     def look(heard: int, lonely: float) -> None:
-        now, received = server.loop.time(), server.statistics.received
+        now = server.loop.time()
+        received = server.statistics.received
         if server.clients or server.processor.sessions.timeouts or received != heard:
             lonely = now
         if now - lonely < seconds:
@@ -191,7 +193,9 @@ def main(command: str = "python -m aioelasticjob.zookeeper") -> int:
 
             asyncio.run(_run(arguments, listening))
         except OSError as error:
-            ports = f"{arguments.port}" if arguments.tls_port is None else f"{arguments.port} and {arguments.tls_port}"
+            ports = f"{arguments.port}"
+            if arguments.tls_port is not None:
+                ports += f" and {arguments.tls_port}"
             reason = _reason(error, arguments.host, arguments.port)
             print(f"error: cannot listen on {arguments.host}:{ports}: {reason}", file=sys.stderr)
         except (LockHeld, StoreError, TlsError, UsersError) as error:
@@ -259,7 +263,8 @@ def _opened(log: str) -> int:
 def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno != errno.EADDRINUSE:
         return error.strerror or str(error)
-    if (holder := who_listens(host, port)) is None:
+    holder = who_listens(host, port)
+    if holder is None:
         return "the port is in use"
     return f"the port is in use by {holder}; {holder.advice}, or choose another --port"
 

@@ -39,7 +39,8 @@ def digest(credentials: bytes) -> Identity:
     """Turn `user:password` into the identity ACLs carry (DigestAuthenticationProvider)."""
     text = decode(credentials)
     hashed = hashlib.sha1(text.encode("utf-8", "replace"), usedforsecurity=False).digest()
-    return Identity("digest", f"{text.split(':', 1)[0]}:{base64.b64encode(hashed).decode('ascii')}")
+    user, _, _ = text.partition(":")
+    return Identity("digest", f"{user}:{base64.b64encode(hashed).decode('ascii')}")
 
 
 def permitted(acl: AclList, perm: int, identities: Sequence[Identity]) -> bool:
@@ -48,14 +49,7 @@ def permitted(acl: AclList, perm: int, identities: Sequence[Identity]) -> bool:
         return True
     if not acl or SUPER in identities:
         return True
-    return any(
-        entry.perms & perm
-        and (
-            (entry.scheme == "world" and entry.id == "anyone")
-            or any(who.scheme == entry.scheme and _matches(who, entry.id or "") for who in identities)
-        )
-        for entry in acl
-    )
+    return any(entry.perms & perm and _names_one(entry, identities) for entry in acl)
 
 
 def require(acl: AclList, perm: int, identities: Sequence[Identity]) -> None:
@@ -74,6 +68,9 @@ def resolve(wanted: Sequence[Acl] | None, identities: Sequence[Identity], *, sas
 
     Raises: RequestError with INVALID_ACL.
     """
+    known = ["world", "digest", "ip"]
+    if sasl:
+        known.append("sasl")
     resolved: list[Acl] = []
     for entry in dict.fromkeys(wanted or ()):
         if entry.scheme == "auth":  # whatever the id: some clients send none
@@ -81,9 +78,9 @@ def resolve(wanted: Sequence[Acl] | None, identities: Sequence[Identity], *, sas
             if not own:
                 raise RequestError(ErrorCode.INVALID_ACL)
             resolved += own
-        elif entry.id is None and entry.scheme in ("world", "digest", "ip", *(("sasl",) if sasl else ())):
+        elif entry.id is None and entry.scheme in known:
             raise RequestError(ErrorCode.MARSHALLING_ERROR)
-        elif (entry.scheme == "world" and entry.id == "anyone") or _well_formed(entry.scheme, entry.id or "", sasl):
+        elif _names_anyone(entry) or _well_formed(entry.scheme, entry.id or "", sasl):
             resolved.append(entry)
         else:
             raise RequestError(ErrorCode.INVALID_ACL)
@@ -99,10 +96,24 @@ def intern(acl: AclList) -> AclList:
 
 def masked(acl: AclList) -> AclList:
     """Return a list without its password hashes, for a client that may read the node but not administer it."""
-    return tuple(
-        entry._replace(id=f"{(entry.id or '').split(':', 1)[0]}:x") if entry.scheme == "digest" else entry
-        for entry in acl
-    )
+    shown = list[Acl]()
+    for entry in acl:
+        if entry.scheme == "digest":
+            user, _, _ = (entry.id or "").partition(":")
+            shown.append(entry._replace(id=f"{user}:x"))
+        else:
+            shown.append(entry)
+    return tuple(shown)
+
+
+def _names_anyone(entry: Acl) -> bool:
+    return entry.scheme == "world" and entry.id == "anyone"
+
+
+def _names_one(entry: Acl, identities: Sequence[Identity]) -> bool:
+    if _names_anyone(entry):
+        return True
+    return any(who.scheme == entry.scheme and _matches(who, entry.id or "") for who in identities)
 
 
 def _well_formed(scheme: str | None, id_: str, sasl: bool) -> bool:
@@ -119,11 +130,14 @@ def _well_formed(scheme: str | None, id_: str, sasl: bool) -> bool:
 def _matches(who: Identity, wanted: str) -> bool:
     if who.scheme != "ip":
         return who.id == wanted or who == SASL_SUPER
-    network, address = _network(wanted), _network(who.id)
+    network = _network(wanted)
+    address = _network(who.id)
     if network is None or address is None:
         return False
-    unused = 32 - network[1]
-    return network[0] >> unused == address[0] >> unused
+    wanted_number, length = network
+    number, _ = address
+    unused = 32 - length
+    return wanted_number >> unused == number >> unused
 
 
 def _network(expression: str) -> tuple[int, int] | None:

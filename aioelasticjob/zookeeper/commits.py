@@ -39,8 +39,10 @@ class Commits:
         await self._idle.wait()
 
     def _next(self) -> None:
-        changes, self._changes = self._changes, None
-        releases, self._releases = self._releases, []
+        changes = self._changes
+        self._changes = None
+        releases = self._releases
+        self._releases = []
         if changes is None:
             # Nothing depends on the disk, or only what is there already.
             self._idle.set()

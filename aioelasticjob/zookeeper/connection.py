@@ -51,7 +51,9 @@ class Connection:
     def four_letter_word(self) -> str | None:
         """Name the word at the very start of the stream, if it looks like one."""
         word = bytes(self._input[:4])
-        return word.decode("ascii") if len(word) == 4 and word.isalpha() else None
+        if len(word) < 4 or not word.isalpha():
+            return None
+        return word.decode("ascii")
 
     def next_frame(self) -> bytes | None:
         """Return the next complete frame, None if there is none yet.
@@ -61,7 +63,8 @@ class Connection:
         start = self._position + 4
         if start > len(self._input):
             return None
-        length: int = INT.unpack_from(self._input, self._position)[0]
+        length: int
+        (length,) = INT.unpack_from(self._input, self._position)
         if not 0 <= length <= self.max_frame:
             raise MalformedError(f"frame of {length} bytes")
         end = start + length
@@ -70,7 +73,8 @@ class Connection:
         frame = bytes(self._input[start:end])
         self._position = end
         if not self.unread:
-            self._input, self._position = b"", 0  # an idle client's last request is not kept
+            self._input = b""  # an idle client's last request is not kept
+            self._position = 0
         return frame
 
     def add_identity(self, identity: Identity) -> None:
@@ -113,8 +117,9 @@ class Unfinished:
         self._kept[connection] = connection.unread
         dropped = []
         while self._total > self.most:
-            dropped.append(next(iter(self._kept)))
-            self.forget(dropped[-1])
+            slowest = next(iter(self._kept))
+            self.forget(slowest)
+            dropped.append(slowest)
         return dropped
 
     def forget(self, connection: Connection) -> None:
@@ -124,4 +129,5 @@ class Unfinished:
 
 def _java_bucket(who: Identity) -> int:
     """Say where the reference server's set has an identity: clients see them, and `auth` names them, in that order."""
-    return spread(37 * (37 * 17 + string_hash(who.scheme)) + string_hash(who.id)) & 15
+    hash_code = 37 * (37 * 17 + string_hash(who.scheme)) + string_hash(who.id)
+    return spread(hash_code) & 15

@@ -47,7 +47,8 @@ class DataTree(CountingTable):
         for path in ("/zookeeper", "/zookeeper/quota", "/zookeeper/config"):
             self.restore(path, Znode(b""))
         config = self.nodes["/zookeeper/config"]
-        config.acl, config.aversion = READ_UNSAFE, -1
+        config.acl = READ_UNSAFE
+        config.aversion = -1
 
     def apply(self, write: Write, author: Author) -> AppliedOperation:
         """Carry out one write.
@@ -55,8 +56,9 @@ class DataTree(CountingTable):
         Raises: RequestError, and nothing has changed.
         """
         if write.path is None:
-            by_validation = isinstance(write, (SetData, SetAcl, Check))
-            raise RequestError(ErrorCode.BAD_ARGUMENTS if by_validation else ErrorCode.MARSHALLING_ERROR)
+            if isinstance(write, (SetData, SetAcl, Check)):
+                raise RequestError(ErrorCode.BAD_ARGUMENTS)
+            raise RequestError(ErrorCode.MARSHALLING_ERROR)
         match write:
             case Create():
                 return self._create(write, write.path, author)
@@ -125,11 +127,13 @@ class DataTree(CountingTable):
             raise RequestError(ErrorCode.NODE_EXISTS)
         if self.owned(parent):
             raise RequestError(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS)
-        node = Znode(write.data, acl, _owner(write, flag, author.session), author.zxid, author.now)
+        owner = _owner(write, flag, author.session)
+        node = Znode(write.data, acl, owner, author.zxid, author.now)
         self.plant(path, node)
         self.events.append(TreeEvent(path, EventType.CREATED, acl))
         self.events.append(TreeEvent(parent_path or "/", EventType.CHILDREN_CHANGED, parent.acl))
-        return AppliedOperation(write.op, path, b"" if write.op is OpCode.CREATE else node.stat())
+        stat = b"" if write.op is OpCode.CREATE else node.stat()
+        return AppliedOperation(write.op, path, stat)
 
     def _delete(self, write: Delete, path: str, author: Author) -> AppliedOperation:
         parent = self.node(parent_for_delete(path))
@@ -146,7 +150,8 @@ class DataTree(CountingTable):
         node = self.node(path)
         require(node.acl, Perms.WRITE, author.identities)
         _require_version(node.version, write.version)
-        self.fill(path, Contents(write.data, node.version + 1, author.now, author.zxid))
+        contents = Contents(write.data, node.version + 1, author.now, author.zxid)
+        self.fill(path, contents)
         self.events.append(TreeEvent(path, EventType.DATA_CHANGED, node.acl))
         return AppliedOperation(OpCode.SET_DATA, path, node.stat())
 

@@ -52,9 +52,11 @@ class Login:
         return self._proof(b":" + self.uri)
 
     def _proof(self, a2: bytes) -> bytes:
-        secret = hashlib.md5(b":".join((self.user, self.realm, self.password)), usedforsecurity=False).digest()
-        parts = (secret, self.nonce, self.cnonce, *(() if self.authzid is None else (self.authzid,)))
-        proof = (_hex(b":".join(parts)), self.nonce, self.count, self.cnonce, b"auth", _hex(a2))
+        login = b":".join((self.user, self.realm, self.password))
+        a1 = [hashlib.md5(login, usedforsecurity=False).digest(), self.nonce, self.cnonce]
+        if self.authzid is not None:
+            a1.append(self.authzid)
+        proof = (_hex(b":".join(a1)), self.nonce, self.count, self.cnonce, b"auth", _hex(a2))
         return _hex(b":".join(proof))
 
 
@@ -75,13 +77,24 @@ def answer(message: bytes, user: str, password: str, cnonce: str) -> tuple[bytes
         raise DigestError(f"the server asks for qop {asked['qop']}, which is not supported: only auth is")
     realm = asked.get("realm", REALM)
     login = Login(
-        *(_hashed(user), _hashed(password), _hashed(realm)),
-        *(_hashed(asked["nonce"]), _hashed(cnonce), _hashed(DIGEST_URI)),
+        user=_hashed(user),
+        password=_hashed(password),
+        realm=_hashed(realm),
+        nonce=_hashed(asked["nonce"]),
+        cnonce=_hashed(cnonce),
+        uri=_hashed(DIGEST_URI),
     )
     text = (
-        f'charset=utf-8,username="{_quoted(user)}",realm="{_quoted(realm)}",nonce="{_quoted(asked["nonce"])}",'
-        f'nc={FIRST_COUNT},cnonce="{cnonce}",digest-uri="{DIGEST_URI}",maxbuf=65536,'
-        f"response={login.response().decode()},qop=auth"
+        "charset=utf-8,"
+        f'username="{_quoted(user)}",'
+        f'realm="{_quoted(realm)}",'
+        f'nonce="{_quoted(asked["nonce"])}",'
+        f"nc={FIRST_COUNT},"
+        f'cnonce="{cnonce}",'
+        f'digest-uri="{DIGEST_URI}",'
+        "maxbuf=65536,"
+        f"response={login.response().decode()},"
+        "qop=auth"
     )
     return text.encode(), b"rspauth=" + login.rspauth()
 
@@ -101,10 +114,16 @@ def verify(message: bytes, nonce: str, passwords: Passwords) -> tuple[str, bytes
     password = passwords.get(user)
     if password is None:
         raise DigestError(f"there is no user {user!r}")
+    authzid = given.get("authzid")
     login = Login(
-        *(_hashed(user), _hashed(password), _hashed(REALM), _hashed(nonce), _hashed(given["cnonce"])),
-        *(_hashed(given["digest-uri"]), _hashed(FIRST_COUNT)),
-        _hashed(given["authzid"]) if given.get("authzid") else None,
+        user=_hashed(user),
+        password=_hashed(password),
+        realm=_hashed(REALM),
+        nonce=_hashed(nonce),
+        cnonce=_hashed(given["cnonce"]),
+        uri=_hashed(given["digest-uri"]),
+        count=_hashed(FIRST_COUNT),
+        authzid=_hashed(authzid) if authzid else None,
     )
     if not hmac.compare_digest(login.response(), given.get("response", "").encode()):
         raise DigestError(f"wrong password of user {user!r}")
@@ -126,8 +145,9 @@ def directives(message: bytes) -> Mapping[str, str]:
         match = _DIRECTIVE.match(text, at)
         if match is None or match[1].lower() in found:
             raise DigestError(f"the message is malformed at character {at}")
-        quoted, plain = match[2], match[3]
-        found[match[1].lower()] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.S)
+        name, quoted, plain = match.groups()
+        value = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.S)
+        found[name.lower()] = value
         at = match.end()
     return found
 

@@ -5,7 +5,7 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,17 +52,25 @@ def _stat(info: ServerInfo) -> str:
 
 
 def _state(info: ServerInfo) -> str:
-    statistics, tree = info.statistics, info.processor.tree
+    statistics = info.statistics
+    tree = info.processor.tree
     return (
         f"Latency min/avg/max: {statistics.min_latency}/{_average(statistics)}/{statistics.max_latency}\n"
-        f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(info.connections)}\n"
-        f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: standalone\nNode count: {len(tree.nodes)}\n"
+        f"Received: {statistics.received}\n"
+        f"Sent: {statistics.sent}\n"
+        f"Connections: {len(info.connections)}\n"
+        "Outstanding: 0\n"
+        f"Zxid: {tree.zxid:#x}\n"
+        "Mode: standalone\n"
+        f"Node count: {len(tree.nodes)}\n"
     )
 
 
 def _mntr(info: ServerInfo) -> str:
-    tree, watches, statistics = info.processor.tree, info.processor.watches, info.statistics
-    descriptors = _descriptors()
+    tree = info.processor.tree
+    watches = info.processor.watches
+    statistics = info.statistics
+    open_descriptors, most_descriptors = _descriptors()
     values: dict[str, object] = {
         "version": VERSION,
         "server_state": "standalone",
@@ -78,9 +86,9 @@ def _mntr(info: ServerInfo) -> str:
         "watch_count": len(watches.data) + len(watches.child),
         "auth_failed_count": 0,
         "min_latency": statistics.min_latency,
-        "max_file_descriptor_count": descriptors[1],
+        "max_file_descriptor_count": most_descriptors,
         "approximate_data_size": tree.data_size,
-        "open_file_descriptor_count": descriptors[0],
+        "open_file_descriptor_count": open_descriptors,
         "local_sessions": 0,
         "uptime": info.now - info.started,
         "max_latency": statistics.max_latency,
@@ -93,12 +101,22 @@ def _conf(info: ServerInfo) -> str:
     lower, upper = settings.session_timeouts
     directory = info.data_dir or ""
     size = _directory_size(info.data_dir)
-    return (
-        f"clientPort={info.ports[0]}\nsecureClientPort={info.ports[1]}\ndataDir={directory}\ndataDirSize={size}\n"
-        f"dataLogDir={directory}\ndataLogSize={size}\ntickTime={settings.tick_time}\n"
-        f"maxClientCnxns={settings.max_client_connections}\nminSessionTimeout={lower}\nmaxSessionTimeout={upper}\n"
-        "clientPortListenBacklog=-1\nserverId=0\n"
-    )
+    port, tls_port = info.ports
+    values: dict[str, object] = {
+        "clientPort": port,
+        "secureClientPort": tls_port,
+        "dataDir": directory,
+        "dataDirSize": size,
+        "dataLogDir": directory,
+        "dataLogSize": size,
+        "tickTime": settings.tick_time,
+        "maxClientCnxns": settings.max_client_connections,
+        "minSessionTimeout": lower,
+        "maxSessionTimeout": upper,
+        "clientPortListenBacklog": -1,
+        "serverId": 0,
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def _cons(info: ServerInfo) -> str:
@@ -106,7 +124,8 @@ def _cons(info: ServerInfo) -> str:
 
 
 def _dump(info: ServerInfo) -> str:
-    processor, now = info.processor, info.now
+    processor = info.processor
+    now = info.now
     buckets = processor.sessions.deadlines()
     lines = ["SessionTracker dump:", f"Session Sets ({len(buckets)})/({len(processor.sessions.timeouts)}):"]
     for bucket, sessions in buckets.items():
@@ -116,10 +135,11 @@ def _dump(info: ServerInfo) -> str:
     owners = {owner: paths for owner, paths in processor.tree.ephemerals.items() if paths}
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for owner, paths in owners.items():
-        lines += [f"{_hex(owner)}:", *(f"\t{path}" for path in paths)]
+        lines.append(f"{_hex(owner)}:")
+        lines += [f"\t{path}" for path in paths]
     lines += ["Connections dump:", f"Connections Sets (1)/({len(info.connections)}):"]
     lines += [f"\tip: /{each.host}:{each.port} sessionId: {_hex(each.session)}" for each in info.connections]
-    return "\n".join(lines) + "\n"
+    return _ended(lines)
 
 
 def _envi(info: ServerInfo) -> str:
@@ -154,23 +174,23 @@ def _wchs(info: ServerInfo) -> str:
 
 
 def _wchc(info: ServerInfo) -> str:
-    return (
-        "".join(
-            f"{_hex(watcher.session)}\n" + "".join(f"\t{path}\n" for path in paths)
-            for watcher, paths in info.processor.watches.data.by_watcher.items()
-        )
-        + "\n"
-    )
+    lines = list[str]()
+    for watcher, paths in info.processor.watches.data.by_watcher.items():
+        lines.append(_hex(watcher.session))
+        lines += [f"\t{path}" for path in paths]
+    return _ended(lines) + "\n"
 
 
 def _wchp(info: ServerInfo) -> str:
-    return (
-        "".join(
-            f"{path}\n" + "".join(f"\t{_hex(watcher.session)}\n" for watcher in watchers)
-            for path, watchers in info.processor.watches.data.by_path.items()
-        )
-        + "\n"
-    )
+    lines = list[str]()
+    for path, watchers in info.processor.watches.data.by_path.items():
+        lines.append(path)
+        lines += [f"\t{_hex(watcher.session)}" for watcher in watchers]
+    return _ended(lines) + "\n"
+
+
+def _ended(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _dirs(info: ServerInfo) -> str:
@@ -202,12 +222,21 @@ def _detailed(connection: Connection) -> str:
     if not connection.session:
         return _brief(connection)
     traffic = connection.traffic
-    return _brief(connection)[:-2] + (
-        f",sid={_hex(connection.session)},lop={traffic.last_op},est={traffic.established},to={connection.timeout},"
-        f"lcxid={_hex(traffic.last_cxid)},lzxid={_hex(traffic.last_zxid)},lresp={traffic.last_response},"
-        f"llat={traffic.last_latency},minlat={traffic.min_latency},avglat={int(traffic.average)},"
-        f"maxlat={traffic.max_latency})\n"
-    )
+    values = {
+        "sid": _hex(connection.session),
+        "lop": traffic.last_op,
+        "est": traffic.established,
+        "to": connection.timeout,
+        "lcxid": _hex(traffic.last_cxid),
+        "lzxid": _hex(traffic.last_zxid),
+        "lresp": traffic.last_response,
+        "llat": traffic.last_latency,
+        "minlat": traffic.min_latency,
+        "avglat": int(traffic.average),
+        "maxlat": traffic.max_latency,
+    }
+    more = "".join(f",{name}={value}" for name, value in values.items())
+    return _brief(connection).removesuffix(")\n") + f"{more})\n"
 
 
 def _average(statistics: Latency) -> float:
@@ -219,14 +248,17 @@ def _hex(number: int) -> str:
 
 
 def _directory_size(directory: Path | None) -> int:
-    return sum(file.stat().st_size for file in directory.iterdir()) if directory else 0
+    if directory is None:
+        return 0
+    return sum(file.stat().st_size for file in directory.iterdir())
 
 
 def _descriptors() -> tuple[int, int]:
     try:
         import resource
 
-        return len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return len(os.listdir("/proc/self/fd")), most
     except (ImportError, OSError):
         return -1, -1
 

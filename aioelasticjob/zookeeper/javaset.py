@@ -56,7 +56,8 @@ def string_hash(text: str) -> int:
     for start in range(0, len(units), _CHUNK):
         chunk = units[start : start + _CHUNK]
         # The sum of units by powers of 31, which C adds up faster than Python steps through Horner's rule.
-        value = (value * _POWERS[len(chunk)] + sum(map(mul, reversed(chunk), _POWERS))) & _U32
+        added = sum(map(mul, reversed(chunk), _POWERS))
+        value = (value * _POWERS[len(chunk)] + added) & _U32
     return value
 
 

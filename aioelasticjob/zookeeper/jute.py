@@ -15,6 +15,7 @@ _unpack_long = LONG.unpack_from
 _pack_int = INT.pack
 
 _AS_JAVA = "aioelasticjob.zookeeper.replace"
+_REPLACEMENT = "\ufffd"
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -22,10 +23,11 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
     mistake = error.object[error.start : error.start + 3]
-    if mistake[0] == 0xED and len(mistake) > 1 and mistake[1] >> 5 == 5:
-        whole = len(mistake) == 3 and mistake[2] >> 6 == 2
-        return "\ufffd", error.start + 2 + whole
-    return "\ufffd", error.end
+    begins_surrogate = len(mistake) > 1 and mistake[0] == 0xED and mistake[1] >> 5 == 0b101
+    if not begins_surrogate:
+        return _REPLACEMENT, error.end
+    is_whole = len(mistake) == 3 and mistake[2] >> 6 == 0b10
+    return _REPLACEMENT, error.start + (3 if is_whole else 2)
 
 
 codecs.register_error(_AS_JAVA, _replace)
@@ -52,7 +54,8 @@ class Reader:
         self.position = position + 4
         if self.position > len(self.data):
             raise MalformedError("frame ends within an int")
-        value: int = _unpack_int(self.data, position)[0]
+        value: int
+        (value,) = _unpack_int(self.data, position)
         return value
 
     def long(self) -> int:
@@ -61,7 +64,8 @@ class Reader:
         self.position = position + 8
         if self.position > len(self.data):
             raise MalformedError("frame ends within a long")
-        value: int = _unpack_long(self.data, position)[0]
+        value: int
+        (value,) = _unpack_long(self.data, position)
         return value
 
     def boolean(self) -> bool:
@@ -120,7 +124,8 @@ def encode(value: str) -> bytes:
         return value.encode()
     units = value.encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
-    return "".join(chr(high << 8 | low) for high, low in pairs).encode("utf-8", "surrogatepass")
+    characters = [chr(high << 8 | low) for high, low in pairs]
+    return "".join(characters).encode("utf-8", "surrogatepass")
 
 
 def pack_strings(values: Iterable[str]) -> bytes:

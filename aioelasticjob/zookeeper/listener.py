@@ -55,7 +55,8 @@ async def _bound(stack: ExitStack, host: str, port: int) -> list[socket.socket]:
     """Return a listening socket for each address of the host that this machine has; ``stack`` closes them."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets, absent = list[socket.socket](), None
+    sockets = list[socket.socket]()
+    absent = None
     for family, _, _, _, address in dict.fromkeys(found):
         try:
             made = stack.enter_context(socket.create_server(address[:2], family=family, backlog=BACKLOG))

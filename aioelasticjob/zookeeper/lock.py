@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-LOCK, LOG = "server.lock", "server.log"
+LOCK = "server.lock"
+LOG = "server.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,16 @@ def locked(directory: Path, *, create: bool = True) -> Iterator[int]:
         import fcntl
     except ImportError as error:
         raise OSError("this system has no flock: start `aioelasticjob zookeeper` yourself and use zk://") from error
-    lock = os.open(directory / LOCK, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    flags = os.O_RDWR
+    if create:
+        flags |= os.O_CREAT
+    lock = os.open(directory / LOCK, flags, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LockHeld(directory, os.pread(lock, 4096, 0).decode(errors="replace")) from None
+            written = os.pread(lock, 4096, 0)
+            raise LockHeld(directory, written.decode(errors="replace")) from None
         if create:
             os.ftruncate(lock, 0)  # where the last holder listened
         yield lock

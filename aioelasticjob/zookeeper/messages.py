@@ -113,18 +113,24 @@ def read_connect(frame: bytes) -> Connect:
     """
     reader = Reader(frame)
     reader.integer()
-    last_zxid, timeout, session = reader.long(), reader.integer(), reader.long()
-    password = reader.buffer()
-    return Connect(last_zxid, timeout, session, password or b"", reader.position < len(frame))
+    last_zxid = reader.long()
+    timeout = reader.integer()
+    session = reader.long()
+    password = reader.buffer() or b""
+    knows_read_only = reader.position < len(frame)
+    return Connect(last_zxid, timeout, session, password, knows_read_only)
 
 
 def read_create(op: OpCode) -> Callable[[Reader], Create]:
     """Name the decoder of one of the four creates."""
 
     def read(reader: Reader) -> Create:
-        path, data, acl = reader.string(), reader.buffer(), read_acl(reader)
+        path = reader.string()
+        data = reader.buffer()
+        acl = read_acl(reader)
         flags = reader.integer()
-        return Create(op, path, data, acl, flags, reader.long() if op is OpCode.CREATE_TTL else -1)
+        ttl = reader.long() if op is OpCode.CREATE_TTL else -1
+        return Create(op, path, data, acl, flags, ttl)
 
     return read
 
@@ -166,7 +172,13 @@ def read_set_watches(reader: Reader) -> SetWatches:
 
 def read_set_watches2(reader: Reader) -> SetWatches:
     """Decode setWatches2, which knows persistent watches."""
-    return SetWatches(reader.long(), _paths(reader), _paths(reader), _paths(reader), _paths(reader), _paths(reader))
+    zxid = reader.long()
+    data = _paths(reader)
+    exist = _paths(reader)
+    child = _paths(reader)
+    persistent = _paths(reader)
+    recursive = _paths(reader)
+    return SetWatches(zxid, data, exist, child, persistent, recursive)
 
 
 def read_auth(reader: Reader) -> Auth:
@@ -177,7 +189,9 @@ def read_auth(reader: Reader) -> Auth:
 
 def read_reconfig(reader: Reader) -> None:
     """Walk over a reconfig, which is refused if it is well-formed and malformed if not."""
-    reader.string(), reader.string(), reader.string(), reader.long()
+    for _ in range(3):
+        reader.string()
+    reader.long()
 
 
 def read_acl(reader: Reader) -> list[Acl] | None:
@@ -190,7 +204,13 @@ def read_multi(reader: Reader) -> list[Write]:
 
     Raises: MalformedError, also for operations that cannot be part of one.
     """
-    return [_as_multi_create(write) if isinstance(write, Create) else write for write in _operations(reader, _IN_MULTI)]
+    writes = list[Write]()
+    for write in _operations(reader, _IN_MULTI):
+        if isinstance(write, Create):
+            writes.append(_as_multi_create(write))
+        else:
+            writes.append(write)
+    return writes
 
 
 def read_multi_read(reader: Reader) -> list[ReadOf | Write]:
@@ -199,7 +219,8 @@ def read_multi_read(reader: Reader) -> list[ReadOf | Write]:
     Raises: MalformedError, also for a mixture.
     """
     operations = list(_operations(reader, _IN_ANY_MULTI))
-    if len({isinstance(operation, ReadOf) for operation in operations}) > 1:
+    reads = [operation for operation in operations if isinstance(operation, ReadOf)]
+    if reads and len(reads) < len(operations):
         raise MalformedError("reads and writes in one multi")
     return operations
 
@@ -207,7 +228,9 @@ def read_multi_read(reader: Reader) -> list[ReadOf | Write]:
 def _operations(reader: Reader, known: Mapping[int, Callable[[Reader], T]]) -> Iterator[T]:
     """Read operations up to the header that says there are no more."""
     while True:
-        kind, done, _ = reader.integer(), reader.boolean(), reader.integer()
+        kind = reader.integer()
+        done = reader.boolean()
+        _ = reader.integer()
         if done:
             return
         if kind not in known:

@@ -19,14 +19,22 @@ def served_directory(host: str, port: int) -> str | None:
         with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT) as connection:
             connection.sendall(b"conf")
             answer = b""
-            while len(answer) < _MAX_ANSWER and (more := connection.recv(4096)):
+            while len(answer) < _MAX_ANSWER:
+                more = connection.recv(4096)
+                if not more:
+                    break
                 answer += more
-    except TimeoutError:
+    except ConnectionRefusedError:
+        return None
+    except (TimeoutError, ConnectionError):  # something listens, and does not speak as such a server does
         return ""
-    except OSError as error:
-        return None if isinstance(error, ConnectionRefusedError) or not isinstance(error, ConnectionError) else ""
-    lines = (line.partition("=") for line in answer.decode(errors="replace").splitlines())
-    return next((value for name, _, value in lines if name == "dataDir"), "")
+    except OSError:
+        return None
+    for line in answer.decode(errors="replace").splitlines():
+        name, _, value = line.partition("=")
+        if name == "dataDir":
+            return value
+    return ""
 
 
 def holder_of(directory: str, address: str) -> Holder | None:
@@ -35,13 +43,19 @@ def holder_of(directory: str, address: str) -> Holder | None:
     A directory of ZooKeeper itself has no such lock.
     """
     try:
-        holder = Holder.parse(Path(directory), (Path(directory) / LOCK).read_text())
+        written = (Path(directory) / LOCK).read_text()
     except (OSError, UnicodeDecodeError):
         return None
-    return holder if holder is not None and holder.address == address else None
+    holder = Holder.parse(Path(directory), written)
+    if holder is None or holder.address != address:
+        return None
+    return holder
 
 
 def who_listens(host: str, port: int) -> Holder | None:
     """Return the server of this package that listens there and has a data directory; None if it is not one."""
     directory = served_directory(host, port)
-    return holder_of(directory, f"[{host}]:{port}" if ":" in host else f"{host}:{port}") if directory else None
+    if not directory:
+        return None
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return holder_of(directory, address)

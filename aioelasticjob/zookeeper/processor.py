@@ -94,9 +94,8 @@ class Processor(State):
             former = self.connections.pop(session, None)
             if former is not None:
                 self.close(former)
-            if not self.sessions.admits(session, request.password) or not self.sessions.touch(
-                session, connection.timeout, now
-            ):
+            admitted = self.sessions.admits(session, request.password)
+            if not admitted or not self.sessions.touch(session, connection.timeout, now):
                 self._welcome(connection, request, 0)
                 self.close(connection)
                 return
@@ -105,8 +104,12 @@ class Processor(State):
         self._welcome(connection, request, session)
 
     def _welcome(self, connection: Connection, request: Connect, session: int) -> None:
-        timeout = connection.timeout if session else 0
-        password = self.sessions.password(session) if session else _NO_PASSWORD
+        if session:
+            timeout = connection.timeout
+            password = self.sessions.password(session)
+        else:
+            timeout = 0
+            password = _NO_PASSWORD
         frame = replies.connect_reply(timeout, session, password, read_only_byte=request.knows_read_only)
         self.send(connection, frame)
 
@@ -126,7 +129,8 @@ class Processor(State):
 
     def _log_in(self, connection: Connection, xid: int, token: bytes | None) -> None:
         """Take one step of SASL DIGEST-MD5; what the first message says does not matter, as in the reference server."""
-        passwords, nonce = self.settings.sasl_users, connection.nonce
+        passwords = self.settings.sasl_users
+        nonce = connection.nonce
         if passwords is None:
             self.send(connection, replies.reply(xid, 0, 0, NULL))  # no mechanism is set up, as in a plain server
             return
@@ -148,7 +152,9 @@ class Processor(State):
         self.send(connection, replies.reply(xid, 0, 0, pack_buffer(answer)))
 
     def _answer(self, connection: Connection, xid: int, op: int, reader: Reader) -> None:
-        error, body, zxid = ErrorCode.OK, b"", None
+        error = ErrorCode.OK
+        body = b""
+        is_known = True
         try:
             query = QUERIES.get(op)
             if query is not None:
@@ -158,19 +164,24 @@ class Processor(State):
             elif op in _WRITES:
                 body = self._write(connection, op, reader)
             else:
-                error, zxid = ErrorCode.UNIMPLEMENTED, -1
+                error = ErrorCode.UNIMPLEMENTED
+                is_known = False
         except RequestError as refused:
-            error, body = refused.code, refused.body
+            error = refused.code
+            body = refused.body
         except MalformedError:
             error = ErrorCode.MARSHALLING_ERROR
         traffic = connection.traffic
-        traffic.last_op, traffic.last_cxid, traffic.last_zxid = NAMES.get(op, "NA"), xid, self.tree.zxid
+        traffic.last_op = NAMES.get(op, "NA")
+        traffic.last_cxid = xid
+        traffic.last_zxid = self.tree.zxid
         if op == OpCode.CHECK and not error:
             return  # the reference server trips over a check outside a multi that holds, and says nothing
         if op == OpCode.PING:
             xid = -2
-        self.send(connection, replies.reply(xid, self.tree.zxid if zxid is None else zxid, error, body))
-        if op == OpCode.CLOSE_SESSION or zxid == -1:
+        zxid = self.tree.zxid if is_known else -1
+        self.send(connection, replies.reply(xid, zxid, error, body))
+        if op == OpCode.CLOSE_SESSION or not is_known:
             self.close(connection)
 
     def _write(self, connection: Connection, op: int, reader: Reader) -> bytes:
@@ -186,15 +197,19 @@ class Processor(State):
             if any(write.path is None for write in writes):
                 self.tree.zxid = before  # the number is gone, but nothing has taken effect under it
                 raise RequestError(ErrorCode.MARSHALLING_ERROR, replies.MULTI_END)
-            body = b"".join(map(_multi_result, self.tree.apply_all(writes, author))) + replies.MULTI_END
+            results = self.tree.apply_all(writes, author)
+            body = b"".join(map(_multi_result, results)) + replies.MULTI_END
         else:
-            body = _result(self.tree.apply(messages.WRITES[op](reader), author))
+            write = messages.WRITES[op](reader)
+            body = _result(self.tree.apply(write, author))
         self.publish()
         return body
 
 
 def _result(applied: AppliedOperation) -> bytes:
-    return pack_string(applied.path) + applied.stat if applied.op in _CREATES else applied.stat
+    if applied.op in _CREATES:
+        return pack_string(applied.path) + applied.stat
+    return applied.stat
 
 
 def _multi_result(result: AppliedOperation | ErrorCode) -> bytes:

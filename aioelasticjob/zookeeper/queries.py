@@ -37,7 +37,8 @@ def _get_data(tree: DataTree, watches: Watches[Connection], connection: Connecti
 
 
 def _get_children(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
-    return replies.children(_children(tree, watches, connection, reader).children.ordered())
+    node = _children(tree, watches, connection, reader)
+    return replies.children(node.children.ordered())
 
 
 def _get_children2(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
@@ -48,8 +49,11 @@ def _get_children2(tree: DataTree, watches: Watches[Connection], connection: Con
 def _get_acl(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     node = tree.node(reader.string())
     acl.require(node.acl, Perms.READ | Perms.ADMIN, connection.identities)
-    whole = acl.permitted(node.acl, Perms.ADMIN, connection.identities)
-    return replies.acls(node.acl if whole else acl.masked(node.acl)) + node.stat()
+    if acl.permitted(node.acl, Perms.ADMIN, connection.identities):
+        shown = node.acl
+    else:
+        shown = acl.masked(node.acl)
+    return replies.acls(shown) + node.stat()
 
 
 def _sync(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
@@ -67,7 +71,9 @@ def _count_children(tree: DataTree, watches: Watches[Connection], connection: Co
 
 def _get_ephemerals(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     prefix = reader.string()
-    own = tree.ephemerals[connection.session].ordered_as_copy() if connection.session in tree.ephemerals else []
+    own = list[str]()
+    if connection.session in tree.ephemerals:
+        own = tree.ephemerals[connection.session].ordered_as_copy()
     if prefix is None or prefix.strip() in ("", "/"):
         return pack_strings(own)
     return pack_strings(path for path in own if path.startswith(prefix))

@@ -49,14 +49,16 @@ class CountingTable(ZnodeTable):
         self._count(path, 0, len(contents.data or b"") - before)
 
     def _begin(self, path: str) -> None:
-        limited, measured = limited_path(path), measured_path(path)
+        limited = limited_path(path)
+        measured = measured_path(path)
         if limited is not None:
             self._limited[limited] = None
             if self.journal is not None:
                 self.journal.append(lambda: self._limited.pop(limited))
         if measured is not None and measured in self.nodes:
             paths = [measured, *self.below(measured)]
-            self._note(path, write(len(paths), sum(len(self.nodes[each].data or b"") for each in paths)))
+            size = sum(len(self.nodes[each].data or b"") for each in paths)
+            self._note(path, write(len(paths), size))
 
     def _count(self, path: str, nodes: int, size: int) -> None:
         subject = covering(path, self._limited)
@@ -84,7 +86,9 @@ def measured_path(path: str) -> str | None:
 
 def _subject(path: str, name: str) -> str | None:
     parent, _, own = path.rpartition("/")
-    return parent.removeprefix(ROOT) if own == name and parent.startswith(ROOT + "/") else None
+    if own != name or not parent.startswith(ROOT + "/"):
+        return None
+    return parent.removeprefix(ROOT)
 
 
 def covering(path: str, limited: Mapping[str, None]) -> str | None:
@@ -99,7 +103,8 @@ def covering(path: str, limited: Mapping[str, None]) -> str | None:
 def read(data: bytes | None) -> tuple[int, int]:
     """Read count and bytes from a stats znode; what is missing or broken counts -1 (StatsTrack)."""
     values = {"count": -1, "bytes": -1}
-    for pair in (data or b"").decode("utf-8", "replace").replace(";", ",").split(","):
+    text = (data or b"").decode("utf-8", "replace")
+    for pair in text.replace(";", ",").split(","):
         key, _, value = pair.partition("=")
         if key in values:
             try:

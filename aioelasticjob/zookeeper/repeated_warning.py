@@ -25,7 +25,8 @@ class RepeatedWarning:
         """Count an occurrence; only the first one is logged, with ``text``."""
         loop = asyncio.get_running_loop()
         if self._timer is None:
-            self._count, self._began = 0, loop.time()
+            self._count = 0
+            self._began = loop.time()
             log.warning(text)
         else:
             self._timer.cancel()

@@ -24,7 +24,8 @@ def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
 
 def connect_reply(timeout: int, session: int, password: bytes, *, read_only_byte: bool) -> bytes:
     """Write the answer to a connect; session 0 says that the session is no more."""
-    body = _CONNECT.pack(_CONNECT.size - 4 + read_only_byte, 0, timeout, session, 16, password)
+    length = _CONNECT.size - 4 + read_only_byte
+    body = _CONNECT.pack(length, 0, timeout, session, len(password), password)
     return body + b"\0" if read_only_byte else body
 
 
@@ -37,9 +38,12 @@ def event(kind: EventType, path: str) -> bytes:
 
 def acls(acl: AclList) -> bytes:
     """Write an ACL."""
-    return INT.pack(len(acl)) + b"".join(
-        INT.pack(entry.perms) + pack_string(entry.scheme) + pack_string(entry.id) for entry in acl
-    )
+    parts = [INT.pack(len(acl))]
+    for entry in acl:
+        parts.append(INT.pack(entry.perms))
+        parts.append(pack_string(entry.scheme))
+        parts.append(pack_string(entry.id))
+    return b"".join(parts)
 
 
 def multi_result(op: OpCode, body: bytes) -> bytes:
@@ -54,8 +58,16 @@ def multi_error(error: ErrorCode) -> bytes:
 
 def identities(own: Iterable[Identity]) -> bytes:
     """Write who the client is (WhoAmIResponse): a digest is shown by its user name."""
-    users = [(who.scheme, who.id.split(":", 1)[0] if who.scheme == "digest" else who.id) for who in own]
-    return INT.pack(len(users)) + b"".join(pack_string(scheme) + pack_string(user) for scheme, user in users)
+    parts = list[bytes]()
+    count = 0
+    for who in own:
+        user = who.id
+        if who.scheme == "digest":
+            user, _, _ = user.partition(":")
+        parts.append(pack_string(who.scheme))
+        parts.append(pack_string(user))
+        count += 1
+    return INT.pack(count) + b"".join(parts)
 
 
 def data(value: bytes | None, stat: bytes) -> bytes:

@@ -69,9 +69,15 @@ class Server:
 
     def info(self) -> fourletter.ServerInfo:
         """Return what the four-letter words report about."""
-        ports = self.port, -1 if self.tls_port is None else self.tls_port
+        tls_port = -1 if self.tls_port is None else self.tls_port
         return fourletter.ServerInfo(
-            self.processor, self.statistics, self.clients.keys(), ports, self.data_dir, self.now(), self.started
+            processor=self.processor,
+            statistics=self.statistics,
+            connections=self.clients.keys(),
+            ports=(self.port, tls_port),
+            data_dir=self.data_dir,
+            now=self.now(),
+            started=self.started,
         )
 
     def now(self) -> int:
@@ -144,11 +150,17 @@ class Server:
 
     def _flush(self) -> None:
         self._flushing = False
-        outbound, self.processor.outbound = self.processor.outbound, {}
-        output = [(client, client.connection.take_output()) for each in outbound if (client := self.clients.get(each))]
+        outbound = self.processor.outbound
+        self.processor.outbound = {}
+        output = list[tuple[Client, bytes, int]]()
+        for connection in outbound:
+            client = self.clients.get(connection)
+            if client is not None:
+                data, packets = connection.take_output()
+                output.append((client, data, packets))
 
         def release() -> None:
-            for client, (data, packets) in output:
+            for client, data, packets in output:
                 client.write(data, packets)
 
         if self.commits is None:
@@ -158,7 +170,9 @@ class Server:
 
     def _changes(self) -> Changes | None:
         zxid, dirty, sessions = self.processor.take_changes()
-        return Changes(zxid, rows(self.processor.tree, dirty), sessions) if zxid is not None else None
+        if zxid is None:
+            return None
+        return Changes(zxid, rows(self.processor.tree, dirty), sessions)
 
 
 def _place(host: str, port: int) -> str:
@@ -166,10 +180,7 @@ def _place(host: str, port: int) -> str:
 
 
 class Client(asyncio.Protocol):
-    """One connection's end in asyncio.
-
-    It has more than twelve methods: each kind of message is a method.
-    """
+    """One connection's end in asyncio."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -187,14 +198,14 @@ class Client(asyncio.Protocol):
         self.connection = Connection(host, port, processor.settings.max_frame, Traffic(established=processor.wall()))
         self._server.clients[self.connection] = self
         limit = processor.settings.max_client_connections
-        if limit and sum(1 for each in self._server.clients if each.host == host) > limit:
+        same_host = [each for each in self._server.clients if each.host == host]
+        if 0 < limit < len(same_host):
             self._server.crowded.happened(
                 f"{host} has more than {limit} connections (maxClientCnxns): closed the newest; no more are accepted"
             )
             self.transport.abort()
-        self._timer = self._server.loop.call_later(
-            processor.settings.sessionless_timeout / 1000, self._close_sessionless
-        )
+        seconds = processor.settings.sessionless_timeout / 1000
+        self._timer = self._server.loop.call_later(seconds, self._close_sessionless)
 
     def data_received(self, data: bytes) -> None:
         """Take requests."""
@@ -244,20 +255,25 @@ class Client(asyncio.Protocol):
 
     def _count(self, packets: int) -> None:
         """Update the statistics; watch events answer no request, so they have no latency."""
-        traffic, server = self.connection.traffic, self._server
-        now, asked = server.now(), self.connection.asked
+        traffic = self.connection.traffic
+        server = self._server
+        now = server.now()
+        asked = self.connection.asked
         self.connection.asked = None
         latency = None if asked is None else now - asked
         if latency is not None:
-            traffic.last_response, traffic.last_latency = now, latency
+            traffic.last_response = now
+            traffic.last_latency = latency
         traffic.answer(packets, latency)
         server.statistics.answer(packets, latency)
 
     def _pump(self) -> None:
-        connection, server = self.connection, self._server
+        connection = self.connection
+        server = self._server
         received = connection.traffic.received
         try:
-            now = connection.asked = server.now()
+            now = server.now()
+            connection.asked = now
             if not connection.connected and self._command():
                 return
             for _ in range(_BURST):
@@ -287,12 +303,8 @@ class Client(asyncio.Protocol):
         self.transport.pause_reading()
 
     def _resume(self) -> None:
-        if (
-            self._waiting
-            and not self._paused
-            and self.connection.backlog <= _BACKLOG
-            and not self.transport.is_closing()
-        ):
+        can_answer = not self._paused and self.connection.backlog <= _BACKLOG
+        if self._waiting and can_answer and not self.transport.is_closing():
             self._waiting = False
             self.transport.resume_reading()
             self._pump()
@@ -347,7 +359,8 @@ async def serve(
 
 @asynccontextmanager
 async def _listening_encrypted(server: Server, tls: TlsSettings) -> AsyncIterator[int]:
-    certificates, failed = Certificates(tls), RepeatedWarning("clients make TLS connections again")
+    certificates = Certificates(tls)
+    failed = RepeatedWarning("clients make TLS connections again")
 
     def accepted() -> asyncio.Protocol:
         return EncryptedTransport(Client(server), certificates.current(), failed)
@@ -376,14 +389,16 @@ async def _state(settings: Settings, data_dir: Path | None, clock: Callable[[], 
         return server
 
     if data_dir is None:
-        yield build(Stored(0, secrets.token_bytes(32), {}, DataTree(extended_types=settings.extended_types)))
+        tree = DataTree(extended_types=settings.extended_types)
+        yield build(Stored(0, secrets.token_bytes(32), {}, tree))
         return
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1, "zookeeper-disk") as executor:
         opened: list[Store] = []
 
         def load() -> Stored:
-            opened.append(store := open_store(data_dir))
+            store = open_store(data_dir)
+            opened.append(store)
             return store.load(extended_types=settings.extended_types)
 
         def close() -> None:  # in the same thread, so after ``load``, also if nobody waits for that any more

@@ -34,7 +34,8 @@ class Sessions:
         """Move the deadline to the tick after now + timeout; answers whether the session lives."""
         if session not in self.timeouts:
             return False
-        bucket = ((now + timeout) // self.tick + 1) * self.tick
+        ticks = (now + timeout) // self.tick + 1
+        bucket = ticks * self.tick
         present = self._bucket_of.get(session)
         if present == bucket:
             return True
@@ -53,7 +54,8 @@ class Sessions:
         self._buckets = {}
         self._bucket_of = {}
         for bucket, sessions in buckets.items():
-            later = -(-(bucket + late) // self.tick) * self.tick
+            ticks = -(-(bucket + late) // self.tick)  # rounded up
+            later = ticks * self.tick
             for session in sessions:
                 self._bucket_of[session] = later
                 self._buckets.setdefault(later, {})[session] = None
@@ -65,11 +67,16 @@ class Sessions:
 
     def expired(self, now: int) -> list[int]:
         """Return the sessions whose deadline has passed."""
-        return [session for bucket in sorted(self._buckets) if bucket <= now for session in self._buckets[bucket]]
+        found = list[int]()
+        for bucket in sorted(self._buckets):
+            if bucket <= now:
+                found += self._buckets[bucket]
+        return found
 
     def password(self, session: int) -> bytes:
         """Derive the password of a session: nothing to keep, nothing to guess."""
-        return hashlib.blake2b(session.to_bytes(8, "big", signed=True), key=self._secret, digest_size=16).digest()
+        name = session.to_bytes(8, "big", signed=True)
+        return hashlib.blake2b(name, key=self._secret, digest_size=16).digest()
 
     def admits(self, session: int, password: bytes) -> bool:
         """Answer whether the password opens the session."""

@@ -53,7 +53,10 @@ class Settings:
     @property
     def session_timeouts(self) -> tuple[int, int]:
         """The bounds a session's timeout is negotiated into."""
-        return (
-            2 * self.tick_time if self.min_session_timeout is None else self.min_session_timeout,
-            20 * self.tick_time if self.max_session_timeout is None else self.max_session_timeout,
-        )
+        shortest = self.min_session_timeout
+        if shortest is None:
+            shortest = 2 * self.tick_time
+        longest = self.max_session_timeout
+        if longest is None:
+            longest = 20 * self.tick_time
+        return shortest, longest

@@ -77,7 +77,9 @@ class State:
 
     def keep_changes(self) -> None:
         """Begin to note changes, so that they can be written to disk."""
-        self.tree.dirty, self.dirty_sessions, self.saved_zxid = {}, {}, self.tree.zxid
+        self.tree.dirty = {}
+        self.dirty_sessions = {}
+        self.saved_zxid = self.tree.zxid
 
     def take_changes(self) -> tuple[int | None, dict[str, None], dict[int, int | None]]:
         """Hand out the zxid, the paths and the sessions that changed since the last time; no zxid: nothing did."""
@@ -85,7 +87,8 @@ class State:
         if zxid == self.saved_zxid:
             return None, {}, {}
         self.saved_zxid = zxid
-        sessions, self.dirty_sessions = self.dirty_sessions or {}, {}
+        sessions = self.dirty_sessions or {}
+        self.dirty_sessions = {}
         return zxid, self.tree.take_dirty(), sessions
 
     def begin_session(self, timeout: int, now: int) -> int:
@@ -108,12 +111,13 @@ class State:
         self.tree.events = []
         for event in events:
             heard = self.watches.heard_by(event)
-            if heard:
-                frame = replies.event(event.kind, event.path)
-                for connection in heard:
-                    # A client that may not read the node must not be told of it (CVE-2024-23944).
-                    if acl.permitted(event.acl, Perms.READ, connection.identities):
-                        self.send(connection, frame)
+            if not heard:
+                continue
+            frame = replies.event(event.kind, event.path)
+            for connection in heard:
+                # A client that may not read the node must not be told of it (CVE-2024-23944).
+                if acl.permitted(event.acl, Perms.READ, connection.identities):
+                    self.send(connection, frame)
 
     def end_session(self, session: int) -> None:
         """End a session, and remove its ephemeral nodes."""

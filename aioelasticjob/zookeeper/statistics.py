@@ -17,7 +17,9 @@ class Latency:
     @property
     def average(self) -> float:
         """The mean latency."""
-        return self.total_latency / self.answered if self.answered else 0.0
+        if not self.answered:
+            return 0.0
+        return self.total_latency / self.answered
 
     def answer(self, packets: int, latency: int | None) -> None:
         """Count packets that went out together, so long after they were asked for, if they were."""
@@ -31,8 +33,12 @@ class Latency:
 
     def reset(self) -> None:
         """Begin to count anew."""
-        self.received = self.sent = self.answered = 0
-        self.min_latency = self.max_latency = self.total_latency = 0
+        self.received = 0
+        self.sent = 0
+        self.answered = 0
+        self.min_latency = 0
+        self.max_latency = 0
+        self.total_latency = 0
 
 
 @dataclass(slots=True)

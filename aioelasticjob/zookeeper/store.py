@@ -78,7 +78,8 @@ class Store:
     """One open data directory.  Used by one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection, directory: Path) -> None:
-        self._connection, self._directory = connection, directory
+        self._connection = connection
+        self._directory = directory
 
     def load(self, *, extended_types: bool = True) -> Stored:
         """Read everything.
@@ -113,14 +114,18 @@ class Store:
 
     def _write(self, changes: Changes) -> None:
         connection = self._connection
+        znodes = changes.znodes.items()
+        present_znodes = [row for _, row in znodes if row is not None]
+        gone_znodes = [(path,) for path, row in znodes if row is None]
+        sessions = changes.sessions.items()
+        living_sessions = [(session, timeout) for session, timeout in sessions if timeout is not None]
+        ended_sessions = [(session,) for session, timeout in sessions if timeout is None]
         connection.execute("BEGIN IMMEDIATE")
         try:
-            connection.executemany(_REPLACE_ZNODE, [row for row in changes.znodes.values() if row is not None])
-            connection.executemany(_DELETE_ZNODE, [(path,) for path, row in changes.znodes.items() if row is None])
-            kept = [each for each in changes.sessions.items() if each[1] is not None]
-            gone = [(session,) for session, timeout in changes.sessions.items() if timeout is None]
-            connection.executemany("REPLACE INTO session VALUES (?, ?)", kept)
-            connection.executemany("DELETE FROM session WHERE id = ?", gone)
+            connection.executemany(_REPLACE_ZNODE, present_znodes)
+            connection.executemany(_DELETE_ZNODE, gone_znodes)
+            connection.executemany("REPLACE INTO session VALUES (?, ?)", living_sessions)
+            connection.executemany("DELETE FROM session WHERE id = ?", ended_sessions)
             connection.execute("UPDATE server SET zxid = ?", (changes.zxid,))
             connection.execute("COMMIT")
         except BaseException:
@@ -190,7 +195,11 @@ def open_store(directory: Path) -> Store:
 
 def rows(tree: DataTree, paths: Iterable[str]) -> dict[str, Row | None]:
     """Write out the present state of some znodes; one that is gone has no row."""
-    return {path: None if (node := tree.nodes.get(path)) is None else _row(path, node) for path in paths}
+    found = dict[str, Row | None]()
+    for path in paths:
+        node = tree.nodes.get(path)
+        found[path] = None if node is None else _row(path, node)
+    return found
 
 
 def _prepare(connection: sqlite3.Connection, directory: Path) -> None:
@@ -246,8 +255,12 @@ def _row(path: str, node: Znode) -> Row:
 def _znode(row: Row) -> Znode:
     _, data, acl, owner, czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion = row
     node = Znode(data, _acl(acl), owner, czxid, ctime)
-    node.mzxid, node.pzxid, node.mtime = mzxid, pzxid, mtime
-    node.version, node.cversion, node.aversion = version, cversion, aversion
+    node.mzxid = mzxid
+    node.pzxid = pzxid
+    node.mtime = mtime
+    node.version = version
+    node.cversion = cversion
+    node.aversion = aversion
     return node
 
 

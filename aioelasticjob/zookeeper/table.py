@@ -19,10 +19,7 @@ class _Trace(NamedTuple):
 
 
 class ZnodeTable:
-    """The znodes and the indices over them.  While `journal` is a list, every change notes there how to undo it.
-
-    It has more than twelve methods: each operation on znodes is a method.
-    """
+    """The znodes and the indices over them.  While `journal` is a list, every change notes there how to undo it."""
 
     def __init__(self, *, extended_types: bool = True) -> None:
         self.extended_types = extended_types
@@ -59,7 +56,9 @@ class ZnodeTable:
     def owned(self, node: Znode) -> bool:
         """Whether a session owns the node; without extended types a time to live looks like a session."""
         owner = node.owner
-        return owner != 0 and not is_container(owner) and not (self.extended_types and is_ttl(owner))
+        if owner == 0 or is_container(owner):
+            return False
+        return not (self.extended_types and is_ttl(owner))
 
     def restore(self, path: str, node: Znode) -> None:
         """Put back a znode as it was stored; its parent must be there already."""
@@ -86,8 +85,11 @@ class ZnodeTable:
     def uproot(self, path: str, zxid: int) -> None:
         """Take a leaf away, which changes its parent."""
         slash = path.rfind("/")
-        parent, node = self.nodes[path[:slash]], self.nodes[path]
-        owned_added = self.ephemerals[node.owner].get(path, 0) if node.owner in self.ephemerals else 0
+        parent = self.nodes[path[:slash]]
+        node = self.nodes[path]
+        owned_added = 0
+        if node.owner in self.ephemerals:
+            owned_added = self.ephemerals[node.owner].get(path, 0)
         added = parent.children[path[slash + 1 :]]
         was = _Trace(parent.cversion, parent.pzxid, parent.children.buckets, added, owned_added)
         parent.pzxid = zxid
@@ -104,7 +106,8 @@ class ZnodeTable:
 
     def take_back(self) -> None:
         """Undo all that the journal notes."""
-        notes, self.journal = self.journal or [], None
+        notes = self.journal or []
+        self.journal = None
         for undo in reversed(notes):
             undo()
 
@@ -115,7 +118,8 @@ class ZnodeTable:
 
     def take_dirty(self) -> dict[str, None]:
         """Hand out the paths changed since the last time."""
-        dirty, self.dirty = self.dirty or {}, {}
+        dirty = self.dirty or {}
+        self.dirty = {}
         return dirty
 
     def _attach(self, path: str, node: Znode) -> None:
@@ -149,14 +153,19 @@ class ZnodeTable:
 
     def _unplant(self, path: str, node: Znode, was: _Trace) -> None:
         self._detach(path, node)
-        parent = self.nodes[path[: path.rfind("/")]]
-        parent.cversion, parent.pzxid, parent.children.buckets = was[:3]
+        _reset(self.nodes[path[: path.rfind("/")]], was)
 
     def _unuproot(self, path: str, node: Znode, was: _Trace) -> None:
         self._attach(path, node)
         slash = path.rfind("/")
         parent = self.nodes[path[:slash]]
-        parent.cversion, parent.pzxid, parent.children.buckets = was[:3]
+        _reset(parent, was)
         parent.children.put_back(path[slash + 1 :], was.child_added)
         if node.owner in self.ephemerals:
             self.ephemerals[node.owner].put_back(path, was.owned_added)
+
+
+def _reset(parent: Znode, was: _Trace) -> None:
+    parent.cversion = was.cversion
+    parent.pzxid = was.pzxid
+    parent.children.buckets = was.buckets

@@ -35,7 +35,8 @@ class Certificates:
     """The SSL context that belongs to the present files."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        self._files = [one for one in (settings.certificate, settings.key, settings.client_ca) if one is not None]
+        files = (settings.certificate, settings.key, settings.client_ca)
+        self._files = [file for file in files if file is not None]
         self._settings = settings
         self._trouble = RepeatedWarning("the certificates can be read again")
         self._state = self._states()
@@ -46,7 +47,8 @@ class Certificates:
         state = self._states()
         if state != self._state:
             try:
-                self._context, self._state = context(self._settings), state
+                self._context = context(self._settings)
+                self._state = state
             except TlsError as error:
                 self._trouble.happened(f"{error}; clients are served with the certificate read before")
         return self._context
@@ -74,7 +76,8 @@ def context(settings: TlsSettings) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.options |= ssl.OP_NO_RENEGOTIATION
-    certificate, key = settings.certificate, settings.key or settings.certificate
+    certificate = settings.certificate
+    key = settings.key or settings.certificate
     for file in filter(None, (certificate, key, settings.client_ca)):
         try:
             file.open("rb").close()
@@ -94,15 +97,14 @@ def context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class EncryptedTransport(asyncio.Transport, asyncio.Protocol):
-    """The protocol of a TCP connection, and the transport of the protocol inside its TLS connection.
-
-    It has more than twelve methods: it has those of a protocol and those of a transport.
-    """
+    """The protocol of a TCP connection, and the transport of the protocol inside its TLS connection."""
 
     def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, failed: RepeatedWarning) -> None:
         super().__init__()
-        self._inner, self._failed = inner, failed
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._inner = inner
+        self._failed = failed
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._shaken = False  # whether the handshake is over
         self._paused = False
@@ -198,8 +200,10 @@ class EncryptedTransport(asyncio.Transport, asyncio.Protocol):
         self._send()
 
     def _fail(self, error: ssl.SSLError) -> None:
-        peer = (self._tcp.get_extra_info("peername") or ("?",))[0]
-        reason = getattr(error, "verify_message", "") or (error.reason or str(error)).lower().replace("_", " ")
+        peer, *_ = self._tcp.get_extra_info("peername") or ("?",)
+        reason = getattr(error, "verify_message", "")
+        if not reason:
+            reason = (error.reason or str(error)).lower().replace("_", " ")
         self._failed.happened(f"no TLS connection with {peer}: {reason}")
         self._send()  # the alert that tells the client why
         self._tcp.close()

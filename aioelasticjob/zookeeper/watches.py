@@ -34,7 +34,10 @@ class WatchTable(Generic[W]):
     def add(self, path: str, watcher: W, mode: Mode = Mode.STANDARD) -> None:
         """Let a watcher watch a path."""
         watchers = self.by_path.setdefault(path, {})
-        self._recursive += (mode is Mode.RECURSIVE) - (watchers.get(watcher) is Mode.RECURSIVE)
+        if watchers.get(watcher) is Mode.RECURSIVE:
+            self._recursive -= 1
+        if mode is Mode.RECURSIVE:
+            self._recursive += 1
         watchers[watcher] = mode
         self.by_watcher.setdefault(watcher, {})[path] = None
 
@@ -44,7 +47,8 @@ class WatchTable(Generic[W]):
         mode = watchers.pop(watcher, None)
         if mode is None:
             return False
-        self._recursive -= mode is Mode.RECURSIVE
+        if mode is Mode.RECURSIVE:
+            self._recursive -= 1
         if not watchers:
             del self.by_path[path]
         paths = self.by_watcher[watcher]
@@ -68,9 +72,9 @@ class WatchTable(Generic[W]):
                 self.remove(path, watcher)
         if self._recursive and kind is not EventType.CHILDREN_CHANGED:
             for above in _parents(path):
-                heard.update(
-                    (watcher, None) for watcher, mode in self.by_path.get(above, {}).items() if mode is Mode.RECURSIVE
-                )
+                for watcher, mode in self.by_path.get(above, {}).items():
+                    if mode is Mode.RECURSIVE:
+                        heard[watcher] = None
         return heard
 
     def __len__(self) -> int:
@@ -100,7 +104,10 @@ class Watches(Generic[W]):
         Raises: RequestError with NO_WATCHER.
         """
         tables = self._tables(kind)
-        if path is None or not sum(table.remove(path, watcher) for table in tables):
+        if path is None:
+            raise RequestError(ErrorCode.NO_WATCHER)
+        removed = [table.remove(path, watcher) for table in tables]
+        if not any(removed):
             raise RequestError(ErrorCode.NO_WATCHER)
 
     def check(self, path: str, kind: int) -> None:
@@ -108,7 +115,8 @@ class Watches(Generic[W]):
 
         Raises: RequestError with NO_WATCHER.
         """
-        if not any(path in table.by_path for table in self._tables(kind)):
+        tables = self._tables(kind)
+        if not any(path in table.by_path for table in tables):
             raise RequestError(ErrorCode.NO_WATCHER)
 
     def forget(self, watcher: W) -> None:
@@ -151,9 +159,10 @@ class Watches(Generic[W]):
                 yield EventType.CHILDREN_CHANGED, path
             else:
                 self.child.add(path, watcher)
-        for mode, paths in ((Mode.PERSISTENT, wanted.persistent), (Mode.RECURSIVE, wanted.recursive)):
-            for path in paths:
-                self.add(path, watcher, mode)
+        for path in wanted.persistent:
+            self.add(path, watcher, Mode.PERSISTENT)
+        for path in wanted.recursive:
+            self.add(path, watcher, Mode.RECURSIVE)
 
     def _tables(self, kind: int) -> Sequence[WatchTable[W]]:
         """Name the tables a kind of watcher (1 children, 2 data, 3 any) is in."""
