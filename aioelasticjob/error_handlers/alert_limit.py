@@ -60,7 +60,8 @@ class AlertLimit:
         """Return the failure with a note about those that are left out; None if it has to wait itself."""
         if failure.what == "failed":
             return failure
-        subject, sent = _subject(target, failure), self._current(target, failure, now)
+        subject = _subject(target, failure)
+        sent = self._current(target, failure, now)
         if self._held.pop(subject, None) is not None:
             sent.limit.leave_out(subject)
         if now < self._due(target, failure):
@@ -71,10 +72,12 @@ class AlertLimit:
             return failure  # it was counted when it was sent first, and has its note
         left_out = sent.limit.take_left_out().total()
         sent.limit.admits(subject, most=MOST)  # it has room, else the alert would not be due
-        before = f"{counted(left_out, 'such alert')} left out before this one." if left_out else ""
-        more = f"Further such alerts wait for up to {INTERVAL / 60:g} minutes."
-        after = more if sent.limit.is_full(MOST) else ""
-        return replace(failure, note=" ".join(filter(None, (before, after))))
+        notes = list[str]()
+        if left_out:
+            notes.append(f"{counted(left_out, 'such alert')} left out before this one.")
+        if sent.limit.is_full(MOST):
+            notes.append(f"Further such alerts wait for up to {INTERVAL / 60:g} minutes.")
+        return replace(failure, note=" ".join(notes))
 
     def failed(self, target: Hashable, failure: Failure, now: float) -> float | None:
         """Have a failure that could not be delivered wait, unless a newer one does; return for how many seconds.
@@ -84,14 +87,17 @@ class AlertLimit:
         if failure.what == "failed":
             return None
         pause = min(RETRY_PAUSE * 2.0**failure.undelivered, INTERVAL)
-        subject, sent = _subject(target, failure), self._current(target, failure, now)
+        subject = _subject(target, failure)
+        sent = self._current(target, failure, now)
         sent.not_before[subject] = now + pause
-        self._held.setdefault(subject, (target, replace(failure, undelivered=failure.undelivered + 1)))
+        if subject not in self._held:
+            self._held[subject] = target, replace(failure, undelivered=failure.undelivered + 1)
         return pause
 
     def next_due(self) -> float:
         """Return when the next of the failures that wait may be sent, by the loop's clock."""
-        return min((self._due(target, failure) for target, failure in self._held.values()), default=inf)
+        due = [self._due(target, failure) for target, failure in self._held.values()]
+        return min(due, default=inf)
 
     def released(self, now: float) -> list[tuple[Hashable, Failure]]:
         """Return the failures that need not wait any more, each with its target; they do not wait any more."""
@@ -121,5 +127,7 @@ class AlertLimit:
 
 
 def _subject(target: Hashable, failure: Failure) -> _Subject:
-    reason = failure.error.reason if isinstance(failure.error, MissedRuns) else failure.items
+    reason: Hashable = failure.items
+    if isinstance(failure.error, MissedRuns):
+        reason = failure.error.reason
     return target, failure.what, failure.job, reason

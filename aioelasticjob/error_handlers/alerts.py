@@ -23,6 +23,8 @@ WECOM_LIMIT = 2_048
 """Bytes of a text that WeCom takes."""
 DINGTALK_LIMIT = 20_000
 """Bytes of a whole request that DingTalk takes."""
+LONGEST_SUBJECT = 200
+"""Characters of an e-mail's subject."""
 _ELLIPSIS = "\n…\n"
 
 
@@ -33,17 +35,21 @@ async def email(failure: Failure, options: Options) -> None:
         Undelivered: the server refused the message, could not be reached, or offers no encryption though it is needed.
         InvalidSetting: an option is wrong.
     """
-    given, aiosmtplib = parse(Email, options), _extra("aiosmtplib")
+    given = parse(Email, options)
+    aiosmtplib = _extra("aiosmtplib")
     message = EmailMessage()
-    message["From"], message["To"] = given.sender, given.to
+    message["From"] = given.sender
+    message["To"] = given.to
     where = f"{failure.namespace}: " if failure.namespace else ""
-    message["Subject"] = " ".join(_sendable(f"{given.subject} {where}{failure.subject}").split())[:200]
+    subject = _sendable(f"{given.subject} {where}{failure.subject}")
+    message["Subject"] = " ".join(subject.split())[:LONGEST_SUBJECT]
     message.set_content(_sendable(failure.text))
+    usual_port = 465 if given.use_tls else 25
     try:
         await aiosmtplib.send(
             message,
             hostname=given.host,
-            port=given.port or (465 if given.use_tls else 25),
+            port=given.port or usual_port,
             username=given.username,
             password=given.password,
             use_tls=given.use_tls,
@@ -93,12 +99,18 @@ async def dingtalk(failure: Failure, options: Options) -> None:
     url = given.webhook
     if given.secret is not None:
         now = int(failure.reported_at * 1000)
-        digest = hmac.new(given.secret.encode(), f"{now}\n{given.secret}".encode(), hashlib.sha256).digest()
-        url += f"{'&' if '?' in url else '?'}timestamp={now}&sign={quote_plus(base64.b64encode(digest))}"
+        signed = f"{now}\n{given.secret}".encode()
+        digest = hmac.new(given.secret.encode(), signed, hashlib.sha256).digest()
+        sign = quote_plus(base64.b64encode(digest))
+        separator = "&" if "?" in url else "?"
+        url += f"{separator}timestamp={now}&sign={sign}"
     text = f"{given.keyword} {failure.text}".strip()
-    # escaping makes some characters longer than one byte
-    while (size := len(request := _message(text))) > DINGTALK_LIMIT:
-        text = truncated(text, len(_sendable(text).encode()) * DINGTALK_LIMIT // size)
+    request = _message(text)
+    while len(request) > DINGTALK_LIMIT:
+        # in proportion, and perhaps once more: escaping makes some characters longer than one byte
+        size = len(_sendable(text).encode())
+        text = truncated(text, size * DINGTALK_LIMIT // len(request))
+        request = _message(text)
     await _post_to_robot(url, request)
 
 
@@ -109,7 +121,9 @@ async def wecom(failure: Failure, options: Options) -> None:
         Undelivered: no answer, or a refusal.
         InvalidSetting: an option is wrong.
     """
-    await _post_to_robot(parse(Robot, options).webhook, _message(truncated(failure.text, WECOM_LIMIT)))
+    given = parse(Robot, options)
+    text = truncated(failure.text, WECOM_LIMIT)
+    await _post_to_robot(given.webhook, _message(text))
 
 
 def truncated(text: str, limit: int) -> str:
@@ -118,7 +132,9 @@ def truncated(text: str, limit: int) -> str:
     if len(whole) <= limit:
         return whole.decode()
     rest = limit - len(_ELLIPSIS.encode())
-    first, last = whole[: rest - rest // 2], whole[len(whole) - rest // 2 :]
+    half = rest // 2
+    first = whole[: rest - half]
+    last = whole[len(whole) - half :]
     # a character that was cut in half is left out
     return first.decode(errors="ignore") + _ELLIPSIS + last.decode(errors="ignore")
 
@@ -129,7 +145,8 @@ def _sendable(text: str) -> str:
 
 
 def _message(text: str) -> bytes:
-    return json.dumps({"msgtype": "text", "text": {"content": text}}, ensure_ascii=False).encode(errors="replace")
+    body = {"msgtype": "text", "text": {"content": text}}
+    return json.dumps(body, ensure_ascii=False).encode(errors="replace")
 
 
 async def _post_to_robot(url: str, request: bytes) -> None:
@@ -165,7 +182,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {ANSWER_TIMEOUT:g} s"
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
-    return type(error).__name__ if cause is None else f"{type(error).__name__}: {cause}"
+    if cause is None:
+        return type(error).__name__
+    return f"{type(error).__name__}: {cause}"
 
 
 def _extra(module: str) -> ModuleType:

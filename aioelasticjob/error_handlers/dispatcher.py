@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TypeAlias, cast
 
 from anyio import create_task_group, move_on_after
@@ -54,7 +55,8 @@ class _TargetQueue:
 
     def take(self, job: str | None = None) -> Failure:
         """Return the oldest failure of a job, by default of the one whose turn it is."""
-        job = next(iter(self.queues)) if job is None else job
+        if job is None:
+            job = next(iter(self.queues))
         queue = self.queues.pop(job)
         failure = queue.popleft()
         if queue:
@@ -86,14 +88,19 @@ class ErrorDispatcher:
         namespace: str = "",
         still_holds: Callable[[Failure], bool] = lambda _: True,
     ) -> None:
-        self._clock, self._counts, self._namespace = clock, counts, namespace
+        self._clock = clock
+        self._counts = counts
+        self._namespace = namespace
         self._admits = partial(limited_log.admits, log, each=MOST, most=10 * MOST)
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
-        self._waiting = self._dropped = 0
-        self._limit, self._still_holds = AlertLimit(), still_holds
+        self._waiting = 0
+        self._dropped = 0
+        self._limit = AlertLimit()
+        self._still_holds = still_holds
         self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
-        self._news, self._idle = asyncio.Event(), asyncio.Event()
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
         self._idle.set()
         self.escalated: Exception | None = None
         """The error that ends the application, because its error handler is ``raise``; the log has it already."""
@@ -104,7 +111,8 @@ class ErrorDispatcher:
 
         Otherwise a run that failed is logged.  Missed moments are in the log already.
         """
-        if failure.what in config.alert_on and not (failure.what == "missed" and config.error_handler == "log"):
+        is_in_log_already = failure.what == "missed" and config.error_handler == "log"
+        if failure.what in config.alert_on and not is_in_log_already:
             self.put(config.error_handler, config.error_handler_options, failure)
         elif failure.is_of_a_run:
             self._log_failure(failure)
@@ -120,7 +128,8 @@ class ErrorDispatcher:
             case "raise":
                 self._end(failure)
                 return
-        self._send((handler, tuple(sorted(options.items()))), failure)
+        target = handler, tuple(sorted(options.items()))
+        self._send(target, failure)
 
     def _send(self, target: Target, failure: Failure) -> None:
         """Take a failure for a target, unless it has to wait."""
@@ -214,7 +223,10 @@ class ErrorDispatcher:
             trouble = error_line(error)
         self._counts[failure.job].alerts["failed"] += 1
         pause = self._limit.failed(target, failure, _time())
-        then = "the failure is only in the log" if pause is None else f"it is called again in {_minutes(pause)}"
+        if pause is None:
+            then = "the failure is only in the log"
+        else:
+            then = f"it is called again in {_minutes(pause)}"
         self._news.set()
         if self._admits(failure.job, f"the error handler {name} fails"):
             text = "%s: the error handler %s failed, so %s: %s"
@@ -231,10 +243,11 @@ class ErrorDispatcher:
 
     def _drop(self) -> None:
         """Drop the oldest failure of the target and job for which most failures wait."""
-        queues = (
-            (pending, job, len(queue)) for pending in self._queues.values() for job, queue in pending.queues.items()
-        )
-        pending, job, _ = max(queues, key=lambda one: one[2])
+        queues = list[tuple[int, _TargetQueue, str]]()
+        for of_target in self._queues.values():
+            for of_job, queue in of_target.queues.items():
+                queues.append((len(queue), of_target, of_job))
+        _, pending, job = max(queues, key=itemgetter(0))
         self._waiting -= 1
         self._dropped += 1
         why = (
@@ -264,17 +277,17 @@ class ErrorDispatcher:
 
     def _close(self) -> None:
         """Log the undelivered failures when the application ends."""
-        left = [(target[0], failure) for target, pending in self._queues.items() for failure in pending.left()]
-        for name, failure in left:
-            self._give_up(failure, f"the application ended before {name} was done")
-        if left:
-            log.error(
-                "the application ended before error handlers had delivered all failures: %d are only in the log",
-                len(left),
-                extra={"dropped": len(left)},
-            )
+        dropped = 0
+        for (name, _), pending in self._queues.items():
+            for failure in pending.left():
+                self._give_up(failure, f"the application ended before {name} was done")
+                dropped += 1
+        if dropped:
+            text = "the application ended before error handlers had delivered all failures: %d are only in the log"
+            log.error(text, dropped, extra={"dropped": dropped})
         for failure in self._limit.held:  # the log has them already, and those that failed are counted
-            self._counts[failure.job].alerts["dropped"] += not failure.undelivered
+            if not failure.undelivered:
+                self._counts[failure.job].alerts["dropped"] += 1
         self._queues.clear()
         self._over = True
         self._idle.set()  # nothing will be delivered any more, so wake those that wait for it
@@ -292,4 +305,5 @@ def _kind(failure: Failure) -> str:
     """Return which lines are limited together."""
     if not failure.is_of_a_run:
         return f"failures of jobs: {failure.what}"
-    return f"{'records' if failure.part else 'runs'} fail with {type(failure.error).__name__}"
+    what = "records" if failure.part else "runs"
+    return f"{what} fail with {type(failure.error).__name__}"

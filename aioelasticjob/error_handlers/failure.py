@@ -64,8 +64,10 @@ class Failure:
     @property
     def runs(self) -> str:
         """The job, what of it has failed, its items, and the number of attempts if there was more than one."""
-        which, items = "item" if len(self.items) == 1 else "items", ", ".join(map(str, self.items))
-        which = f"{self.part} of {which}" if self.part else which
+        which = "item" if len(self.items) == 1 else "items"
+        if self.part:
+            which = f"{self.part} of {which}"
+        items = ", ".join(map(str, self.items))
         after = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return f"{self.job}: {which} {items}{after}"
 
@@ -87,10 +89,17 @@ class Failure:
     @property
     def text(self) -> str:
         """The failure as text, with its stack."""
-        facts = {"namespace": self.namespace, "fire time": self.fire_time, "instance": self.instance}
-        facts = {**facts, "task": self.task_id, "run": self.run_id}
+        facts = {
+            "namespace": self.namespace,
+            "fire time": self.fire_time,
+            "instance": self.instance,
+            "task": self.task_id,
+            "run": self.run_id,
+        }
         lines = "\n".join(f"{name} {value}" for name, value in facts.items() if value)
-        return "\n\n".join(filter(None, (self.subject, lines, self.stack if self.is_of_a_run else "", self.note)))
+        stack = self.stack if self.is_of_a_run else ""
+        paragraphs = (self.subject, lines, stack, self.note)
+        return "\n\n".join(filter(None, paragraphs))
 
     @property
     def stack(self) -> str:
@@ -117,7 +126,8 @@ class Escalated(Exception):  # used between modules only; users never see it
 
 def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
-    _log_with_stack(failure, f"; the failure was not delivered: {why}" if why else "", **fields)
+    then = f"; the failure was not delivered: {why}" if why else ""
+    _log_with_stack(failure, then, **fields)
 
 
 def log_ending(failure: Failure) -> None:
@@ -126,10 +136,12 @@ def log_ending(failure: Failure) -> None:
 
 
 def _log_with_stack(failure: Failure, then: str, **fields: object) -> None:
-    error, page = failure.error, ""
+    error = failure.error
+    page = ""
     if isinstance(error, ElasticJobError) and error.explains_itself:
         page = f" ({error.reference})"  # otherwise the stack names it
-    text, extra = f"{_line(failure)}{page}{then}", {**_about(failure), **fields}
+    text = f"{_line(failure)}{page}{then}"
+    extra = {**_about(failure), **fields}
     if failure.explains_itself:
         log.error("%s", text, extra=extra)
     elif _is_printable(error):
@@ -155,13 +167,22 @@ def announce_failure(failure: Failure, handler: str) -> None:
 def _line(failure: Failure) -> str:
     if not failure.is_of_a_run:
         return failure.subject
-    which = f"on {failure.instance} in the run of {failure.fire_time}{f' ({failure.then})' if failure.part else ''}"
+    which = f"on {failure.instance} in the run of {failure.fire_time}"
+    if failure.part:
+        which += f" ({failure.then})"
     return f"{failure.runs} failed {which}: {error_line(failure.error)}"
 
 
 def _about(failure: Failure) -> dict[str, object]:
-    fields: dict[str, object] = {"job": failure.job, "items": failure.items, "fire_time": failure.fire_time}
-    return {**fields, "task_id": failure.task_id, **({"run_id": failure.run_id} if failure.run_id else {})}
+    fields: dict[str, object] = {
+        "job": failure.job,
+        "items": failure.items,
+        "fire_time": failure.fire_time,
+        "task_id": failure.task_id,
+    }
+    if failure.run_id:
+        fields["run_id"] = failure.run_id
+    return fields
 
 
 async def to_log(failure: Failure, options: Options) -> None:

@@ -51,7 +51,7 @@ def _line(given: str) -> str:
 
 def _addresses(given: str) -> str:
     found = [address for _, address in getaddresses([_line(given)])]
-    if not found or not all(map(_ADDRESS.fullmatch, found)):
+    if not found or not all(_ADDRESS.fullmatch(address) for address in found):
         raise ValueError("must be addresses like ops@example.org, with commas between them")
     return given
 
@@ -62,7 +62,7 @@ def _url(given: str) -> str:
         leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # an invalid port, or brackets that do not match
         leads = False
-    if not leads or any(mark.isspace() or not mark.isprintable() for mark in given):
+    if not leads or " " in given or not given.isprintable():
         raise ValueError("must be an address like https://host/path")
     return given
 
@@ -105,9 +105,9 @@ class Email(AlertOptions):
 
     @model_validator(mode="after")
     def _options_agree(self) -> Email:
-        for name, other in (("password", self.username), ("username", self.password)):
-            if getattr(self, name) is not None and other is None:
-                raise InvalidSetting(name, None, "username and password are given together or not at all")
+        if (self.username is None) != (self.password is None):
+            alone = "password" if self.username is None else "username"
+            raise InvalidSetting(alone, None, "username and password are given together or not at all")
         if self.use_tls and self.start_tls:
             raise InvalidSetting("start_tls", None, "use_tls encrypts from the beginning: one of the two is enough")
         if self.start_tls is False and self._needs_encryption:
@@ -121,12 +121,16 @@ class Email(AlertOptions):
 
     @property
     def _needs_encryption(self) -> bool:
-        return self.password is not None and not (self.use_tls or self.allow_unencrypted or is_loopback(self.host))
+        if self.password is None or self.use_tls or self.allow_unencrypted:
+            return False
+        return not is_loopback(self.host)
 
     @property
     def upgrade(self) -> bool | None:
         """Whether STARTTLS is sent; None if the server offers it."""
-        return True if self.start_tls is None and self._needs_encryption else self.start_tls
+        if self.start_tls is None and self._needs_encryption:
+            return True
+        return self.start_tls
 
 
 class Webhook(AlertOptions):
@@ -143,11 +147,17 @@ class Webhook(AlertOptions):
     @model_validator(mode="before")
     @classmethod
     def _with_headers(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        headers = {name.removeprefix(HEADER): one for name, one in given.items() if name.startswith(HEADER)}
-        for name, value in headers.items():
-            if not _TOKEN.fullmatch(name) or any(mark in str(value) for mark in "\r\n\0"):
-                raise InvalidSetting(f"{HEADER}{name}", None, "must be the name of a header, and its value one line")
-        return {**{name: one for name, one in given.items() if not name.startswith(HEADER)}, "headers": headers}
+        headers = dict[str, Any]()
+        others = dict[str, Any]()
+        for option, value in given.items():
+            if not option.startswith(HEADER):
+                others[option] = value
+                continue
+            name = option.removeprefix(HEADER)
+            if not _TOKEN.fullmatch(name) or not set("\r\n\0").isdisjoint(str(value)):
+                raise InvalidSetting(option, None, "must be the name of a header, and its value one line")
+            headers[name] = value
+        return {**others, "headers": headers}
 
     @model_validator(mode="after")
     def _keeps_secrets(self) -> Webhook:
@@ -186,15 +196,18 @@ def parse(model: type[AlertOptionsT], options: Mapping[str, str]) -> AlertOption
         InvalidSetting: names the option, its value unless that may be secret, and what would be right.
     """
     for name in options:
-        if name not in model.names() and not (model is Webhook and name.startswith(HEADER)):
-            raise _mistake(name, HIDDEN, unknown_setting(name, HIDDEN, model.names()).expected)
+        is_header = model is Webhook and name.startswith(HEADER)
+        if name not in model.names() and not is_header:
+            unknown = unknown_setting(name, HIDDEN, model.names())
+            raise _mistake(name, HIDDEN, unknown.expected)
     try:
         return model.model_validate(dict(options))
     except ValidationError as error:
         wrong = next(mistakes(error))
     if wrong.setting not in options:
         raise _mistake(wrong.setting, None, "this error handler needs it")
-    raise _mistake(wrong.setting, _shown(wrong.setting, options[wrong.setting]), wrong.expected)
+    shown = _shown(wrong.setting, options[wrong.setting])
+    raise _mistake(wrong.setting, shown, wrong.expected)
 
 
 def is_loopback(host: str) -> bool:
@@ -211,8 +224,9 @@ def place(url: str) -> str:
         parts = urlsplit(_url(url))
     except ValueError:
         return HIDDEN
+    _, _, host = parts.netloc.rpartition("@")
     rest = f"/{HIDDEN}" if parts.path.strip("/") or parts.query else ""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{rest}"
+    return f"{parts.scheme}://{host}{rest}"
 
 
 def _mistake(name: str, value: object, expected: str) -> InvalidSetting:
@@ -227,6 +241,7 @@ def _shown(name: str, value: str) -> str:
 
 def _require_encryption(options: AlertOptions, name: str, url: str, what: str) -> None:
     parts = urlsplit(url)
-    if parts.scheme == "http" and not options.allow_unencrypted and not is_loopback(parts.hostname or ""):
-        expected = f'{what} would cross the network unencrypted: write https (or allow_unencrypted = "true", if it may)'
-        raise InvalidSetting(name, None, expected)
+    if parts.scheme != "http" or options.allow_unencrypted or is_loopback(parts.hostname or ""):
+        return
+    expected = f'{what} would cross the network unencrypted: write https (or allow_unencrypted = "true", if it may)'
+    raise InvalidSetting(name, None, expected)
