@@ -75,7 +75,8 @@ class Job:
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
         try:
             needs = requested_by(handler)
-            inspect.signature(handler).bind(object(), **({} if needs is None else needs.provided))
+            provided = {} if needs is None else needs.provided
+            inspect.signature(handler).bind(object(), **provided)
         except TypeError as mismatch:
             raise InvalidSetting("handler", _name(handler), _what_to_write(config, handler, mismatch)) from None
         except InvalidSetting:
@@ -109,7 +110,8 @@ class Job:
         return config.model_copy(update=kept) if kept else config
 
     def _check_contexts(self, config: JobConfig) -> None:
-        for handler in (self.handler,) if self.engine is None else self.engine.handlers:
+        handlers = (self.handler,) if self.engine is None else self.engine.handlers
+        for handler in handlers:
             check_per(config, "handler", handler)
 
     def _check_executor(self, config: JobConfig) -> None:

@@ -35,7 +35,8 @@ class TooManyFailures(ElasticJobError):
 
     def __init__(self, failed: int, allowed: int) -> None:
         super().__init__(f"{counted(failed, 'record')} failed, max_failures = {allowed}: nothing more was fetched")
-        self.failed, self.allowed = failed, allowed
+        self.failed = failed
+        self.allowed = allowed
 
 
 class RetryStrategy(Protocol):
@@ -67,9 +68,11 @@ class Dataflow(Generic[Record]):
         if inspect.isgeneratorfunction(fetch):
             raise InvalidSetting("fetch", _name(fetch), "is a plain generator: write async def, and yield batches")
         check_per(config, "fetch", fetch)
-        if retry is not None and not (callable(getattr(retry, "wraps", None)) and _is_async(retry)):
+        if retry is not None and not _is_async_retry(retry):
             raise InvalidSetting("retry", retry, "must be a Retry, or one of tenacity's AsyncRetrying")
-        self.config, self.fetch, self.retry = config, fetch, retry
+        self.config = config
+        self.fetch = fetch
+        self.retry = retry
         self.generates = inspect.isasyncgenfunction(inspect.unwrap(fetch))
         """Whether the fetch is an async generator, each of whose yields is a batch."""
         self.needs: list[RequestedValues | None] = [needs, None, None]
@@ -172,19 +175,23 @@ def _bind(role: str, handler: object, *takes: str) -> RequestedValues | None:
     if role != "fetch" and (inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler)):
         raise InvalidSetting(role, _name(handler), "is a generator: only fetch yields")
     needs = requested_by(handler, given=len(takes))
+    provided = {} if needs is None else needs.provided
     try:
-        inspect.signature(handler).bind(*takes, **({} if needs is None else needs.provided))
+        inspect.signature(handler).bind(*takes, **provided)
     except TypeError as mismatch:
-        arguments = ", ".join("context: ItemContext" if one == "context" else one for one in takes)
+        arguments = ", ".join(("context: ItemContext", *takes[1:]))
         raise InvalidSetting(role, _name(handler), f"{wanted}, as ({arguments}): {mismatch}") from None
     except ValueError:  # built in C: it has no signature to look at
         pass
     return needs
 
 
-def _is_async(retry: object) -> bool:
-    """Whether a retry strategy awaits the function that it calls; tenacity's plain ``Retrying`` does not."""
-    return isinstance(retry, Retry) or inspect.iscoroutinefunction(getattr(retry, "__call__", None))  # noqa: B004
+def _is_async_retry(retry: object) -> bool:
+    """Whether this is a retry strategy that awaits the function it calls; tenacity's plain ``Retrying`` does not."""
+    if isinstance(retry, Retry):
+        return True
+    call = getattr(retry, "__call__", None)  # noqa: B004  # the method itself is looked at
+    return callable(getattr(retry, "wraps", None)) and inspect.iscoroutinefunction(call)
 
 
 def _name(handler: Handler) -> str:

@@ -100,21 +100,31 @@ def check_context(role: str, function: Provider, given: type[Context], otherwise
         InvalidSetting: names the function, its annotation and what would be right.
     """
     first = next(_parameters(function), None)
-    hint = None if first is None else _hint(first, function)
+    if first is None:
+        return
+    hint = _hint(first, function)
     if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
+        hint, *_ = get_args(hint)
     union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     meant = [one for one in union if one is not type(None)]
     other = InstanceContext if given is ItemContext else ItemContext
-    if first is not None and meant and all(isinstance(one, type) and _excludes(one, other) for one in meant):
-        said = " | ".join("None" if one is type(None) else one.__name__ for one in union)  # Python 3.14 calls it Union
-        wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: annotate {given.__name__}"
-        instead = otherwise if any(issubclass(one, other) for one in meant) else ""
-        raise InvalidSetting(role, _name(function), wrong + instead)
+    if not meant or not all(_excludes(one, other) for one in meant):
+        return
+    said = " | ".join(_type_name(one) for one in union)
+    wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: annotate {given.__name__}"
+    if any(issubclass(one, other) for one in meant):
+        wrong += otherwise
+    raise InvalidSetting(role, _name(function), wrong)
 
 
-def _excludes(annotated: type, other: type[Context]) -> bool:
+def _type_name(hint: type) -> str:
+    return "None" if hint is type(None) else hint.__name__
+
+
+def _excludes(annotated: object, other: type[Context]) -> bool:
     """Whether a parameter annotated so cannot take the context that is given, given that there is one other."""
+    if not isinstance(annotated, type):
+        return False
     return issubclass(annotated, other) or (annotated.__module__ == "builtins" and annotated is not object)
 
 
@@ -147,7 +157,9 @@ class _RunValues:
     """The values of one run."""
 
     def __init__(self, context: Context, overrides: Overrides, stack: AsyncExitStack) -> None:
-        self._context, self._overrides, self._stack = context, overrides, stack
+        self._context = context
+        self._overrides = overrides
+        self._stack = stack
         self._made: dict[Provider, Any] = {}
         self._under_way: set[Provider] = set()
 
@@ -157,7 +169,9 @@ class _RunValues:
     async def _value(self, depends: Depends) -> Any:
         asked = depends.provider
         # a provider that overrides another one may itself depend on it: there the original one is meant
-        provider = asked if asked in self._under_way else self._overrides.get(asked, asked)
+        provider = asked
+        if asked not in self._under_way:
+            provider = self._overrides.get(asked, asked)
         if depends.use_cache and provider in self._made:
             return self._made[provider]
         needs = _plan(provider)
@@ -168,10 +182,11 @@ class _RunValues:
             self._under_way.discard(asked)
         door = UserCode("it")
         try:
-            value = self._made[provider] = await self._make(needs, given)
+            value = await self._make(needs, given)
         except BaseException as error:  # no ``with``: a provider may leave a cancel scope open until it is closed
             failure = door.as_exception(error)
             raise ProviderFailed(needs.name, failure) from failure
+        self._made[provider] = value
         return value
 
     async def _make(self, needs: RequestedValues, given: Mapping[str, Any]) -> Any:
@@ -190,12 +205,15 @@ class _ProviderContext:
         self._waits = hasattr(self._manager, "__aenter__")
 
     async def __aenter__(self) -> Any:
-        return await self._manager.__aenter__() if self._waits else self._manager.__enter__()
+        if self._waits:
+            return await self._manager.__aenter__()
+        return self._manager.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        cancelled, door = isinstance(error, get_cancelled_exc_class()), UserCode("it")
+        cancelled = isinstance(error, get_cancelled_exc_class())
+        door = UserCode("it")
         try:
             if not self._waits:
                 return bool(self._manager.__exit__(kind, error, trace))
@@ -214,8 +232,9 @@ def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
     if not (callable(provider) and isinstance(provider, Hashable)):
         raise InvalidSetting("provider", provider, "must be a function, or a class")
     if provider in above:
-        circle = " → ".join(map(_name, (*above[above.index(provider) :], provider)))
-        raise InvalidSetting("provider", _name(provider), f"needs itself: {circle}")
+        circle = (*above[above.index(provider) :], provider)
+        shown = " → ".join(_name(one) for one in circle)
+        raise InvalidSetting("provider", _name(provider), f"needs itself: {shown}")
     for depends in _plan(provider).provided.values():
         _walk(depends.provider, (*above, provider))
 
@@ -223,9 +242,11 @@ def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
 @lru_cache(maxsize=4096)
 def _plan(provider: Provider) -> RequestedValues:
     """Return the values that a provider asks for: those of other providers, and the context for one more parameter."""
-    asked, context = dict[str, Depends](), None
+    asked = dict[str, Depends]()
+    context = None
     for parameter in _parameters(provider):
-        if depends := _depends(parameter, provider):
+        depends = _depends(parameter, provider)
+        if depends is not None:
             asked[parameter.name] = depends
         elif parameter.default is parameter.empty:
             if context is not None or not _takes_context(parameter, provider):
@@ -241,7 +262,9 @@ def _plan(provider: Provider) -> RequestedValues:
 
 def _manager(provider: Provider) -> Provider | None:
     """Return a function that returns the provider's context manager: the provider itself, or its generator wrapped."""
-    function = provider if inspect.isroutine(provider) or isinstance(provider, partial) else _caller(provider)
+    function = provider
+    if not inspect.isroutine(provider) and not isinstance(provider, partial):
+        function = _caller(provider)
     if inspect.isasyncgenfunction(function):
         return asynccontextmanager(provider)
     if inspect.isgeneratorfunction(function):
@@ -264,14 +287,18 @@ def _parameters(function: Provider) -> Iterator[inspect.Parameter]:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):  # built in C, or no function: whether the arguments fit is seen when it is called
         return
-    yield from (one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
+    for one in parameters:
+        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            yield one
 
 
 def _depends(parameter: inspect.Parameter, function: Provider) -> Depends | None:
     """Return the ``Depends`` of a parameter, from its annotation or, as FastAPI also allows, from its default."""
     hint = _hint(parameter, function)
-    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    wanted = get_args(hint)[0] if marks else hint
+    wanted = hint
+    marks = list[Any]()
+    if get_origin(hint) is Annotated:
+        wanted, *marks = get_args(hint)
     for mark in (*reversed(marks), parameter.default):
         if isinstance(mark, Depends):
             found = mark
@@ -318,7 +345,9 @@ def _takes_context(parameter: inspect.Parameter, provider: Provider) -> bool:
     hint = _hint(parameter, provider)
     if isinstance(hint, str):  # most likely its names are imported for the type checker only
         return hint.rpartition(".")[2].endswith("Context")
-    return hint in (parameter.empty, Any, object) or any(map(_is_context, (hint, *get_args(hint))))
+    if hint in (parameter.empty, Any, object):
+        return True
+    return any(_is_context(one) for one in (hint, *get_args(hint)))
 
 
 def _is_context(hint: object) -> bool:

@@ -92,7 +92,7 @@ class Request(Options):
             leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:  # an invalid port, or brackets that do not match
             leads = False
-        if not leads or any(mark.isspace() or not mark.isprintable() for mark in url):
+        if not leads or " " in url or not url.isprintable():
             raise ValueError("must be an address like https://host:port/path")
         return url
 
@@ -118,7 +118,7 @@ class Request(Options):
         for name, value in headers.items():
             if not _TOKEN.fullmatch(name):
                 raise ValueError(f"{name!r} is no name of a header")
-            if any(mark in value for mark in "\r\n\0"):
+            if not set("\r\n\0").isdisjoint(value):
                 raise ValueError(f"the value of {name} must be one line")
         return headers
 
@@ -140,13 +140,15 @@ class Request(Options):
 
     def expects(self, status: int) -> bool:
         """Return whether a status means success."""
-        return any(one in (str(status), f"{status // 100}xx") for one in self.expected_status)
+        status_class = f"{status // 100}xx"
+        return str(status) in self.expected_status or status_class in self.expected_status
 
     @property
     def shown(self) -> str:
         """The request as text for people, without user, password and query, which may be secret."""
         parts = urlsplit(self.url)
-        return f"{self.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        _, _, host = parts.netloc.rpartition("@")
+        return f"{self.method} {parts.scheme}://{host}{parts.path}"
 
 
 def check(options: Request) -> None:
@@ -175,8 +177,9 @@ async def run(context: AnyContext, options: Request) -> None:
     headers, body = _message(context, options)
     # the run's timeout limits the whole request
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
+    given = (*options.headers, *options.environment_headers)
+    own = [name for name in given if name.lower() not in _OF_THE_BODY]
     try:
-        own = [name for name in (*options.headers, *options.environment_headers) if name.lower() not in _OF_THE_BODY]
         send = partial(_send, URL(options.url), own)
         async with (
             aiohttp.ClientSession(timeout=timeout) as client,
@@ -195,7 +198,9 @@ async def run(context: AnyContext, options: Request) -> None:
         raise RequestFailed(f"{options.shown}: {_reason(error)}") from error
     if not options.expects(answer.status):
         expected = ", ".join(options.expected_status)
-        asked = f"{options.shown}, redirected to {answer.url.origin()}," if answer.history else options.shown
+        asked = options.shown
+        if answer.history:
+            asked += f", redirected to {answer.url.origin()},"
         raise RequestFailed(f"{asked} answered {answer.status}, expected {expected}: {said}", answer.status)
     context.log.info("%s answered %d", options.shown, answer.status, extra={"status": answer.status})
 
@@ -220,7 +225,8 @@ def _reason(error: Exception) -> str:
     import aiohttp
 
     if isinstance(error, aiohttp.ClientResponseError):
-        return ": ".join(filter(None, (type(error).__name__, " ".join(error.message.split()))))
+        message = " ".join(error.message.split())
+        return ": ".join(filter(None, (type(error).__name__, message)))
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):  # where a redirection leads
         return type(error).__name__
     return error_text(error)
@@ -230,7 +236,8 @@ def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], byt
     """Return the headers and the body of a request; configured headers override ours."""
     headers = {**options.headers, **_secrets(options)}
     named = {name.lower() for name in headers}
-    body, description = options.body, described(context)
+    body = options.body
+    description = described(context)
     if options.pass_context == "header" and options.context_header.lower() not in named:
         if len(description) > MAX_HEADER_CHARACTERS:
             raise RequestFailed(
@@ -238,36 +245,45 @@ def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], byt
             )
         headers[options.context_header] = description
     if options.pass_context == "body":
-        text: str | None = description
+        text = description
+    elif body is None:
+        return headers, None
     else:
-        text = body if isinstance(body, str) or body is None else json.dumps(body)
-    if "content-type" not in named and text is not None:
+        text = body if isinstance(body, str) else json.dumps(body)
+    if "content-type" not in named:
         headers["Content-Type"] = "text/plain; charset=utf-8" if isinstance(body, str) else "application/json"
-    return headers, None if text is None else text.encode()
+    return headers, text.encode()
 
 
 def _secrets(options: Request) -> dict[str, str]:
-    for variable in options.environment_headers.values():
-        if variable not in os.environ:
+    found = dict[str, str]()
+    for header, variable in options.environment_headers.items():
+        value = os.environ.get(variable)
+        if value is None:
             raise InvalidSetting("environment_headers", variable, "this environment variable is not set on this host")
-        if any(mark in os.environ[variable] for mark in "\r\n"):
+        if not set("\r\n").isdisjoint(value):
             raise InvalidSetting("environment_headers", variable, "this environment variable is not one line")
-    return {header: os.environ[variable] for header, variable in options.environment_headers.items()}
+        found[header] = value
+    return found
 
 
 def _anybody() -> ssl.SSLContext:
     """Return a TLS context that accepts any certificate."""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 
 async def _read(answer: aiohttp.ClientResponse) -> str:
     """Read the answer to its end, which may be far, and return only its beginning."""
+    most = 4 * QUOTED_CHARACTERS  # bytes: no character takes more than four
     beginning = b""
     async for chunk in answer.content.iter_chunked(65_536):
-        beginning += chunk[: max(0, 4 * QUOTED_CHARACTERS - len(beginning))]
-    return " ".join(beginning.decode("utf-8", "replace").split())[:QUOTED_CHARACTERS]
+        missing = most - len(beginning)
+        beginning += chunk[:missing]
+    words = beginning.decode("utf-8", "replace").split()
+    return " ".join(words)[:QUOTED_CHARACTERS]
 
 
 KIND = Kind(Request, run, check, {"timeout": DEFAULT_TIMEOUT})

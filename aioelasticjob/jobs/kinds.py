@@ -49,7 +49,8 @@ class Options(BaseModel):
         if is_too_deep(value):
             raise ValueError(TOO_DEEP)
         parts = parts_of(cls.model_fields[info.field_name or ""])
-        if has_bytes(value) and bytes not in parts and any(kind in parts for kind in (str, int, float, bool)):
+        takes_plain_values = not {str, int, float, bool}.isdisjoint(parts)
+        if has_bytes(value) and takes_plain_values and bytes not in parts:
             raise ValueError(NO_BYTES)
         return value
 
@@ -107,7 +108,10 @@ class Kind(Generic[OptionsT]):
         Raises:
             InvalidSetting: there is no such setting; names the nearest.
         """
-        keys = {key: name for name, one in self.options.model_fields.items() for key in (name, one.alias or name)}
+        keys = dict[str, str]()  # the names of our settings, by each spelling
+        for name, one in self.options.model_fields.items():
+            keys[name] = name
+            keys[one.alias or name] = name
         known = (*JobConfig.model_fields, *self.options.model_fields)
         common: dict[str, object] = {}
         own: dict[str, object] = {}
@@ -123,7 +127,8 @@ class Kind(Generic[OptionsT]):
 
 def names() -> tuple[str, ...]:
     """Return the names of all declared kinds that this process knows."""
-    return tuple(sorted({*_BUILT_IN, *(point.name.lower() for point in entry_points(group="aioelasticjob.kinds"))}))
+    added = {point.name.lower() for point in entry_points(group="aioelasticjob.kinds")}
+    return tuple(sorted({*_BUILT_IN, *added}))
 
 
 @cache
@@ -208,7 +213,8 @@ def without_secrets(job_type: object, options: object) -> object:
         kind = find(job_type)
     except InvalidSetting:
         return hide_all(options)
-    return hide_in_json(options, frozenset(_secret_names(kind.options, set())))
+    secret_names = frozenset(_secret_names(kind.options, set()))
+    return hide_in_json(options, secret_names)
 
 
 def handler(kind: Kind[Any]) -> Handler:

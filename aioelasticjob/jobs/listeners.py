@@ -67,7 +67,8 @@ def checked(listeners: object) -> tuple[Listener, ...]:
         raise InvalidSetting("listeners", listeners, "a list of JobListener and OnceListener")
     for one in found:
         for part in ("before", "after"):
-            if getattr(one, part) is None and callable(getattr(type(one), part, None)):  # the field hides it
+            is_hidden = callable(getattr(type(one), part, None))  # a method, which the field hides
+            if is_hidden and getattr(one, part) is None:
                 kind = "OnceListener" if isinstance(one, OnceListener) else "JobListener"
                 raise InvalidSetting("listeners", one, f"write {kind}({part}=…): a method named {part} is never called")
     return found

@@ -18,7 +18,8 @@ async def gone(group: int, limit: float, claimed: RunLease | None = None) -> boo
 
     The session is looked at again and again, since it may be about to end only after the wait has begun.
     """
-    until, pause = current_time() + limit, 0.005
+    until = current_time() + limit
+    pause = 0.005
     while _lives(group):
         left = until - current_time()
         if claimed is not None:
@@ -37,12 +38,16 @@ def _lives(group: int) -> bool:
     except (ProcessLookupError, PermissionError):  # PermissionError: on macOS, if there are only zombies
         return False
     processes = [path.name for path in Path("/proc").glob("[0-9]*")]
-    return not processes or any(_is_alive_in(group, process) for process in processes)
+    if not processes:  # there is no /proc, as on macOS
+        return True
+    return any(_is_alive_in(group, process) for process in processes)
 
 
 def _is_alive_in(group: int, process: str) -> bool:
     try:
-        state, _, its_group, *_ = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+        stat = Path(f"/proc/{process}/stat").read_bytes()
+        _, _, after_name = stat.rpartition(b")")
+        state, _, its_group, *_ = after_name.split()
     except (OSError, ValueError):  # the process has ended in the meantime
         return False
     return int(its_group) == group and state not in b"ZX"

@@ -130,7 +130,9 @@ class Script(Options):
         if isinstance(self.command, list):
             return tuple(self.command)
         if self.shell:
-            return ("/bin/sh", "-c", self.command, "script") if self.command.strip() else ()
+            if not self.command.strip():
+                return ()
+            return ("/bin/sh", "-c", self.command, "script")
         return tuple(shlex.split(self.command))
 
 
@@ -142,20 +144,24 @@ def check(options: Script) -> None:
     """
     if os.name != "posix":
         raise InvalidSetting("kind", "script", "needs a system with process groups, such as Linux or macOS")
-    if not options.shell and isinstance(options.command, str) and (sign := shell_sign(options.command)) is not None:
-        wrong = f"without a shell, {sign!r} is an argument: set shell = True"
-        raise InvalidSetting("command", options.command, wrong)
+    if not options.shell and isinstance(options.command, str):
+        sign = shell_sign(options.command)
+        if sign is not None:
+            wrong = f"without a shell, {sign!r} is an argument: set shell = True"
+            raise InvalidSetting("command", options.command, wrong)
     place = Path(options.directory or ".")
     if not place.is_dir():
         raise InvalidSetting("directory", options.directory, "is no directory on this host")
     program, *arguments = options.words
-    path = place / program if "/" in program else _on_the_path(program, options)
+    is_path = "/" in program
+    path = place / program if is_path else _on_the_path(program, options)
     if path is None or not path.exists():
-        where = "" if "/" in program else " on the PATH; a file beside you is written ./" + program
+        where = "" if is_path else f" on the PATH; a file beside you is written ./{program}"
         raise InvalidSetting("command", options.command, f"there is no program {program!r}{where}")
     if not path.is_file() or not os.access(path, os.X_OK):
         raise InvalidSetting("command", options.command, f"{str(path)!r} cannot be executed: chmod +x it")
-    if not options.shell and arguments and path.name.rstrip("0123456789.") in _SHELLS:
+    is_shell = path.name.rstrip("0123456789.") in _SHELLS
+    if is_shell and arguments and not options.shell:
         script = arguments[0]
         if not script.startswith("-") and not (place / script).exists():
             raise InvalidSetting("command", options.command, f"there is no file {script!r} for {program} to run")
@@ -167,8 +173,11 @@ async def run(context: AnyContext, options: Script) -> None:
     Raises:
         ScriptFailed: it could not be started, or its exit code means failure.
     """
-    description, last_words = described(context), deque[str](maxlen=STDERR_LINES_QUOTED)
-    words = (*options.words, description) if options.pass_context else options.words
+    description = described(context)
+    last_words = deque[str](maxlen=STDERR_LINES_QUOTED)
+    words = options.words
+    if options.pass_context:
+        words = (*words, description)
     variables = {**_variables(context), CONTEXT_VARIABLE: description}
     has_ended = True
     try:
@@ -205,7 +214,9 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
         "ITEMS": ",".join(map(str, context.claimed)),
     }
     if isinstance(context, ItemContext):
-        variables |= {"ITEM": str(context.item), "PARAMETER": context.parameter or "", "FENCE": str(context.fence)}
+        variables["ITEM"] = str(context.item)
+        variables["PARAMETER"] = context.parameter or ""
+        variables["FENCE"] = str(context.fence)
     return {f"AIOELASTICJOB_{name}": value.replace("\0", "") for name, value in variables.items()}
 
 
@@ -243,9 +254,10 @@ async def _start(
 async def _log_both(
     context: AnyContext, encoding: str, out: IO[bytes], err: IO[bytes], last_words: deque[str], scope: CancelScope
 ) -> None:
+    no_words = deque[str](maxlen=0)
     with scope:
         async with create_task_group() as tasks:
-            tasks.start_soon(_log_lines, context, logging.INFO, "stdout", _lines(out, encoding), deque[str](maxlen=0))
+            tasks.start_soon(_log_lines, context, logging.INFO, "stdout", _lines(out, encoding), no_words)
             tasks.start_soon(_log_lines, context, logging.WARNING, "stderr", _lines(err, encoding), last_words)
 
 
@@ -260,7 +272,8 @@ async def _log_lines(
 
 async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
     """Yield a stream's lines, very long ones in pieces; the last line may lack its newline."""
-    decoder, rest = codecs.getincrementaldecoder(encoding)("replace"), ""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    rest = ""
     while data := await _read(source):
         *whole, rest = (rest + decoder.decode(data)).split("\n")
         for line in whole:
@@ -269,7 +282,8 @@ async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
         *pieces, rest = _pieces(rest)
         for piece in pieces:
             yield piece
-    if rest := rest + decoder.decode(b"", final=True):
+    rest += decoder.decode(b"", final=True)
+    if rest:
         yield rest
 
 
@@ -289,7 +303,9 @@ async def _read(source: IO[bytes]) -> bytes:
 def _pieces(line: str) -> Iterator[str]:
     """Yield a line in pieces; each state of one that overwrites itself stays whole, unless it is very long itself."""
     while len(line) > MAX_LINE_CHARACTERS:
-        end = line.rfind("\r", 0, MAX_LINE_CHARACTERS) + 1 or MAX_LINE_CHARACTERS
+        end = line.rfind("\r", 0, MAX_LINE_CHARACTERS) + 1
+        if not end:  # there is no carriage return
+            end = MAX_LINE_CHARACTERS
         yield line[:end]
         line = line[end:]
     yield line
@@ -305,18 +321,23 @@ async def _end(process: asyncio.subprocess.Process, grace: float, job: str) -> b
         if _admits(job, text):
             log.warning("%s: %s: group %d", job, text, group, extra={"job": job, "group": group})
     claimed = run_lease.get()
-    for number, limit in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
-        if await gone(group, limit, claimed if number == signal.SIGTERM else None):
-            break
-    else:
+    _signal(group, signal.SIGTERM)
+    has_ended = await gone(group, grace, claimed)
+    if not has_ended:
+        _signal(group, signal.SIGKILL)
+        has_ended = await gone(group, KILL_TIMEOUT)
+    if not has_ended:
         text = "the processes of a script cannot be killed"
         if _admits(job, text):
             log.error("%s: %s: group %d", job, text, group, extra={"job": job, "group": group})
         return False
     await process.wait()
     return True
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
 
 
 def _admits(job: str, text: str) -> bool:

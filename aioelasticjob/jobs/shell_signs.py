@@ -12,8 +12,12 @@ _SIGN = re.compile(r"^[0-9]?[|&;<>]+[0-9]?|[|&;<>]+$")
 
 def shell_sign(command: str) -> str | None:
     """Return the first such sign; None without one.  A sign in the midst of a word, as in an address, is none."""
-    found = (_SIGN.search(word) for word in _QUOTED.sub("_", command).split())
-    return next((sign[0] for sign in found if sign is not None), None)
+    unquoted = _QUOTED.sub("_", command)
+    for word in unquoted.split():
+        sign = _SIGN.search(word)
+        if sign is not None:
+            return sign[0]
+    return None
 
 
 def command_words(given: object) -> object:
@@ -22,7 +26,10 @@ def command_words(given: object) -> object:
     Raises:
         ValueError: it is neither text nor a list of texts and numbers.
     """
+    if isinstance(given, str):
+        return given
     words = given if isinstance(given, list | tuple) else [given]
-    if not all(isinstance(word, str | int | float) and not isinstance(word, bool) for word in words):
-        raise ValueError("must be a string, or a list of strings and numbers")
-    return given if isinstance(given, str) else [str(word) for word in words]
+    for word in words:
+        if isinstance(word, bool) or not isinstance(word, str | int | float):
+            raise ValueError("must be a string, or a list of strings and numbers")
+    return [str(word) for word in words]

@@ -29,7 +29,10 @@ def start_error(error: OSError, words: Sequence[str], variables: Mapping[str, st
         hint = _too_large(words, variables, context)
     else:
         hint = _HINTS.get(number, "")
-    return f"cannot start {words[0]!r}: {os.strerror(number)}{f' ({hint})' if hint else ''}"
+    why = os.strerror(number)
+    if hint:
+        why += f" ({hint})"
+    return f"cannot start {words[0]!r}: {why}"
 
 
 def _too_large(words: Sequence[str], variables: Mapping[str, str], context: str) -> str:
@@ -42,9 +45,10 @@ def _too_large(words: Sequence[str], variables: Mapping[str, str], context: str)
         return f"{largest} has {sizes[largest]:,} bytes; {limits}"
     parts = {name: _size(json.dumps(value)) for name, value in read_json(context).items()}
     part = max(parts, key=parts.__getitem__)
-    advice = (
-        'with per="item" it is about one item only' if part in _OF_ALL_ITEMS else "write a file's name in its place"
-    )
+    if part in _OF_ALL_ITEMS:
+        advice = 'with per="item" it is about one item only'
+    else:
+        advice = "write a file's name in its place"
     has = f"the context has {_size(context):,} bytes, and {parts[part]:,} of them are {part}"
     return f"{has}: {advice}; {limits}"
 
