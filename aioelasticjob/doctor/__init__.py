@@ -43,7 +43,8 @@ async def examine(address: Address, *, clock: Clock | None = None) -> Report:
             address.text,
             "a private registry exists only inside its own process, so nobody else can examine it",
         )
-    clock, settings = clock or SystemClock(), address.settings
+    clock = clock or SystemClock()
+    settings = address.settings
     facts = Facts(settings, moment(clock.now()), _client(), ())
     try:
         access = await read_access(settings, clock.now())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
+from operator import itemgetter
 from statistics import median
 from typing import Final
 
@@ -19,10 +20,14 @@ from aioelasticjob.ground.times import time_text
 
 OLDEST: Final = (3, 6)
 """The oldest ZooKeeper that jobs run on: persistent recursive watches came with it."""
-SLOW, TOO_SLOW = 0.1, 1.0
-"""Seconds from which on a write is slow, and from which on runs begin late because of it."""
-SOON, VERY_SOON = timedelta(days=14), timedelta(days=3)
-"""A certificate that ends before this is worth a warning; before the second one it is bad."""
+SLOW = 0.1
+"""Seconds from which on a write is slow."""
+TOO_SLOW = 1.0
+"""Seconds from which on runs begin late because of a slow write."""
+SOON = timedelta(days=14)
+"""A certificate that ends before this is worth a warning."""
+VERY_SOON = timedelta(days=3)
+"""A certificate that ends before this is bad."""
 WORDS_TO_ALLOW: Final = "4lw.commands.whitelist=srvr,ruok,isro,conf,mntr"
 
 
@@ -33,29 +38,33 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
 
 def connection(facts: Facts) -> Finding:
     """Judge which servers answer, and whether they take writes."""
-    topic, members = "connection", facts.members
-    silent = [f"{one.server}: {one.failure}" for one in members if one.failure is not None]
+    topic = "connection"
+    members = facts.members
+    failed = [one for one in members if one.failure is not None]
     alone = [one.server for one in members if one.read_only]
-    good = len(members) - len(silent) - len(alone)
-    seen = ". ".join([f"Usable servers: {good} of {len(members)}", *silent])
+    good = len(members) - len(failed) - len(alone)
+    failures = [f"{one.server}: {one.failure}" for one in failed]
+    seen = ". ".join([f"Usable servers: {good} of {len(members)}", *failures])
     if alone:
         seen += f". Read-only, since they have lost contact to the others: {', '.join(alone)}"
     if good == len(members):
         return Finding(topic, Verdict.GOOD, _sentence(seen))
     if alone:
         advice = "See whether these servers reach the others, at the ports that server.N in zoo.cfg names."
-    elif all(isinstance(one.failure, TlsFailed) for one in members if one.failure is not None):
+    elif all(isinstance(one.failure, TlsFailed) for one in failed):
         advice = "The servers can be reached. See below what is wrong with the encryption."
     else:
         advice = (
             "Check the address, and start the servers or take them out of it. A port that expects TLS needs zks://."
         )
-    return Finding(topic, Verdict.WARNING if good else Verdict.BAD, _sentence(seen), advice)
+    verdict = Verdict.WARNING if good else Verdict.BAD
+    return Finding(topic, verdict, _sentence(seen), advice)
 
 
 def encryption(facts: Facts) -> Finding:
     """Judge whether connections are encrypted, and how long the certificates are valid."""
-    topic, members = "TLS", facts.members
+    topic = "TLS"
+    members = facts.members
     for one in members:
         if isinstance(one.failure, TlsFailed):
             advice = "Correct what this says. The page 'Encrypt and authenticate the connection' explains each setting."
@@ -71,26 +80,32 @@ def encryption(facts: Facts) -> Finding:
     ends = [(f"the certificate of {one.server}", found.expires) for one, found in agreed]
     if facts.own_certificate is not None:
         ends.append((f"our certificate in {facts.settings.tls.certificate}", facts.own_certificate))
-    what = "; ".join(sorted({f"{found.version} with {found.cipher}" for _, found in agreed}))
-    until = "; ".join(f"{name} is valid until {_day(end)}" for name, end in ends)
-    first, end = min(ends, key=lambda one: one[1])
+    agreements = {f"{found.version} with {found.cipher}" for _, found in agreed}
+    what = "; ".join(sorted(agreements))
+    until = "; ".join(f"{name} is valid until {time_text(end)}" for name, end in ends)
+    seen = f"{what}; {until}."
+    first, end = min(ends, key=itemgetter(1))
     left = end - facts.now
-    verdict = Verdict.BAD if left < VERY_SOON else Verdict.WARNING if left < SOON else Verdict.GOOD
-    advice = f"Renew {first}: replace the file, no restart is needed." if verdict is not Verdict.GOOD else ""
-    return Finding(topic, verdict, f"{what}; {until}.", advice)
+    if left >= SOON:
+        return Finding(topic, Verdict.GOOD, seen)
+    verdict = Verdict.BAD if left < VERY_SOON else Verdict.WARNING
+    return Finding(topic, verdict, seen, f"Renew {first}: replace the file, no restart is needed.")
 
 
 def version(facts: Facts) -> Finding:
     """Judge which release the servers run."""
     topic = "version"
-    versions = {one.server: found for one in facts.members if (found := _version(one)) is not None}
+    upgrade = "Jobs need ZooKeeper 3.6 or newer, since they use persistent recursive watches: upgrade the servers."
+    versions = dict[str, str]()
+    for one in facts.members:
+        found = _version(one)
+        if found is not None:
+            versions[one.server] = found
     if versions:
-        seen = f"{', '.join(f'{server} runs ZooKeeper {found}' for server, found in versions.items())}; {facts.client}."
+        servers = ", ".join(f"{server} runs ZooKeeper {found}" for server, found in versions.items())
+        seen = f"{servers}; {facts.client}."
         if any(_numbers(found) < OLDEST for found in versions.values()):
-            advice = (
-                "Jobs need ZooKeeper 3.6 or newer, since they use persistent recursive watches: upgrade the servers."
-            )
-            return Finding(topic, Verdict.BAD, seen, advice)
+            return Finding(topic, Verdict.BAD, seen, upgrade)
         if len(set(versions.values())) > 1:
             return Finding(topic, Verdict.WARNING, seen, "Bring all servers to the same release.")
         return Finding(topic, Verdict.GOOD, seen)
@@ -100,17 +115,18 @@ def version(facts: Facts) -> Finding:
     if allowed.identities is not None or allowed.multi_read:
         newer = "3.7" if allowed.identities is not None else "3.6"
         return Finding(topic, Verdict.GOOD, f"ZooKeeper {newer} or newer, as its operations show; {facts.client}.")
-    advice = "Jobs need ZooKeeper 3.6 or newer, since they use persistent recursive watches: upgrade the servers."
-    return Finding(topic, Verdict.BAD, f"The servers lack an operation of ZooKeeper 3.6; {facts.client}.", advice)
+    return Finding(topic, Verdict.BAD, f"The servers lack an operation of ZooKeeper 3.6; {facts.client}.", upgrade)
 
 
 def session_timeout(facts: Facts) -> Finding:
     """Judge whether sessions last as long as jobs ask for."""
-    topic, wanted = "session timeout", facts.settings.session_timeout
+    topic = "session timeout"
+    wanted = facts.settings.session_timeout
     limits = {one.server: one.timeouts for one in facts.members if one.timeouts is not None}
     if not limits:
         return not_asked(topic, facts)
-    shortest, longest = max(low for low, _ in limits.values()), min(high for _, high in limits.values())
+    shortest = max(low for low, _ in limits.values())
+    longest = min(high for _, high in limits.values())
     seen = f"The servers grant {shortest:g} to {longest:g} s; jobs ask for {wanted:g} s"
     for one in facts.members:
         tick = _configured(one, "tickTime")
@@ -142,7 +158,8 @@ def _configured(member: Member, name: str) -> float | None:
 
 def clock(facts: Facts) -> Finding:
     """Judge how far this host's clock and the registry's are apart."""
-    topic, found = "clock", facts.writes
+    topic = "clock"
+    found = facts.writes
     if found is None or found.failure or not found.seconds:
         return not_asked(topic, facts)
     direction = "ahead of" if found.skew > 0 else "behind"
@@ -157,12 +174,14 @@ def clock(facts: Facts) -> Finding:
 
 def write_latency(facts: Facts) -> Finding:
     """Judge how long a write takes."""
-    topic, found = "write latency", facts.writes
+    topic = "write latency"
+    found = facts.writes
     if found is None:
         return not_asked(topic, facts)
     if found.failure:
         return Finding(topic, Verdict.BAD, _sentence(found.failure), "See what is said about permissions and quotas.")
-    middle, longest = median(found.seconds), max(found.seconds)
+    middle = median(found.seconds)
+    longest = max(found.seconds)
     took = f"median {_ms(middle)}, longest {_ms(longest)}"
     seen = f"{counted(len(found.seconds), 'write')} to an ephemeral node, {took}."
     if middle <= SLOW:
@@ -170,16 +189,19 @@ def write_latency(facts: Facts) -> Finding:
     advice = (
         "Give dataLogDir of the servers a fast disk of its own, and look at the network between this host and them."
     )
-    return Finding(topic, Verdict.BAD if middle > TOO_SLOW else Verdict.WARNING, seen, advice)
+    verdict = Verdict.BAD if middle > TOO_SLOW else Verdict.WARNING
+    return Finding(topic, verdict, seen, advice)
 
 
 def request_size(facts: Facts) -> Finding:
     """Judge whether the servers take the largest requests that jobs send."""
-    topic, wanted = "request size", facts.settings.max_request
+    topic = "request size"
+    wanted = facts.settings.max_request
     taken = [one.max_request for one in facts.members if one.max_request is not None]
     if not taken:
         return not_asked(topic, facts)
-    if (least := min(taken)) >= wanted:
+    least = min(taken)
+    if least >= wanted:
         return Finding(topic, Verdict.GOOD, f"Requests of {wanted:,} bytes are taken, the largest that jobs send.")
     seen = f"Requests of more than about {least:,} bytes end the connection; jobs send up to {wanted:,} bytes."
     advice = f"Start all servers with -Djute.maxbuffer={wanted + 48_575}, or set max_request={least}."
@@ -220,21 +242,22 @@ def _version(member: Member) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    numbers = re.findall(r"\d+", version)
+    return tuple(int(number) for number in numbers[:2])
 
 
 def _is_loopback(server: str) -> bool:
     """Whether the address of ``host:port`` or ``host:port (address)`` is of this host."""
     found = re.search(r"\(([^)]+)\)$", server)
-    address = found[1] if found else server.rpartition(":")[0].strip("[]")
+    if found is not None:
+        address = found[1]
+    else:
+        host, _, _ = server.rpartition(":")
+        address = host.strip("[]")
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
-
-
-def _day(moment: datetime) -> str:
-    return time_text(moment)
 
 
 def _ms(seconds: float) -> str:

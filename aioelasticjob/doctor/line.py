@@ -59,8 +59,11 @@ class Target:
     @property
     def server(self) -> str:
         """The server as a person would write it, with its address if it was given by name."""
-        name = f"[{self.host[0]}]" if ":" in self.host[0] else self.host[0]
-        return f"{name}:{self.host[1]}" + ("" if self.address == self.host[0] else f" ({self.address})")
+        name, port = self.host
+        server = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        if self.address == name:
+            return server
+        return f"{server} ({self.address})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +92,25 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
 
     Raises: Unanswered or ElasticJobError, the reason for which there is no session.
     """
-    connection, session, password = Connection(Lease(), _ignore, _ignore), 0, NO_PASSWORD
+    connection = Connection(Lease(), _ignore, _ignore)
+    session = 0
+    password = NO_PASSWORD
     time_limit = target.settings.connection_timeout
     try:
         with anyio.fail_after(time_limit):
             await dial(connection, target.settings, target.host, target.address, target.access.tls)
             answer = await connection.greet(attach(0, NO_PASSWORD, timeout, 0, read_only=True))
-        if error := attach_error(answer):
-            raise ReadOnly() if error == READ_ONLY else Unanswered(f"the server answered with the error {error}")
+        error = attach_error(answer)
+        if error == READ_ONLY:
+            raise ReadOnly()
+        if error:
+            raise Unanswered(f"the server answered with the error {error}")
         session, password, granted = attached(answer)
         if not session:
             raise ConnectionError("the server gave no session")
-    except FAILURES as error:
+    except FAILURES as failure:
         await _end(connection)
-        raise _reason(error, connection, target) from error
+        raise _reason(failure, connection, target) from failure
     except BaseException:
         connection.abort("cancelled")
         raise
@@ -110,7 +118,8 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
         yield Line(connection, granted, is_read_only(answer), time_limit)
     finally:
         with anyio.move_on_after(2 * CLOSE_TIMEOUT, shield=True):
-            if (await connection.call(CLOSE, b""))[0] == LOST:
+            error, _, _ = await connection.call(CLOSE, b"")
+            if error == LOST:
                 await _resume_and_end(target, session, password)
         await _end(connection)
 
@@ -125,8 +134,10 @@ async def prove_identity(line: Line, access: Access) -> None:
             await log_in(line.connection, access.sasl)
         if waiting.cancelled_caught:
             raise Unanswered(f"no answer to the login within {line.time_limit:g} s")
-    if access.digest is not None and (await line.call(AUTH, credentials(access.digest)))[0]:
-        raise AuthenticationFailed("the registry refused the digest: check user and password")
+    if access.digest is not None:
+        error, _, _ = await line.call(AUTH, credentials(access.digest))
+        if error:
+            raise AuthenticationFailed("the registry refused the digest: check user and password")
 
 
 async def _resume_and_end(target: Target, session: int, password: bytes) -> None:
@@ -152,8 +163,9 @@ def _reason(error: Exception, connection: Connection, target: Target) -> Excepti
         return found
     if isinstance(found, TimeoutError):
         return Unanswered(f"no answer within {target.settings.connection_timeout:g} s")
-    errno = found.errno if isinstance(found, OSError) else None
-    return Unanswered(os.strerror(errno) if errno else str(found) or type(found).__name__)
+    if isinstance(found, OSError) and found.errno:
+        return Unanswered(os.strerror(found.errno))
+    return Unanswered(str(found) or type(found).__name__)
 
 
 def _ignore(_: object) -> None:

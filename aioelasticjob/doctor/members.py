@@ -27,7 +27,8 @@ CLOSE_TIMEOUT: Final = 2.0
 """Seconds that the end of a connection may take."""
 MAX_ANSWER: Final = 1 << 20
 """Bytes of an answer that are read."""
-SHORTEST, LONGEST = 0.001, 2_000_000.0
+SHORTEST = 0.001
+LONGEST = 2_000_000.0
 """Session timeouts beyond any server's limits, in seconds: it grants the limit."""
 RESOLUTION: Final = 1024
 """By how many bytes the largest request that is found may be too small."""
@@ -35,17 +36,19 @@ RESOLUTION: Final = 1024
 
 async def targets(settings: ConnectionSettings, access: Access) -> tuple[list[Target], list[Member]]:
     """Return all addresses of all servers, and the servers whose names have none."""
-    found, nameless = list[Target](), list[Member]()
-    for host in settings.hosts:
+    found = list[Target]()
+    nameless = list[Member]()
+    for name, port in settings.hosts:
         try:
             with anyio.fail_after(settings.connection_timeout):
-                places = [host[0]] if is_ip(host[0]) else await addresses(*host)
+                places = [name] if is_ip(name) else await addresses(name, port)
         except OSError as error:
-            late = isinstance(error, TimeoutError)
-            reason = f"no address of {host[0]} within {settings.connection_timeout:g} s" if late else str(error)
-            nameless.append(Member(f"{host[0]}:{host[1]}", Unanswered(reason)))
+            reason = str(error)
+            if isinstance(error, TimeoutError):
+                reason = f"no address of {name} within {settings.connection_timeout:g} s"
+            nameless.append(Member(f"{name}:{port}", Unanswered(reason)))
             continue
-        found += (Target(settings, access, host, place) for place in places)
+        found += [Target(settings, access, (name, port), place) for place in places]
     return found, nameless
 
 
@@ -80,12 +83,16 @@ async def _look(target: Target) -> Member:
 
 
 def _encryption(connection: Connection) -> Encryption | None:
-    if (found := connection.encryption) is None:
+    found = connection.encryption
+    if found is None:
         return None
-    certificate, cipher = found.getpeercert(True), found.cipher()
+    certificate = found.getpeercert(True)
+    cipher = found.cipher()
     if certificate is None or cipher is None:
         return None
-    return Encryption(found.version() or "TLS", cipher[0], validity(certificate)[1])
+    cipher_name, _, _ = cipher
+    _, expires = validity(certificate)
+    return Encryption(found.version() or "TLS", cipher_name, expires)
 
 
 async def _max_request(target: Target) -> int:
@@ -97,7 +104,8 @@ async def _max_request(target: Target) -> int:
     largest = target.settings.max_request
     if await _takes(target, largest):
         return largest
-    taken, refused = 0, largest
+    taken = 0
+    refused = largest
     while refused - taken > RESOLUTION:
         middle = (taken + refused) // 2
         if await _takes(target, middle):
@@ -110,7 +118,8 @@ async def _max_request(target: Target) -> int:
 async def _takes(target: Target, size: int) -> bool:
     body = Codec("", private=False).long_question(size)
     async with line(target, SHORTEST) as one:
-        return (await one.call(EXISTS, body))[0] != LOST
+        error, _, _ = await one.call(EXISTS, body)
+        return error != LOST
 
 
 async def _words(target: Target) -> dict[str, str]:
@@ -125,17 +134,23 @@ async def _words(target: Target) -> dict[str, str]:
 
 async def _ask(target: Target, word: str) -> str:
     """Return the answer to a four-letter word; empty if there is none."""
+    host, port = target.host
     tls = target.settings.tls
-    name = None if tls is None else tls.server_name or target.host[0]
+    name = None
+    if tls is not None:
+        name = tls.server_name or host
     writer: asyncio.StreamWriter | None = None
     answer = bytearray()
     try:
         with suppress(OSError):
             reader, writer = await asyncio.open_connection(
-                target.address, target.host[1], ssl=target.access.tls, server_hostname=name
+                target.address, port, ssl=target.access.tls, server_hostname=name
             )
             writer.write(word.encode())
-            while len(answer) < MAX_ANSWER and (part := await reader.read(65536)):
+            while len(answer) < MAX_ANSWER:
+                part = await reader.read(65536)
+                if not part:
+                    break
                 answer += part
     finally:
         if writer is not None:

@@ -25,14 +25,15 @@ _LIMITS: Final = {
 
 def permissions(facts: Facts) -> Finding:
     """Judge whether our session is let in, and may do at the namespace what jobs do."""
-    topic, found = "permissions", facts.permissions
+    topic = "permissions"
+    found = facts.permissions
     if facts.login is not None:
         if isinstance(facts.login, AuthenticationFailed):
-            refused, advice = str(facts.login), "Correct digest or sasl, or the file that holds it."
+            refused = str(facts.login)
+            advice = "Correct digest or sasl, or the file that holds it."
             return Finding(topic, Verdict.BAD, f"{refused[0].upper()}{refused[1:]}.", advice)
-        return Finding(
-            topic, Verdict.BAD, f"The session ended: {facts.login}.", "Run this again; see the server's log."
-        )
+        seen = f"The session ended: {facts.login}."
+        return Finding(topic, Verdict.BAD, seen, "Run this again; see the server's log.")
     if found is None:
         return not_asked(topic, facts)
     who = ", ".join(found.identities) if found.identities else "an unnamed client"
@@ -54,12 +55,15 @@ def permissions(facts: Facts) -> Finding:
         seen += " So may everybody else: the namespace was made without credentials."
         advice = "Set an access control list on the namespace (setAcl of zkCli.sh), since what exists stays open."
         return Finding(topic, Verdict.WARNING, seen, advice)
-    return Finding(topic, Verdict.GOOD, f"{seen} So may everybody else." if found.open_to_all else seen)
+    if found.open_to_all:
+        seen += " So may everybody else."
+    return Finding(topic, Verdict.GOOD, seen)
 
 
 def quotas(facts: Facts) -> Finding:
     """Judge how much of the quotas is used."""
-    topic, found = "quotas", facts.permissions
+    topic = "quotas"
+    found = facts.permissions
     if found is None:
         return not_asked(topic, facts)
     if found.quotas is None:
@@ -72,16 +76,18 @@ def quotas(facts: Facts) -> Finding:
     if part < NEARLY:
         return Finding(topic, Verdict.GOOD, f"{seen or 'The quotas set no limit'}.")
     advice = "Raise the quota (setquota of zkCli.sh), or remove jobs that are not needed: jobs wait when it is used up."
-    return Finding(topic, Verdict.BAD if part >= 1 else Verdict.WARNING, f"{seen}.", advice)
+    verdict = Verdict.BAD if part >= 1 else Verdict.WARNING
+    return Finding(topic, verdict, f"{seen}.", advice)
 
 
 def not_asked(topic: str, facts: Facts) -> Finding:
     """Return the finding for a topic that the registry could not be asked about."""
-    if all(one.failure is not None or one.read_only for one in facts.members):
+    usable = [one for one in facts.members if one.failure is None and not one.read_only]
+    if not usable:
         why = "no server can be used"
     elif facts.login is not None:
-        refused = isinstance(facts.login, AuthenticationFailed)
-        why = "the login was refused" if refused else "the session ended before it"
+        is_refused = isinstance(facts.login, AuthenticationFailed)
+        why = "the login was refused" if is_refused else "the session ended before it"
     elif facts.permissions is not None and facts.permissions.refused:
         why = "our session may not write there"
     elif facts.writes is not None and facts.writes.failure:
@@ -94,7 +100,8 @@ def not_asked(topic: str, facts: Facts) -> Finding:
 def _uses(quota: Quota) -> Iterator[tuple[float, str]]:
     """Yield for each limit which part of it is used, and a text that says it."""
     for name, number in _LIMITS.items():
-        limit, used = quota.limits.get(name, -1), quota.used.get(number, 0)
+        limit = quota.limits.get(name, -1)
+        used = quota.used.get(number, 0)
         if limit >= 0:
             noun = "nodes" if number == "count" else "bytes"
             part = used / limit if limit else 1.0
@@ -103,9 +110,9 @@ def _uses(quota: Quota) -> Iterator[tuple[float, str]]:
 
 def _closed(topic: str, found: Permissions, who: str) -> Finding:
     named = ", ".join(found.closed[:MAX_NAMED])
-    more = f" and {len(found.closed) - MAX_NAMED} more" if len(found.closed) > MAX_NAMED else ""
-    seen = (
-        f"Our session ({who}) may not read, create and delete at {named}{more}, of {counted(found.children, 'node')}."
-    )
+    if len(found.closed) > MAX_NAMED:
+        named += f" and {len(found.closed) - MAX_NAMED} more"
+    nodes = counted(found.children, "node")
+    seen = f"Our session ({who}) may not read, create and delete at {named}, of {nodes}."
     advice = "Give the credentials that made these nodes: all processes of an installation need the same ones."
     return Finding(topic, Verdict.BAD, seen, advice)

@@ -43,7 +43,9 @@ class Report:
         verdicts = {finding.verdict for finding in self.findings}
         if Verdict.BAD in verdicts:
             return Verdict.BAD
-        return Verdict.GOOD if verdicts <= {Verdict.GOOD} else Verdict.WARNING
+        if verdicts <= {Verdict.GOOD}:
+            return Verdict.GOOD
+        return Verdict.WARNING
 
     def as_json(self) -> dict[str, object]:
         """Return the report as a dictionary that can be encoded as JSON."""

@@ -31,7 +31,11 @@ WHO_AM_I: Final = 107
 NEVER: Final = 0x7FFFFFFF
 """A version that no node has: a check for it lets a transaction fail."""
 QUOTAS: Final = "/zookeeper/quota"
-READ, CREATE, DELETE = 1, 4, 8
+READ = 1
+CREATE = 4
+DELETE = 8
+EVERYTHING = READ | CREATE | DELETE
+"""The permissions that jobs need."""
 
 PATHS: Final = Codec("", private=False)
 """Renders absolute paths."""
@@ -46,19 +50,21 @@ async def permissions(line: Line, codec: Codec, namespace: str) -> Permissions:
     Raises: OSError, RegistryError.
     """
     place = await _deepest(line, namespace)
-    names = await _children(line, namespace) if place == namespace else ()
-    nodes = [name for name in names if not name.startswith(PROBE)]
-    read_many = await _sent(line, wire.MULTI_READ, codec.multi_read([(wire.CHILDREN, "/zookeeper")]))
+    exists = place == namespace
+    names = await _children(line, namespace) if exists else ()
+    nodes = [child(namespace, name) for name in names if not name.startswith(PROBE)]
+    read_many = codec.multi_read([(wire.CHILDREN, "/zookeeper")])
+    read_many_error, _, _ = await _sent(line, wire.MULTI_READ, read_many)
     return Permissions(
-        await _identities(line),
-        not read_many[0],
-        place == namespace,
-        place,
-        await _refused(line, codec, place),
-        await _is_open(line, place),
-        len(nodes),
-        await _closed(line, codec, [child(namespace, name) for name in nodes[:MAX_CHILDREN]]),
-        await _quotas(line, namespace),
+        identities=await _identities(line),
+        multi_read=not read_many_error,
+        exists=exists,
+        place=place,
+        refused=await _refused(line, codec, place),
+        open_to_all=await _is_open(line, place),
+        children=len(nodes),
+        closed=await _closed(line, codec, nodes[:MAX_CHILDREN]),
+        quotas=await _quotas(line, namespace),
     )
 
 
@@ -68,15 +74,21 @@ async def writes(line: Line, codec: Codec, place: str, clock: Clock) -> Writes:
     Raises: OSError.
     """
     path = child(place, PROBE + secrets.token_hex(6))
-    best, seconds, skew = inf, list[float](), 0.0
+    seconds = list[float]()
+    best = inf
+    skew = 0.0  # as of the fastest write, which leaves the least doubt
     try:
         await _commit(line, codec, Create(path, ephemeral=True))
         for _ in range(WRITES):
-            began, before = anyio.current_time(), clock.now()
+            began = anyio.current_time()
+            before = clock.now()
             registry_time = await _commit(line, codec, Set(path, b"", -1))
-            seconds.append(anyio.current_time() - began)
-            if seconds[-1] < best:
-                best, skew = seconds[-1], (before + clock.now()) / 2 - registry_time
+            took = anyio.current_time() - began
+            seconds.append(took)
+            if took < best:
+                best = took
+                middle = (before + clock.now()) / 2
+                skew = middle - registry_time
         await _commit(line, codec, Delete(path))
     except RegistryError as error:
         return Writes(failure=str(error))
@@ -107,14 +119,16 @@ async def _closed(line: Line, codec: Codec, paths: Sequence[str]) -> tuple[str, 
 
 async def _refused(line: Line, codec: Codec, path: str) -> Mapping[str, str]:
     """Return what our session may not do at a node, and why."""
-    probe, found = child(path, PROBE + secrets.token_hex(6)), dict[str, str]()
+    probe = child(path, PROBE + secrets.token_hex(6))
+    found = dict[str, str]()
     asked: Mapping[str, Sequence[Op]] = {
         "read": [Check(path)],
         "create": [Create(probe)],
         "delete": [Create(probe), Delete(probe)],
     }
     for right, ops in asked.items():
-        if why := await _refusal(line, codec, ops):
+        why = await _refusal(line, codec, ops)
+        if why:
             found[right] = why
     return found
 
@@ -123,16 +137,22 @@ async def _refusal(line: Line, codec: Codec, ops: Sequence[Op]) -> str:
     """Return why our session may not do the last of these operations; the transaction as a whole always fails."""
     doomed = [*ops, Check("/", NEVER)]
     error, _, frame = await _sent(line, wire.MULTI, codec.multi(doomed))
-    whole = len(frame) <= wire.BODY  # the registry has looked at no operation
-    index, code = (0, error) if whole else wire.refused_operation(frame, doomed) or (0, 0)
-    if code == wire.USED_UP:  # that is no lack of permission, and is judged by itself
+    last = len(ops) - 1
+    if len(frame) <= wire.BODY:  # the registry has looked at no operation
+        code = error
+    else:
+        index, code = wire.refused_operation(frame, doomed) or (last, 0)
+        if index != last:
+            return ""
+    if code in (0, wire.USED_UP):  # a quota is no lack of permission, and is judged by itself
         return ""
-    return str(wire.failure(code, ops[-1].path)) if code and (whole or index == len(ops) - 1) else ""
+    return str(wire.failure(code, ops[last].path))
 
 
 async def _sent(line: Line, opcode: int, body: bytes) -> wire.Reply:
     reply = await line.call(opcode, body)
-    if reply[0] == wire.LOST:
+    error, _, _ = reply
+    if error == wire.LOST:
         raise ConnectionError(f"the connection ended: {line.connection.reason}")
     return reply
 
@@ -141,7 +161,8 @@ async def _identities(line: Line) -> tuple[str, ...] | None:
     error, _, frame = await _sent(line, WHO_AM_I, b"")
     if error:
         return None
-    at, found = wire.BODY, list[str]()
+    found = list[str]()
+    at = wire.BODY
     (count,) = _int.unpack_from(frame, at)
     at += 4
     for _ in range(count):
@@ -163,14 +184,17 @@ async def _is_open(line: Line, path: str) -> bool:
         (permitted,) = _int.unpack_from(frame, at)
         scheme, at = _text(frame, at + 4)
         user, at = _text(frame, at)
-        if (scheme, user) == ("world", "anyone") and permitted & READ and permitted & CREATE and permitted & DELETE:
+        if (scheme, user) == ("world", "anyone") and permitted & EVERYTHING == EVERYTHING:
             return True
     return False
 
 
 async def _deepest(line: Line, path: str) -> str:
     """Return the path, or the deepest of its parents that exists."""
-    while path != "/" and (await _sent(line, wire.EXISTS, PATHS.watching(path)))[0] == wire.MISSING:
+    while path != "/":
+        error, _, _ = await _sent(line, wire.EXISTS, PATHS.watching(path))
+        if error != wire.MISSING:
+            break
         path = parent(path)
     return path
 
@@ -178,12 +202,16 @@ async def _deepest(line: Line, path: str) -> str:
 async def _children(line: Line, path: str) -> tuple[str, ...]:
     """Return the names below a node; none if they may not be read."""
     error, _, frame = await _sent(line, wire.CHILDREN, PATHS.watching(path))
-    return () if error else tuple(sorted(wire.names(frame)[0]))
+    if error:
+        return ()
+    names, _ = wire.names(frame)
+    return tuple(sorted(names))
 
 
 async def _quotas(line: Line, namespace: str) -> tuple[Quota, ...] | None:
     """Return the quotas on the namespace, on its parents, and on what is directly below it."""
-    paths, path = [namespace], namespace
+    paths = [namespace]
+    path = namespace
     while path != "/":
         path = parent(path)
         paths.append(path)
@@ -191,23 +219,40 @@ async def _quotas(line: Line, namespace: str) -> tuple[Quota, ...] | None:
     paths += [child(namespace, name) for name in below if not name.startswith("zookeeper_")]
     found = list[Quota]()
     for path in paths:
-        place = QUOTAS + ("" if path == "/" else path)
-        values = []
-        for name in ("zookeeper_limits", "zookeeper_stats"):
-            error, _, frame = await _sent(line, wire.GET, PATHS.watching(f"{place}/{name}"))
-            if error not in (0, wire.MISSING):
-                return None
-            values.append(None if error else _numbers(wire.node(frame)[0].data))
-        limits, used = values
+        place = QUOTAS if path == "/" else QUOTAS + path
+        try:
+            limits = await _numbers_at(line, f"{place}/zookeeper_limits")
+            used = await _numbers_at(line, f"{place}/zookeeper_stats")
+        except _Unreadable:
+            return None
         if limits is not None:
             found.append(Quota(path, limits, used or {}))
     return tuple(found)
 
 
+class _Unreadable(Exception):
+    """A node exists and cannot be read."""
+
+
+async def _numbers_at(line: Line, path: str) -> dict[str, int] | None:
+    """Read the numbers of a quota; None if there is no such node.
+
+    Raises: _Unreadable.
+    """
+    error, _, frame = await _sent(line, wire.GET, PATHS.watching(path))
+    if error == wire.MISSING:
+        return None
+    if error:
+        raise _Unreadable
+    node, _ = wire.node(frame)
+    return _numbers(node.data)
+
+
 def _numbers(data: bytes) -> dict[str, int]:
     """Read ``count=5,bytes=-1=;byteHardLimit=1000`` (StatsTrack of ZooKeeper)."""
     found = dict[str, int]()
-    for pair in data.decode("utf-8", "replace").replace(";", ",").split(","):
+    text = data.decode("utf-8", "replace")
+    for pair in text.replace(";", ",").split(","):
         name, _, value = pair.partition("=")
         signed = value.strip("=")
         number = whole_number(signed.removeprefix("-"), digits=19)
