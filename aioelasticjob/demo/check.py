@@ -63,8 +63,13 @@ def check(directory: str, database: str, excluded: Collection[str] = ()) -> Inde
         OSError: the directory cannot be listed.
     """
     with open_index(database) as index:
-        times, known = Counter(index.paths()), index.files()
-    there, missing, wrong, unreadable, volume = set[str](), [], [], [], 0
+        times = Counter(index.paths())
+        known = index.files()
+    there = set[str]()
+    missing = []
+    wrong = []
+    unreadable = []
+    volume = 0
     for path in walk(directory, excluded):
         facts = examine(os.path.join(directory, path), parse=False)
         if facts is None:
@@ -96,9 +101,12 @@ def _agree(row: Facts, facts: Facts) -> bool:
 
 
 def _named(kind: str, paths: tuple[str, ...]) -> Iterator[str]:
-    if paths:
-        first = ", ".join(path.encode(errors="replace").decode() for path in paths[:MAX_PATHS_NAMED])
-        yield f"{kind}: {len(paths):,}: {first}{', …' if len(paths) > MAX_PATHS_NAMED else ''}"
+    if not paths:
+        return
+    named = [path.encode(errors="replace").decode() for path in paths[:MAX_PATHS_NAMED]]
+    if len(paths) > MAX_PATHS_NAMED:
+        named.append("…")
+    yield f"{kind}: {len(paths):,}: {', '.join(named)}"
 
 
 def _amount(size: float) -> str:

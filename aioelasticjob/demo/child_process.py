@@ -23,7 +23,8 @@ def _hold() -> None:
 def main() -> None:
     """Run the module that the first argument names, with the other arguments."""
     threading.Thread(target=_hold, name="tether", daemon=True).start()
-    module, sys.argv = sys.argv[1], sys.argv[1:]
+    module = sys.argv[1]
+    sys.argv = sys.argv[1:]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

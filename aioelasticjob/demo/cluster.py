@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
+from operator import itemgetter
 from pathlib import Path
 
 import anyio
@@ -34,13 +35,14 @@ class Stalled(ElasticJobError):
     """The demonstration makes no progress any more, although not every file is done."""
 
     def __init__(self, logs: Path, last: Snapshot) -> None:
-        waiting = "; ".join(
-            f"item {item.item} at {item.done:,} of {item.total:,}, {_whereabouts(item)}"
-            for item in last.items
-            if item.done < item.total
-        )
-        super().__init__(f"nothing new for {STALL_TIMEOUT:.0f} s: {waiting or 'every file is done'} (logs: {logs})")
-        self.logs, self.last = logs, last
+        waiting = list[str]()
+        for item in last.items:
+            if item.done < item.total:
+                waiting.append(f"item {item.item} at {item.done:,} of {item.total:,}, {_whereabouts(item)}")
+        where = "; ".join(waiting) or "every file is done"
+        super().__init__(f"nothing new for {STALL_TIMEOUT:.0f} s: {where} (logs: {logs})")
+        self.logs = logs
+        self.last = last
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,14 @@ class DemoOptions:
 
     def environment(self, registry: str, files: int) -> Mapping[str, str]:
         """Return the settings of the job, as its processes read them."""
+        files_per_run = ceil(files / self.items / RUNS_PER_ITEM) or 1
         return {
             "AIOELASTICJOB_REGISTRY": registry,
             "INDEX_DIRECTORY": self.directory,
             "INDEX_EXCLUDE": ":".join(self.excluded),
             "INDEX_DATABASE": self.database,
             "INDEX_ITEMS": str(self.items),
-            "INDEX_FILES_PER_RUN": str(ceil(files / self.items / RUNS_PER_ITEM) or 1),
+            "INDEX_FILES_PER_RUN": str(files_per_run),
         }
 
 
@@ -75,10 +78,12 @@ class DemoCluster:
         self.progress = FileProgress(plan.directory, plan.excluded, plan.database, plan.items)
         self.workers: list[DemoProcess] = []
         self.status: JobStatus | None = None
-        self._screen, self._clock = screen, clock or SystemClock()
+        self._screen = screen
+        self._clock = clock or SystemClock()
         self.began = self._clock.now()
         """When it began, by the wall clock."""
-        self._begun = self._moved = time.monotonic()
+        self._begun = time.monotonic()
+        self._moved = self._begun
         self._news: list[LogEntry] = []
         self._names: dict[str, str] = {}
         self._holders: dict[int, str] = {}
@@ -105,11 +110,13 @@ class DemoCluster:
             Stalled: nothing happens any more.
             ProcessEnded: a process has ended by itself.
         """
-        while not holds(snapshot := await self.look(session)):
+        while True:
+            snapshot = await self.look(session)
+            if holds(snapshot):
+                return snapshot
             if time.monotonic() - max(self._moved, self.progress.newest) > STALL_TIMEOUT:
                 raise Stalled(self.plan.logs, snapshot)
             await anyio.sleep(POLL_INTERVAL)
-        return snapshot
 
     async def look(self, session: Session) -> Snapshot:
         """Read the present state, and show it."""
@@ -128,10 +135,13 @@ class DemoCluster:
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the present state."""
-        progress, plan = self.progress, self.plan
-        without = f", without {' and '.join(plan.excluded)}" if plan.excluded else ""
+        progress = self.progress
+        plan = self.plan
+        title = f"{counted(progress.total, 'file')} below {shortened(plan.directory, 50)}"
+        if plan.excluded:
+            title += f", without {' and '.join(plan.excluded)}"
         return Snapshot(
-            title=f"{counted(progress.total, 'file')} below {shortened(plan.directory, 50)}{without}",
+            title=title,
             seconds=time.monotonic() - self._begun,
             done=sum(progress.done.values()),
             total=progress.total,
@@ -143,21 +153,27 @@ class DemoCluster:
     def _worker(self, child: DemoProcess) -> Worker:
         instances = () if self.status is None else self.status.instances
         mine = [one for one in instances if one.pid == child.pid]
-        return Worker(child.name, child.pid, child.state, bool(mine), any(one.leads for one in mine))
+        leads = any(one.leads for one in mine)
+        return Worker(child.name, child.pid, child.state, joined=bool(mine), leads=leads)
 
     def _item(self, item: int) -> Item:
-        done, total = self.progress.done.get(item, 0), self.progress.totals.get(item, 0)
-        found = () if self.status is None else [one for one in self.status.items if one.item == item]
-        if not found:
-            return Item(item, None, None, 0, done, total)
-        run = found[0].run
-        seconds = 0.0 if run is None else max(0.0, self._clock.now() - run.since.timestamp())
-        return Item(
-            item, self._name(found[0].holder), self._name(None if run is None else run.instance), seconds, done, total
-        )
+        done = self.progress.done.get(item, 0)
+        total = self.progress.totals.get(item, 0)
+        holder = None
+        runner = None
+        seconds = 0.0
+        for one in () if self.status is None else self.status.items:
+            if one.item == item:
+                holder = self._name(one.holder)
+                if one.run is not None:
+                    runner = self._name(one.run.instance)
+                    seconds = max(0.0, self._clock.now() - one.run.since.timestamp())
+        return Item(item, holder, runner, seconds, done, total)
 
     def _name(self, instance: str | None) -> str | None:
-        return None if instance is None else self._names.get(instance, instance)
+        if instance is None:
+            return None
+        return self._names.get(instance, instance)
 
     def _notice(self, status: JobStatus) -> None:
         """Log which workers have joined and which items have moved."""
@@ -166,31 +182,44 @@ class DemoCluster:
             if one.id not in self._names:
                 self._names[one.id] = by_pid.get(one.pid, one.id)
                 self.tell(f"{self._names[one.id]} joined")
-        holders = {item.item: self._names.get(item.holder, item.holder) for item in status.items if item.holder}
+        holders = dict[int, str]()
+        for item in status.items:
+            if item.holder:
+                holders[item.item] = self._names.get(item.holder, item.holder)
         if not status.settled or holders == self._holders:
             return
         moves: dict[tuple[str | None, str], list[int]] = defaultdict(list)
-        for item, holder in holders.items():
-            if self._holders.get(item) != holder:
-                moves[self._holders.get(item), holder].append(item)
-        for (before, now), items in sorted(moves.items(), key=lambda move: move[1]):
-            self.tell(f"{plural(items)}: {f'{before} → {now}' if before else now}")
+        for number, now in holders.items():
+            before = self._holders.get(number)
+            if before != now:
+                moves[before, now].append(number)
+        for (before, now), items in sorted(moves.items(), key=itemgetter(1)):
+            move = f"{before} → {now}" if before else now
+            self.tell(f"{plural(items)}: {move}")
         self._holders = holders
 
     def kill(self, victim: DemoProcess, snapshot: Snapshot) -> None:
         """End a worker as ``kill -9`` does."""
         victim.kill()
+        text = f"{victim.name} killed (kill -9)"
         cut = snapshot.run_by(victim.name)
-        self.tell(f"{victim.name} killed (kill -9)" + (f" while it ran {plural(cut)}" if cut else ""))
+        if cut:
+            text += f" while it ran {plural(cut)}"
+        self.tell(text)
 
     def victim(self, snapshot: Snapshot) -> DemoProcess | None:
         """Return the worker whose death shows most: one that runs an item, preferably the leader."""
         alive = {child.name: child for child in self.workers if child.state is ProcessState.STARTED}
-        ranked = sorted(
-            (worker for worker in snapshot.workers if worker.name in alive and worker.joined),
-            key=lambda worker: (bool(snapshot.run_by(worker.name)), worker.leads, len(snapshot.held_by(worker.name))),
-        )
-        return alive[ranked[-1].name] if ranked else None
+        joined = [worker for worker in snapshot.workers if worker.name in alive and worker.joined]
+        if not joined:
+            return None
+
+        def rank(worker: Worker) -> tuple[bool, bool, int]:
+            runs = bool(snapshot.run_by(worker.name))
+            return runs, worker.leads, len(snapshot.held_by(worker.name))
+
+        best = sorted(joined, key=rank)[-1]
+        return alive[best.name]
 
 
 def _whereabouts(item: Item) -> str:

@@ -47,7 +47,9 @@ class Superseded(ElasticJobError):
             f"item {item} was taken over (fence {fence}, the database has seen {newest}): this run is void;"
             " if the registry was set up anew, remove the database"
         )
-        self.item, self.fence, self.newest = item, fence, newest
+        self.item = item
+        self.fence = fence
+        self.newest = newest
 
 
 class Index:
@@ -58,7 +60,8 @@ class Index:
 
     def files(self) -> Mapping[str, Facts]:
         """Return everything indexed."""
-        return {_name(path): Facts(*facts) for path, *facts in self._connection.execute("SELECT * FROM files")}
+        rows = self._connection.execute("SELECT * FROM files")
+        return {_name(path): Facts(*facts) for path, *facts in rows}
 
     def paths(self) -> list[str]:
         """Return the path of every row."""
@@ -79,10 +82,11 @@ class Index:
             (_key(path), one.size, one.changed, one.lines, one.functions, one.sha256, one.problem)
             for path, one in found.items()
         ]
+        forgotten = [(_key(path),) for path in gone]
         with _transaction(self._connection):
             self._pass_fence(item, fence)
             self._connection.executemany(_STORE, rows)
-            self._connection.executemany("DELETE FROM files WHERE path = ?", [(_key(path),) for path in gone])
+            self._connection.executemany("DELETE FROM files WHERE path = ?", forgotten)
 
     def clear(self) -> None:
         """Remove all files and fences."""

@@ -76,7 +76,9 @@ def stamp(path: str) -> tuple[int, int] | None:
         found = os.lstat(path)
     except OSError:
         return None
-    return (found.st_size, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_size, found.st_ctime_ns
 
 
 def examine(path: str, *, parse: bool = True) -> Facts | None:
@@ -85,12 +87,21 @@ def examine(path: str, *, parse: bool = True) -> Facts | None:
         try:
             before, facts = _read(path, parse)
         except OSError as error:
-            seen = None if error.errno in _GONE else stamp(path)
-            return None if seen is None else Facts(*seen, problem=error.strerror or type(error).__name__)
+            if error.errno in _GONE:
+                return None
+            return _unread(path, error.strerror or type(error).__name__)
         if facts is None or stamp(path) == before:
             return facts
-    after = stamp(path)
-    return None if after is None else Facts(*after, problem="it changes while it is read")
+    return _unread(path, "it changes while it is read")
+
+
+def _unread(path: str, problem: str) -> Facts | None:
+    """Return what can be said of a file whose content could not be read; None if it is gone."""
+    seen = stamp(path)
+    if seen is None:
+        return None
+    size, changed = seen
+    return Facts(size, changed, problem=problem)
 
 
 def _read(path: str, parse: bool) -> tuple[tuple[int, int], Facts | None]:
@@ -101,16 +112,29 @@ def _read(path: str, parse: bool) -> tuple[tuple[int, int], Facts | None]:
         seen = (status.st_size, status.st_ctime_ns)
         if not stat.S_ISREG(status.st_mode):
             return seen, None
-        python = parse and path.endswith((".py", ".pyi")) and status.st_size <= MAX_PARSED_BYTES
-        digest, lines, text, last, source = hashlib.sha256(), 0, True, b"\n", bytearray()
+        is_python = parse and path.endswith((".py", ".pyi")) and status.st_size <= MAX_PARSED_BYTES
+        digest = hashlib.sha256()
+        lines = 0
+        is_text = True
+        last = b"\n"
+        source = bytearray()
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-            lines, text, last = lines + chunk.count(b"\n"), text and b"\0" not in chunk, chunk[-1:]
-            if python:
+            lines += chunk.count(b"\n")
+            if b"\0" in chunk:
+                is_text = False
+            last = chunk[-1:]
+            if is_python:
                 source += chunk
-    lines += last != b"\n"
-    functions = _functions(bytes(source)) if python else None
-    return seen, Facts(*seen, lines if text else None, functions, digest.hexdigest())
+    if last != b"\n":  # the last line lacks its end
+        lines += 1
+    return seen, Facts(
+        size=status.st_size,
+        changed=status.st_ctime_ns,
+        lines=lines if is_text else None,
+        functions=_functions(bytes(source)) if is_python else None,
+        sha256=digest.hexdigest(),
+    )
 
 
 def _functions(source: bytes) -> int | None:

@@ -28,8 +28,10 @@ EXCLUDED = tuple(filter(None, os.environ.get("INDEX_EXCLUDE", "").split(":")))
 DATABASE = os.environ.get("INDEX_DATABASE", "index.db")
 ITEMS = int(os.environ.get("INDEX_ITEMS", "6"))
 FILES_PER_RUN = int(os.environ.get("INDEX_FILES_PER_RUN", "0")) or None
-BATCH, BATCH_SECONDS = 50, 0.25
-"""A transaction takes this many files, or what was read in this time, whichever comes first."""
+BATCH = 50
+"""Files in a transaction, unless ``BATCH_SECONDS`` are over before."""
+BATCH_SECONDS = 0.25
+"""Seconds after which a transaction is written, with the files that were read by then."""
 
 app = ElasticJob(REGISTRY, session_timeout=5)
 
@@ -37,13 +39,17 @@ app = ElasticJob(REGISTRY, session_timeout=5)
 @app.job(cron="0/2 * * * * ?", sharding_total_count=ITEMS, misfire=False, failover=True)
 def index_files(context: ItemContext) -> None:
     """Bring the database to what this item's files are now; what an earlier run has written is not done again."""
-    item, shares, files = context.item, context.sharding_total_count, 0
+    item = context.item
+    shares = context.sharding_total_count
+    files = 0
     with open_index(DATABASE) as index:
         there = {path for path in walk(DIRECTORY, EXCLUDED) if share(path, shares) == item}
         known = {path: facts for path, facts in index.files().items() if share(path, shares) == item}
-        if gone := known.keys() - there:
+        gone = known.keys() - there
+        if gone:
             index.store(item, context.fence, {}, gone)
-        for batch in _batches(islice(_examined(sorted(there), known), FILES_PER_RUN)):
+        new = islice(_examined(sorted(there), known), FILES_PER_RUN)
+        for batch in _batches(new):
             index.store(item, context.fence, batch)
             files += len(batch)
     context.log.info("indexed", extra={"files": files, "of": len(there)})
@@ -52,10 +58,14 @@ def index_files(context: ItemContext) -> None:
 def _examined(paths: Iterable[str], known: Mapping[str, Facts]) -> Iterator[tuple[str, Facts]]:
     """Read the files that are new, have changed, or could not be read the last time."""
     for path in paths:
-        full, before = os.path.join(DIRECTORY, path), known.get(path)
-        if before is not None and before.problem is None and stamp(full) == (before.size, before.changed):
-            continue
-        if (facts := examine(full)) is not None:  # None: gone since; the next run forgets it
+        full = os.path.join(DIRECTORY, path)
+        before = known.get(path)
+        if before is not None and before.problem is None:
+            is_unchanged = stamp(full) == (before.size, before.changed)
+            if is_unchanged:
+                continue
+        facts = examine(full)
+        if facts is not None:  # None: gone since; the next run forgets it
             yield path, facts
 
 
@@ -66,6 +76,7 @@ def _batches(found: Iterable[tuple[str, Facts]]) -> Iterator[dict[str, Facts]]:
         batch[path] = facts
         if len(batch) >= BATCH or time.monotonic() - begun >= BATCH_SECONDS:
             yield batch
-            batch, begun = {}, time.monotonic()
+            batch = {}
+            begun = time.monotonic()
     if batch:
         yield batch

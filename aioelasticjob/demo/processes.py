@@ -29,7 +29,10 @@ class ProcessEnded(ElasticJobError):
 
     def __init__(self, name: str, code: int, words: str, log: Path) -> None:
         super().__init__(f"{name} ended by itself with exit code {code}: {words or 'it said nothing'} (log: {log})")
-        self.name, self.code, self.words, self.log = name, code, words, log
+        self.name = name
+        self.code = code
+        self.words = words
+        self.log = log
 
 
 class ProcessState(StrEnum):
@@ -44,7 +47,9 @@ class DemoProcess:
     """One process and its log."""
 
     def __init__(self, name: str, process: Process, log: Path) -> None:
-        self.name, self.log, self.state = name, log, ProcessState.STARTED
+        self.name = name
+        self.log = log
+        self.state = ProcessState.STARTED
         self._process = process
 
     @property
@@ -63,10 +68,12 @@ class DemoProcess:
         Raises:
             ProcessEnded: it has.
         """
-        if self.state is ProcessState.STARTED and (code := self._process.returncode) is not None:
-            said = self.log.read_text(errors="replace").split("\n")
-            words = [line.strip() for line in said if line.strip()]
-            raise ProcessEnded(self.name, code, " / ".join(words[-LOG_LINES_SHOWN:]), self.log)
+        code = self._process.returncode
+        if self.state is not ProcessState.STARTED or code is None:
+            return
+        said = self.log.read_text(errors="replace").split("\n")
+        lines = [line.strip() for line in said if line.strip()]
+        raise ProcessEnded(self.name, code, " / ".join(lines[-LOG_LINES_SHOWN:]), self.log)
 
     async def end(self) -> None:
         """Ask the process to end; kill it if it does not."""
@@ -87,7 +94,8 @@ class ProcessGroup:
     """Starts processes, keeps their logs in a directory, and ends them together."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
-        self._logs, self._environment = logs, environment
+        self._logs = logs
+        self._environment = environment
         self.children: list[DemoProcess] = []
 
     async def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> DemoProcess:

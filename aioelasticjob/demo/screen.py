@@ -72,7 +72,8 @@ class PlainScreen:
         progress = (snapshot.done, snapshot.total)
         if progress != self._last and (snapshot.seconds >= self._next or snapshot.complete):
             self._say(f"{snapshot.seconds:6.1f} s  {snapshot.done:,} of {counted(snapshot.total, 'file')}")
-            self._last, self._next = progress, snapshot.seconds + LINE_INTERVAL
+            self._last = progress
+            self._next = snapshot.seconds + LINE_INTERVAL
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -105,19 +106,21 @@ def _items(snapshot: Snapshot) -> Table:
     table.add_column("Files", width=20)
     table.add_column("", justify="right", min_width=13)
     for item in snapshot.items:
+        style = "dim" if item.done >= item.total else ""
         table.add_row(
             str(item.item),
             _worker(snapshot, item.holder),
             _running(snapshot, item),
             _bar(item.done, item.total, 20),
-            Text(f"{item.done:,} / {item.total:,}", style="dim" if item.done >= item.total else ""),
+            Text(f"{item.done:,} / {item.total:,}", style=style),
         )
     return table
 
 
 def _bar(done: int, total: int, width: int) -> ProgressBar:
-    part = (done, total) if total else (1, 1)  # without files, everything is done
-    return ProgressBar(part[1], part[0], width, complete_style="blue", finished_style="green", style="grey30")
+    if not total:  # without files, everything is done
+        done = total = 1
+    return ProgressBar(total, done, width, complete_style="blue", finished_style="green", style="grey30")
 
 
 def _overall(snapshot: Snapshot) -> Table:
@@ -139,9 +142,8 @@ def _workers(snapshot: Snapshot) -> Text:
 
 def _one(snapshot: Snapshot, worker: Worker) -> Text:
     if worker.state is not ProcessState.STARTED:
-        return Text(
-            f"✗ {worker.name} {worker.state.value}", style="red" if worker.state is ProcessState.KILLED else "dim"
-        )
+        style = "red" if worker.state is ProcessState.KILLED else "dim"
+        return Text(f"✗ {worker.name} {worker.state.value}", style=style)
     said = _worker(snapshot, worker.name)
     if worker.leads:
         said.append(" leads", style="dim")
@@ -160,10 +162,11 @@ def _worker(snapshot: Snapshot, name: str | None) -> Text:
     if name is None:
         return Text("nobody", style="dim")
     for number, worker in enumerate(snapshot.workers):
-        if worker.name == name:
-            if worker.state is not ProcessState.STARTED:
-                return Text(f"✗ {name}", style="red")
-            return Text(f"● {name}", style=COLOURS[number % len(COLOURS)])
+        if worker.name != name:
+            continue
+        if worker.state is not ProcessState.STARTED:
+            return Text(f"✗ {name}", style="red")
+        return Text(f"● {name}", style=COLOURS[number % len(COLOURS)])
     return Text(f"? {name}", style="dim")
 
 

@@ -94,9 +94,10 @@ def _is_midway(snapshot: Snapshot) -> bool:
 
 def _has_lost_items(snapshot: Snapshot, victim: DemoProcess) -> bool:
     """Whether a worker's items have moved; if no worker is left to take them, whether the registry has noticed."""
-    others = any(worker.joined for worker in snapshot.workers if worker.name != victim.name)
-    gone = not any(worker.joined for worker in snapshot.workers if worker.name == victim.name)
-    return gone and (not others or not snapshot.held_by(victim.name))
+    joined = {worker.name for worker in snapshot.workers if worker.joined}
+    if victim.name in joined:
+        return False
+    return not joined or not snapshot.held_by(victim.name)
 
 
 def _is_at_work(snapshot: Snapshot, newcomer: DemoProcess) -> bool:
@@ -126,6 +127,9 @@ def _has_changed(cluster: DemoCluster, verdict: IndexCheck) -> bool:
 
     def changed(path: str) -> bool:
         seen = stamp(os.path.join(cluster.plan.directory, path))
-        return seen[1] / 1e9 >= cluster.began - 1 if seen else cluster.progress.has_seen(path)
+        if seen is None:
+            return cluster.progress.has_seen(path)
+        _, nanoseconds = seen
+        return nanoseconds / 1e9 >= cluster.began - 1
 
     return not verdict.twice and all(changed(path) for path in verdict.faults)

@@ -112,7 +112,8 @@ class FileProgress:
             rows = index.newer(self._row)
         now = time.monotonic()
         if rows:
-            self._row, self.newest = rows[-1][0], now
+            self._row, _ = rows[-1]
+            self.newest = now
             self._seen.update(path for _, path in rows)
             self._count()
         elif self._there - self._seen and now - max(self.newest, self._listed) > RELIST_AFTER:
@@ -125,12 +126,17 @@ class FileProgress:
 
 def plural(items: Collection[int]) -> str:
     """Name some items: ``item 3``, ``items 1, 2 and 4``."""
-    named = [str(item) for item in sorted(items)]
-    return f"item {named[0]}" if len(named) == 1 else f"items {', '.join(named[:-1])} and {named[-1]}"
+    *others, last = [str(item) for item in sorted(items)]
+    if not others:
+        return f"item {last}"
+    return f"items {', '.join(others)} and {last}"
 
 
 def shortened(path: str, width: int) -> str:
     """Return the end of a path that is too long to be shown."""
     home = os.path.expanduser("~")
-    path = "~" + path.removeprefix(home) if home != "/" and path.startswith(home + os.sep) else path
-    return path if len(path) <= width else "…" + path[1 - width :]
+    if home != "/" and path.startswith(home + os.sep):
+        path = "~" + path.removeprefix(home)
+    if len(path) <= width:
+        return path
+    return "…" + path[1 - width :]
