@@ -62,14 +62,21 @@ class Cron:
         """
         if dst not in ("cron", "quartz"):
             raise InvalidSetting("dst", dst, "expected 'cron' or 'quartz'")
-        for setting, given in (("cron", expression), ("time_zone", time_zone)):
-            if not isinstance(given, str):
-                raise InvalidSetting(setting, given, "must be text")
+        if not isinstance(expression, str):
+            raise InvalidSetting("cron", expression, "must be text")
+        if not isinstance(time_zone, str):
+            raise InvalidSetting("time_zone", time_zone, "must be text")
         try:
             fields = _read(expression, dst)
         except FieldError as error:
             raise InvalidSetting("cron", shortened(expression), shortened(str(error), 600)) from None
-        rule: Rule = "quartz" if dst == "quartz" else "roving" if fields.roving else "fixed"
+        rule: Rule
+        if dst == "quartz":
+            rule = "quartz"
+        elif fields.roving:
+            rule = "roving"
+        else:
+            rule = "fixed"
         return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule, [(None, None)])
 
     def next_after(self, after: datetime) -> datetime | None:
@@ -77,7 +84,8 @@ class Cron:
         after = _aware(after)
         if after >= _LATEST:
             return None
-        since = max(after, _EARLIEST).astimezone(UTC).replace(microsecond=0) + _SECOND
+        instant = max(after, _EARLIEST).astimezone(UTC)
+        since = instant.replace(microsecond=0) + _SECOND
         return next_fire(self._rule, self._search, since.astimezone(self._zone), self._zone)
 
     def millisecond_after(self, after: int) -> int | None:
@@ -98,7 +106,10 @@ class Cron:
         if before <= _EARLIEST:
             return None
         instant = min(before, _LATEST).astimezone(UTC)
-        until = instant.replace(microsecond=0) if instant.microsecond else instant - _SECOND
+        if instant.microsecond:
+            until = instant.replace(microsecond=0)
+        else:
+            until = instant - _SECOND
         return previous_fire(self._rule, self._search, until.astimezone(self._zone), self._zone)
 
     def times_after(self, start: datetime, n: int) -> list[datetime]:

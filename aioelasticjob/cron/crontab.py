@@ -62,18 +62,20 @@ def read_crontab(tokens: list[str]) -> Fields:
     """
     from croniter import CroniterError, croniter  # here: its import takes longer than that of this whole folder
 
-    line = " ".join(_vetted_field(column, token.upper()) for column, token in zip(COLUMNS, tokens, strict=True))
+    columns = zip(COLUMNS, tokens, strict=True)
+    line = " ".join(_vetted_field(column, token.upper()) for column, token in columns)
     try:
         members, _ = croniter.expand(line)
     except CroniterError as error:
         raise FieldError(f"{line!r} cannot be read: {error}") from error
-    hours = _numbers(HOUR, members[1])
+    minutes, hour_members, month_days, months, weekdays = members
+    hours = _numbers(HOUR, hour_members)
     return Fields(
         seconds=frozenset({0}),
-        minutes=_numbers(MINUTE, members[0]),
+        minutes=_numbers(MINUTE, minutes),
         hours=hours,
-        days=_days(members[2], members[4]),
-        months=_numbers(MONTH, members[3]),
+        days=_days(month_days, weekdays),
+        months=_numbers(MONTH, months),
         years=EVERY_YEAR,
         roving=is_roving(tokens[1], hours),
     )
@@ -93,7 +95,9 @@ def _days(month_day_members: Sequence[int | str], weekday_members: Sequence[int 
         return month_days
     if "*" in month_day_members:
         return weekdays
-    return EVERY_DAY if len(month_days.days) == 31 or len(weekdays.weekdays) == 7 else EitherDay(month_days, weekdays)
+    if len(month_days.days) == 31 or len(weekdays.weekdays) == 7:
+        return EVERY_DAY
+    return EitherDay(month_days, weekdays)
 
 
 def _vetted_field(column: Column, text: str) -> str:
@@ -112,8 +116,10 @@ def _vetted(column: Column, item: str) -> str:
     if not item:
         raise FieldError("a value is missing before or after a comma")
     if found is None:
-        quartz = " (Quartz's ?, L, W and # need its 6 or 7 fields, seconds first)" if re.search("[?LW#]", item) else ""
-        raise FieldError(f"{item!r} is not one of '*', a, a-b, and these with /n{quartz}")
+        expected = f"{item!r} is not one of '*', a, a-b, and these with /n"
+        if re.search("[?LW#]", item):
+            expected += " (Quartz's ?, L, W and # need its 6 or 7 fields, seconds first)"
+        raise FieldError(expected)
     first, last, step = found.groups()
     if step is not None and not 1 <= int(step) <= column.largest_step:
         raise FieldError(f"the step {step} is out of range, 1 to {column.largest_step}")
@@ -124,8 +130,12 @@ def _vetted(column: Column, item: str) -> str:
     start = _value(column, first)
     if last is None and step is None:
         return str(start)
-    # croniter means "a to the end" by a/n, but counts on from Saturday to a second Sunday
-    stop = _value(column, last) if last is not None else 6 if column is WEEKDAY else column.high
+    if last is not None:
+        stop = _value(column, last)
+    elif column is WEEKDAY:  # croniter means "a to the end" by a/n, but counts on from Saturday to a second Sunday
+        stop = 6
+    else:
+        stop = column.high
     if start == stop or (column is WEEKDAY and (start, stop) == (7, 0)):  # croniter reads these as the whole field
         return str(start)
     if step is None:
@@ -139,7 +149,10 @@ def _value(column: Column, text: str) -> int:
     if not text.isdigit() and text not in column.names:
         names = f" or {', '.join(column.names)}" if column.names else ""
         raise FieldError(f"{text!r} is unknown: expected numbers {column.low} to {column.high}{names}")
-    value = int(text) if text.isdigit() else column.low + column.names.index(text)
+    if text.isdigit():
+        value = int(text)
+    else:
+        value = column.low + column.names.index(text)
     if not column.low <= value <= column.high:
         raise FieldError(f"{text} is out of range, {column.low} to {column.high}")
     return value

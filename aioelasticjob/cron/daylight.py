@@ -54,25 +54,34 @@ def _quartz_previous(search: Search, until: datetime, zone: tzinfo) -> datetime 
 
 
 def _fixed_next(search: Search, since: datetime, zone: tzinfo) -> datetime | None:
-    if since.fold and (turn := turn_at(since, zone)) is not None:  # the first pass has fired all of the repeat
-        since = turn.ends
-    elif (gap := turn_at(since - _SECOND, zone)) is not None and not gap.repeats:  # it ends now, and its times are due
-        since = gap.begins
+    second_pass = turn_at(since, zone) if since.fold else None
+    just_before = turn_at(since - _SECOND, zone)
+    if second_pass is not None:  # the first pass has fired all of the repeat
+        since = second_pass.ends
+    elif just_before is not None and not just_before.repeats:  # a gap ends now, and its times are due
+        since = just_before.begins
     wall = search.next(since)
-    return None if wall is None else _reached(wall, zone)
+    if wall is None:
+        return None
+    return _reached(wall, zone)
 
 
 def _fixed_previous(search: Search, until: datetime, zone: tzinfo) -> datetime | None:
-    if until.fold and (turn := turn_at(until, zone)) is not None:
-        until = turn.ends - _SECOND
+    second_pass = turn_at(until, zone) if until.fold else None
+    if second_pass is not None:  # the first pass has fired all of the repeat
+        until = second_pass.ends - _SECOND
     wall = search.previous(until)
-    return None if wall is None else _reached(wall, zone)
+    if wall is None:
+        return None
+    return _reached(wall, zone)
 
 
 def _reached(wall: datetime, zone: tzinfo) -> datetime:
     """Return the first instant at which the clock shows ``wall`` or more."""
     turn = turn_at(wall, zone)
-    return (wall if turn is None or turn.repeats else turn.ends).replace(tzinfo=zone)
+    if turn is not None and not turn.repeats:
+        wall = turn.ends
+    return wall.replace(tzinfo=zone)
 
 
 def _roving_next(search: Search, since: datetime, zone: tzinfo) -> datetime | None:

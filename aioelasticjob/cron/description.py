@@ -18,12 +18,23 @@ from aioelasticjob.cron.fields import (
     NthWeekday,
     Weekdays,
 )
+from aioelasticjob.ground.plural import counted
 
 _WEEKDAYS = ("", "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS = (
     "",
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 )
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
 MOST_TIMES = 6
@@ -44,58 +55,84 @@ def _clock(fields: Fields) -> str:
     """Describe the time of day: as a list if it is short, as "every …" if it is regular, otherwise field by field."""
     if len(fields.hours) * len(fields.minutes) * len(fields.seconds) <= MOST_TIMES:
         times = product(sorted(fields.hours), sorted(fields.minutes), sorted(fields.seconds))
-        return f"At {_listed([f'{hour:02}:{minute:02}:{second:02}' for hour, minute, second in times])}"
+        listed = [f"{hour:02}:{minute:02}:{second:02}" for hour, minute, second in times]
+        return f"At {_listed(listed)}"
     hours = "" if len(fields.hours) == 24 else _hours(fields.hours)
-    second = f" at second {min(fields.seconds)}" if fields.seconds != {0} else ""
-    if len(fields.minutes) == 60 and (every := _rhythm(fields.seconds, 60, "second")):
-        return f"Every {every}{hours}"
-    if len(fields.seconds) == 1:
-        if every := _rhythm(fields.minutes, 60, "minute"):
-            return f"Every {every}{second}{hours}"
-        if len(fields.minutes) == 1 and (every := _rhythm(fields.hours, 24, "hour")):
-            return f"Every {every} at minute {min(fields.minutes)}{second}"
+    rhythm = _clock_as_rhythm(fields, hours)
+    if rhythm:
+        return rhythm
     if len(fields.minutes) == 60:
         return f"At second {_spans(fields.seconds)} of every minute{hours}"
-    minutes = f"minute {_spans(fields.minutes)}"
-    seconds = "every second" if len(fields.seconds) == 60 else f"second {_spans(fields.seconds)}"
-    which = minutes if fields.seconds == {0} else f"{seconds} of {minutes}"
+    which = f"minute {_spans(fields.minutes)}"
+    if len(fields.seconds) == 60:
+        which = f"every second of {which}"
+    elif fields.seconds != {0}:
+        which = f"second {_spans(fields.seconds)} of {which}"
     return f"At {which}{hours or ' of every hour'}"
+
+
+def _clock_as_rhythm(fields: Fields, hours: str) -> str:
+    """Describe a time of day as "every …"; return nothing if it is not regular."""
+    if len(fields.minutes) == 60:
+        every_second = _rhythm(fields.seconds, 60, "second")
+        if every_second:
+            return f"Every {every_second}{hours}"
+    if len(fields.seconds) != 1:
+        return ""
+    second = f" at second {min(fields.seconds)}" if fields.seconds != {0} else ""
+    every_minute = _rhythm(fields.minutes, 60, "minute")
+    if every_minute:
+        return f"Every {every_minute}{second}{hours}"
+    every_hour = _rhythm(fields.hours, 24, "hour")
+    if every_hour and len(fields.minutes) == 1:
+        return f"Every {every_hour} at minute {min(fields.minutes)}{second}"
+    return ""
 
 
 def _hours(hours: frozenset[int]) -> str:
     """Describe some hours of the day: as a span if they are consecutive, also across midnight."""
     starts = [hour for hour in hours if (hour - 1) % 24 not in hours]
     if len(starts) == 1:
-        return f" from {starts[0]:02}:00 to {(starts[0] + len(hours) - 1) % 24:02}:59"
+        (first,) = starts
+        last = (first + len(hours) - 1) % 24
+        return f" from {first:02}:00 to {last:02}:59"
     return f" in the hours {_spans(hours)}"
 
 
 def _rhythm(members: frozenset[int], span: int, unit: str) -> str:
     """Return ``second`` or ``10 seconds`` if the members are evenly spread from 0 on, otherwise nothing."""
     step = step_of(members, span)
-    return "" if step is None else unit if step == 1 else f"{step} {unit}s"
+    if step is None:
+        return ""
+    if step == 1:
+        return unit
+    return f"{step} {unit}s"
 
 
 def step_of(members: frozenset[int], span: int) -> int | None:
     """Return the distance of members that are evenly spread from 0 on, otherwise None."""
     step = span // len(members)
-    return step if len(members) > 1 and members == set(range(0, span, step)) and span % step == 0 else None
+    is_even = span % step == 0 and members == set(range(0, span, step))
+    return step if is_even and len(members) > 1 else None
 
 
 def _days(days: Days) -> str:
     match days:
         case MonthDays(days=numbers):
-            return "" if len(numbers) == 31 else f"on {_numbered(numbers)} of the month"
+            if len(numbers) == 31:
+                return ""
+            return f"on {_numbered(numbers)} of the month"
+        case LastDay(before=0, working=working):
+            return f"on the last {'working day' if working else 'day'} of the month"
         case LastDay(before=before, working=working):
-            if working and not before:
-                return "on the last working day of the month"
-            day = "the last day" if not before else f"{before} {'day' if before == 1 else 'days'} before the last day"
-            where = f"the working day nearest to {day}" if working else day
-            return f"on {where} of the month" if working or not before else f"{where} of the month"
+            day = f"{counted(before, 'day')} before the last day of the month"
+            return f"on the working day nearest to {day}" if working else day
         case NearestWorkingDay(day=day):
             return f"on the working day nearest to day {day} of the month"
         case Weekdays(weekdays=weekdays):
-            return "" if len(weekdays) == 7 else _week(weekdays)
+            if len(weekdays) == 7:
+                return ""
+            return _week(weekdays)
         case LastWeekday(weekday=weekday):
             return f"on the last {_WEEKDAYS[weekday]} of the month"
         case NthWeekday(weekday=weekday, nth=nth):
@@ -106,20 +143,26 @@ def _days(days: Days) -> str:
 
 
 def _numbered(numbers: frozenset[int]) -> str:
-    return f"{'day' if len(numbers) == 1 else 'days'} {_spans(numbers)}"
+    noun = "day" if len(numbers) == 1 else "days"
+    return f"{noun} {_spans(numbers)}"
 
 
 def _week(weekdays: frozenset[int]) -> str:
     """Describe weekdays from Monday on, so that Saturday and Sunday are neighbours."""
-    return _spans(((day - 2) % 7 for day in weekdays), (*_WEEKDAYS[2:], _WEEKDAYS[1]))
+    from_monday = [(day - 2) % 7 for day in weekdays]
+    names = (*_WEEKDAYS[2:], _WEEKDAYS[1])
+    return _spans(from_monday, names)
 
 
 def _spans(members: Iterable[int], names: Sequence[str] | None = None) -> str:
     """Describe a set of numbers, three or more consecutive ones as a span: ``1, 3 and 5 to 9``."""
     said: list[str] = []
     for row in rows_of(members):
-        words = [names[member] if names is not None else str(member) for member in row]
-        said += [f"{words[0]} to {words[-1]}"] if len(row) > 2 else words
+        words = [str(member) for member in row] if names is None else [names[member] for member in row]
+        if len(row) > 2:
+            said.append(f"{words[0]} to {words[-1]}")
+        else:
+            said += words
     return _listed(said)
 
 
@@ -135,4 +178,7 @@ def rows_of(members: Iterable[int]) -> Sequence[Sequence[int]]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    *others, last = words
+    if not others:
+        return last
+    return f"{', '.join(others)} and {last}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from calendar import isleap
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import TypeAlias
 
-FIRST_YEAR, LAST_YEAR = 1970, 2199
+FIRST_YEAR = 1970
+LAST_YEAR = 2199
 LONGEST_EXPRESSION = 2_000  # a list of every second, minute, hour, day and year is shorter
 
 MONTH_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAY_NAMES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_SUNDAY, _SATURDAY = 1, 7
+_SUNDAY = 1
+_SATURDAY = 7
 
 
 @lru_cache(maxsize=1024)
@@ -27,7 +30,9 @@ def bits(members: frozenset[int]) -> int:
 
 def month_length(year: int, month: int) -> int:
     """Return the number of days of a month."""
-    return 29 if month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else _LENGTHS[month]
+    if month == 2 and isleap(year):
+        return 29
+    return _LENGTHS[month]
 
 
 def weekday_of(year: int, month: int, day: int) -> int:
@@ -43,7 +48,7 @@ class MonthDays:
 
     def mask(self, year: int, month: int) -> int:
         """Return the days of a month that are meant, bit n for day n."""
-        return bits(self.days) & ((2 << month_length(year, month)) - 1)
+        return bits(self.days) & _all_days(year, month)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,9 @@ class LastDay:
         day = month_length(year, month) - self.before
         if day < 1:
             return 0
-        return 1 << (_nearest_working_day(year, month, day) if self.working else day)
+        if self.working:
+            day = _nearest_working_day(year, month, day)
+        return 1 << day
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +96,8 @@ class Weekdays:
         lead = weekday_of(year, month, 1)  # the 1st's weekday becomes bit 1
         week = bits(self.weekdays)
         turned = (week >> lead | week << 7 - lead) << 1 & 0b1111_1110
-        return (turned | turned << 7 | turned << 14 | turned << 21 | turned << 28) & (
-            2 << month_length(year, month)
-        ) - 1
+        five_weeks = turned | turned << 7 | turned << 14 | turned << 21 | turned << 28
+        return five_weeks & _all_days(year, month)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,9 @@ class LastWeekday:
 
     def mask(self, year: int, month: int) -> int:
         """Return the days of a month that are meant, bit n for day n."""
-        length = month_length(year, month)
-        return 1 << length - (weekday_of(year, month, length) - self.weekday) % 7
+        last = month_length(year, month)
+        days_before = (weekday_of(year, month, last) - self.weekday) % 7
+        return 1 << last - days_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +122,11 @@ class NthWeekday:
 
     def mask(self, year: int, month: int) -> int:
         """Return the days of a month that are meant, bit n for day n."""
-        day = 1 + (self.weekday - weekday_of(year, month, 1)) % 7 + 7 * (self.nth - 1)
-        return 1 << day if day <= month_length(year, month) else 0
+        first = 1 + (self.weekday - weekday_of(year, month, 1)) % 7
+        day = first + 7 * (self.nth - 1)
+        if day > month_length(year, month):
+            return 0
+        return 1 << day
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +171,14 @@ def is_roving(text: str, hours: frozenset[int]) -> bool:
 
 def shortened(text: str, limit: int = 120) -> str:
     """Return a text short enough for a message."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text)} characters)"
+
+
+def _all_days(year: int, month: int) -> int:
+    """Return the bits from 0 to the last day of a month."""
+    return (2 << month_length(year, month)) - 1
 
 
 def _nearest_working_day(year: int, month: int, day: int) -> int:

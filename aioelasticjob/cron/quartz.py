@@ -66,13 +66,14 @@ def read_quartz(tokens: list[str]) -> Fields:
     """
     second, minute, hour, month_day, month, weekday = (token.upper() for token in tokens[:6])
     hours = _read(HOUR, hour)
+    years = _read(YEAR, tokens[6].upper()) if len(tokens) == 7 else EVERY_YEAR
     return Fields(
         seconds=_read(SECOND, second),
         minutes=_read(MINUTE, minute),
         hours=hours,
         days=_read_days(month_day, weekday, tokens),
         months=_read(MONTH, month),
-        years=_read(YEAR, tokens[6].upper()) if len(tokens) == 7 else EVERY_YEAR,
+        years=years,
         roving=is_roving(hour, hours),
     )
 
@@ -80,10 +81,13 @@ def read_quartz(tokens: list[str]) -> Fields:
 def suggestion(tokens: list[str]) -> str:
     """Return what to write in place of a wrong expression; empty if that would be wrong, too, or would never fire."""
     try:
-        fires = Search(read_quartz(tokens)).next(datetime(FIRST_YEAR, 1, 1)) is not None
+        fields = read_quartz(tokens)
     except FieldError:
-        fires = False
-    return f": write '{' '.join(tokens)}'" if fires else ""
+        return ""
+    first_fire = Search(fields).next(datetime(FIRST_YEAR, 1, 1))
+    if first_fire is None:
+        return ""
+    return f": write '{' '.join(tokens)}'"
 
 
 def _read(unit: Unit, text: str) -> frozenset[int]:
@@ -103,7 +107,9 @@ def _read_days(month_day: str, weekday: str, tokens: list[str]) -> Days:
             raise FieldError(f"{unit.name} {text!r}: '?' stands alone in its field")
     if (month_day == "?") == (weekday == "?"):
         raise FieldError(_which_day_field(month_day, weekday, tokens))
-    return _read_weekday(weekday) if month_day == "?" else _read_month_day(month_day)
+    if month_day == "?":
+        return _read_weekday(weekday)
+    return _read_month_day(month_day)
 
 
 def _read_month_day(text: str) -> Days:
@@ -139,7 +145,9 @@ def _read_item(unit: Unit, item: str) -> range | frozenset[int]:
     found = _ITEM.fullmatch(item)
     if found is None or not item:
         raise FieldError(_unreadable(unit, item))
-    first, last, step = found["first"], found["last"], found["step"]
+    first = found["first"]
+    last = found["last"]
+    step = found["step"]
     if last is None:
         if first is None or first == "*":  # "/5" is Quartz's short form of "*/5"
             return range(unit.low, unit.high + 1, _step(unit, step, unit.largest_step) or 1)
@@ -148,18 +156,22 @@ def _read_item(unit: Unit, item: str) -> range | frozenset[int]:
             return frozenset({start})
         _no_names(unit, item, first)
         stride = _step(unit, step, unit.largest_step)
-        return range(start, unit.high + 1, stride) if stride else frozenset({start})
+        if stride == 0:
+            return frozenset({start})
+        return range(start, unit.high + 1, stride)
     if first is None or first == "*":
         raise FieldError(f"{item!r} is no range: write both ends, as in {unit.low}-{unit.high}")
     return _read_range(unit, item, (first, last), step)
 
 
 def _read_range(unit: Unit, item: str, ends: tuple[str, str], step: str | None) -> frozenset[int]:
-    start, stop = _value(unit, ends[0]), _value(unit, ends[1])
-    if ends[0].isdigit() != ends[1].isdigit():
+    first, last = ends
+    start = _value(unit, first)
+    stop = _value(unit, last)
+    if first.isdigit() != last.isdigit():
         raise FieldError(f"{item!r} mixes a name and a number: write {start}-{stop}")
     if step is not None:
-        _no_names(unit, item, ends[0])
+        _no_names(unit, item, first)
     stride = _step(unit, step, _LARGEST_RANGE_STEP)
     if stride == 0:
         return frozenset({start})
@@ -168,7 +180,8 @@ def _read_range(unit: Unit, item: str, ends: tuple[str, str], step: str | None) 
     if unit is YEAR:
         raise FieldError(f"{item!r} runs backwards: write {stop}-{start}")
     span = unit.high - unit.low + 1
-    return frozenset(unit.low + (value - unit.low) % span for value in range(start, stop + span + 1, stride))
+    values = range(start, stop + span + 1, stride)  # those beyond the highest one begin again at the lowest
+    return frozenset(unit.low + (value - unit.low) % span for value in values)
 
 
 def _value(unit: Unit, text: str) -> int:
@@ -201,7 +214,8 @@ def _no_names(unit: Unit, item: str, first: str) -> None:
 
 def _which_day_field(month_day: str, weekday: str, tokens: list[str]) -> str:
     if month_day == weekday == "?":
-        month_day, weekday = "*", "?"
+        month_day = "*"
+        weekday = "?"
         what = "day-of-month and day-of-week are both '?'"
     elif weekday == "*":
         weekday = "?"
@@ -230,8 +244,11 @@ def _unreadable(unit: Unit, item: str) -> str:
             return f"{item!r}: L, W and # belong to the day fields"
         where = "L, L-3, LW, 15W in day-of-month; L, 6L, 6#3 in day-of-week"
         return f"{item!r}: L, W and # stand alone in their field: {where}"
-    word = next(iter(re.findall("[A-Z]+", item)), "")
-    near = [name for name in unit.names if word.startswith(name)] or difflib.get_close_matches(word, unit.names, 1, 0.5)
+    found = re.search("[A-Z]+", item)
+    word = "" if found is None else found[0]
+    near = [name for name in unit.names if word.startswith(name)]
+    if not near:
+        near = difflib.get_close_matches(word, unit.names, 1, 0.5)
     if near:
         return f"{word!r} is no name: did you mean {near[0]}?"
     if unit.names:

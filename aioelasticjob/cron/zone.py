@@ -24,8 +24,10 @@ def zone_named(name: str) -> tzinfo:
 
     Raises: InvalidSetting
     """
-    if len(name) <= 10 and (offset := _OFFSET.fullmatch(name)) is not None:
-        return _offset_zone(name, offset[1], int(offset[2]), int(offset[3] or 0))
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign, hours, minutes = offset.groups()
+        return _offset_zone(name, sign, int(hours), int(minutes or 0))
     if _NAME.fullmatch(name) is None:
         raise _unknown(name)
     try:
@@ -42,7 +44,8 @@ def wall_time(setting: str, wall: datetime, zone: tzinfo) -> datetime:
     """
     turn = turn_at(wall, zone)
     if turn is not None and not turn.repeats:
-        begin, end = turn.begins.isoformat(), turn.ends.isoformat()
+        begin = turn.begins.isoformat()
+        end = turn.ends.isoformat()
         expected = f"does not exist in {zone}: the clock is put forward from {begin} to {end}"
         raise InvalidSetting(setting, wall.isoformat(), expected)
     return wall.replace(tzinfo=zone)
@@ -111,8 +114,10 @@ def turn_at(wall: datetime, zone: tzinfo) -> Turn | None:
     """Return the turn that skips or repeats a wall time, None if it is ordinary; a wall time's own zone is ignored."""
     if zone.utcoffset(None) is not None:  # its offset is fixed
         return None
-    early, late = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
-    before, after = early.utcoffset(), late.utcoffset()
+    early = wall.replace(tzinfo=zone, fold=0)
+    late = wall.replace(tzinfo=zone, fold=1)
+    before = early.utcoffset()
+    after = late.utcoffset()
     assert before is not None
     assert after is not None
     if before == after:
@@ -122,10 +127,12 @@ def turn_at(wall: datetime, zone: tzinfo) -> Turn | None:
     # So the turn lies between the two readings, and bisecting the seconds between them finds it.
     low = naive - max(before, after)
     seconds = int(abs(after - before).total_seconds())
-    turned, unturned = seconds, 0
+    turned = seconds
+    unturned = 0
     while turned - unturned > 1:
         middle = (turned + unturned) // 2
-        probe = (low + timedelta(seconds=middle)).replace(tzinfo=UTC).astimezone(zone)
+        instant = low + timedelta(seconds=middle)
+        probe = instant.replace(tzinfo=UTC).astimezone(zone)
         if probe.utcoffset() == before:
             unturned = middle
         else:
@@ -144,14 +151,15 @@ def _offset_zone(name: str, sign: str, hours: int, minutes: int) -> timezone:
 
 def _unknown(name: str) -> InvalidSetting:
     as_offset = re.sub(r"^(UTC?|Etc/GMT)(?=[+-])", "GMT", name)
-    near = [as_offset] if _OFFSET.fullmatch(as_offset) else difflib.get_close_matches(name[:64], _names(), 1)
-    if name.isupper() and name.isalpha():  # CEST, BST or IST: no other name that is spelt like it means the same
-        near = []
-    hint = (
-        f"did you mean {near[0]!r}?"
-        if near
-        else "expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'"
-    )
+    near = list[str]()
+    if _OFFSET.fullmatch(as_offset):
+        near = [as_offset]
+    elif not (name.isupper() and name.isalpha()):  # of CEST, BST or IST, no name that is spelt like it means the same
+        near = difflib.get_close_matches(name[:64], _names(), 1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = "expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'"
     return InvalidSetting("time_zone", shortened(name), f"there is no such time zone: {hint}")
 
 

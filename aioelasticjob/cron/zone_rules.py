@@ -26,11 +26,16 @@ def rules_digest(name: str, year: int) -> str:
     zone = zone_named(name)
     if zone.utcoffset(None) is not None:  # its offset is fixed
         return ""
-    at, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + YEARS, 1, 1, tzinfo=UTC)
-    found = [(at.year, _offset(zone, at))]
+    at = datetime(year, 1, 1, tzinfo=UTC)
+    end = datetime(year + YEARS, 1, 1, tzinfo=UTC)
+    present = _offset(zone, at)
+    found = [(at.year, present)]
     while at < end:
-        if (offset := _offset(zone, at + _STEP)) != found[-1][1]:
-            found.append((int(_turn(zone, at, offset).timestamp()), offset))
+        offset = _offset(zone, at + _STEP)
+        if offset != present:
+            turn = _turn(zone, at, offset)
+            found.append((int(turn.timestamp()), offset))
+            present = offset
         at += _STEP
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
@@ -42,7 +47,10 @@ def database_of(name: str) -> str:
         if Path(place, name).is_file():
             return f"tzdata {_version_in(Path(place))} in {place}"
     text = (resources.files("tzdata") / "__init__.py").read_text(encoding="utf-8")
-    return f"tzdata {text.partition('IANA_VERSION')[2].strip(' =').splitlines()[0].strip(chr(34))} of Python's package"
+    _, _, after_name = text.partition("IANA_VERSION")
+    first_line, *_ = after_name.strip(" =").splitlines()
+    version = first_line.strip('"')
+    return f"tzdata {version} of Python's package"
 
 
 def _offset(zone: tzinfo, at: datetime) -> int:
@@ -53,7 +61,8 @@ def _offset(zone: tzinfo, at: datetime) -> int:
 
 def _turn(zone: tzinfo, start: datetime, offset: int) -> datetime:
     """Return the first second of a step at which a zone's offset is that of its end."""
-    unturned, turned = 0, int(_STEP.total_seconds())
+    unturned = 0
+    turned = int(_STEP.total_seconds())
     while turned - unturned > 1:
         middle = (turned + unturned) // 2
         if _offset(zone, start + timedelta(seconds=middle)) == offset:
