@@ -25,7 +25,10 @@ def python_command(module: str, *arguments: str, unbuffered: bool = False) -> li
     shiv has unpacked.  A variable such as ``PYTHONPATH`` would be handed on to the programs that the module starts.
     """
     program = _PROGRAM.format(path=_absolute_paths(), module=module)
-    return [sys.executable, "-P", *(["-u"] if unbuffered else []), "-c", program, *arguments]
+    options = ["-P"]
+    if unbuffered:
+        options.append("-u")
+    return [sys.executable, *options, "-c", program, *arguments]
 
 
 def _absolute_paths() -> list[str]:

@@ -19,4 +19,6 @@ def is_installed(file: str) -> bool:
 
 def is_ours_or_pythons(file: str) -> bool:
     """Return whether a file belongs to this package or to Python, or is none at all, as ``<frozen importlib>``."""
-    return file.startswith(("<", _OURS)) or (file.startswith(_PYTHONS) and not is_installed(file))
+    if file.startswith(("<", _OURS)):
+        return True
+    return file.startswith(_PYTHONS) and not is_installed(file)

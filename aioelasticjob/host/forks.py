@@ -31,14 +31,16 @@ def end_if_forked(pid: int, what: str, error: BaseException | None = None) -> No
     """End this process if it is not the one that has called users' code, but a fork that the call has made."""
     if pid == os.getpid():
         return
-    code, seen = 1, set[int]()
+    code = 1
+    seen = set[int]()
     wanted = error
     while wanted is not None and not isinstance(wanted, SystemExit) and id(wanted) not in seen:
         seen.add(id(wanted))
         wanted = wanted.__context__  # a scope in the fork fails because no loop runs there
     try:
         if not isinstance(wanted, SystemExit):
-            text, about = "%s forked, and the fork has to end itself, by os._exit(); it ends now", {"handler": what}
+            text = "%s forked, and the fork has to end itself, by os._exit(); it ends now"
+            about = {"handler": what}
             log.error(text, what, exc_info=error, extra=about)
         elif wanted.code is None or isinstance(wanted.code, int):
             code = wanted.code or 0

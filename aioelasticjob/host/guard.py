@@ -244,7 +244,8 @@ class Guard:
                 os.write(self._orders, order.encode())
 
     def _end_guard(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None:
             return
         process.kill()

@@ -57,8 +57,9 @@ class Guarded:
             seen = bytes(self.page)
             if seen == bytes(self.page):  # else the worker is writing
                 break
-        numbers = memoryview(seen).cast("q")
-        return numbers[0], memoryview(seen).cast("d")[1], numbers[2], numbers[3]
+        session, _, bound, over = memoryview(seen).cast("q")
+        _, end, _, _ = memoryview(seen).cast("d")
+        return session, end, bound, over
 
     def read(self, orders: int) -> None:
         """Carry out all orders that have come."""
@@ -126,7 +127,9 @@ class Guarded:
 
     def end_starts(self, marks: list[bytes]) -> None:
         """End what was started and not registered yet: its processes have the mark in their environment."""
-        for search in range(SEARCHES if marks else 0):
+        if not marks:
+            return
+        for search in range(SEARCHES):
             if search:
                 time.sleep(SEARCH_PAUSE)
             for process, environment in environments():
@@ -144,13 +147,17 @@ class Guarded:
 
 def environments() -> Iterator[tuple[int, bytes]]:
     """Yield the processes whose environment we may read, where the system shows it, and that environment."""
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    yield int(name), file.read()
-            except OSError:  # it has ended, or belongs to somebody else
-                pass
+    if not os.path.isdir("/proc/self"):
+        return
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                environment = file.read()
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+        yield int(name), environment
 
 
 def kill_group(group: int) -> None:

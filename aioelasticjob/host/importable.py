@@ -19,17 +19,25 @@ _imported = list[str]()
 
 def importable_name(thing: Any) -> str:
     """Return ``module:name`` of a function or a class; empty if it has no such name."""
-    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    module = getattr(thing, "__module__", None)
+    name = getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return ""
-    return f"{main_module() if module == '__main__' else module}:{name}"
+    if module == "__main__":
+        module = main_module()
+    return f"{module}:{name}"
 
 
 def main_module() -> str:
     """Return the name under which other processes import the program that this process runs."""
     main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    return str(spec.name) if spec is not None else Path(file).stem if file else "__main__"
+    spec = getattr(main, "__spec__", None)
+    file = getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    if file:
+        return Path(file).stem
+    return "__main__"
 
 
 @contextmanager

@@ -73,7 +73,8 @@ class Orphans:
         """Wait for all orphans that have ended, if this is process 1."""
         if not _is_process_1():
             return
-        ours, living = os.getsid(0), dict[int, int]()
+        ours = os.getsid(0)
+        living = dict[int, int]()
         for child in _children():
             if child.session == ours or (child.leads_session and not self._is_daemon(child)):
                 continue
@@ -157,9 +158,11 @@ def _children() -> Iterator[_Child]:
         names = [path.name for path in Path("/proc").glob("[0-9]*")]
     for name in names:
         try:
-            fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()  # from the third one on
+            stat = Path(f"/proc/{name}/stat").read_bytes()
         except OSError:  # somebody has waited for it
             continue
+        _, _, after_name = stat.rpartition(b")")
+        fields = after_name.split()  # from the third one on
         state, parent, _, session, *_ = fields
         if int(parent) == 1:
             yield _Child(pid=int(name), session=int(session), begun=int(fields[19]), is_zombie=state == b"Z")
@@ -172,4 +175,7 @@ def _mark(pid: int) -> str:
     except OSError:
         return ""
     begin = f"{MARK}=".encode()
-    return next((one.removeprefix(begin).decode(errors="replace") for one in variables if one.startswith(begin)), "")
+    for one in variables:
+        if one.startswith(begin):
+            return one.removeprefix(begin).decode(errors="replace")
+    return ""

@@ -61,7 +61,8 @@ def open_standard_descriptors() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+            opened = os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.set_inheritable(opened, True)
 
 
 def collect_garbage_seldom() -> None:

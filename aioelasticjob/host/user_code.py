@@ -39,7 +39,8 @@ class UserCode:
     __slots__ = ("_pid", "_requests", "_scope", "_task", "_what")
 
     def __init__(self, what: str, task: Task[Any] | None = None) -> None:
-        self._what, self._pid = what, os.getpid()
+        self._what = what
+        self._pid = os.getpid()
         self._task = task = task or present_task()
         self._requests = 0 if task is None else task.cancelling()
         self._scope = None if task is None else _scope_of(task)
@@ -92,8 +93,10 @@ class UserCode:
         """Return the error of the call as an Exception, or raise what may pass.  Nothing is removed."""
         end_if_forked(self._pid, self._what, error)
         if isinstance(error, Exception):
-            if self.is_cancelled and (cancellation := cancellation_behind(error)) is not None:
-                raise cancellation
+            if self.is_cancelled:
+                cancellation = cancellation_behind(error)
+                if cancellation is not None:
+                    raise cancellation
             return error
         for one in leaf_errors(error):
             if isinstance(one, KeyboardInterrupt):
@@ -129,7 +132,8 @@ class UserCode:
 
     def _left_behind(self, task: Task[Any]) -> list[CancelScope]:
         """Return the scopes that are open within ours, the innermost first; none if the call has left our own scope."""
-        found, scope = list[CancelScope](), cast(Any, _scope_of(task))
+        found = list[CancelScope]()
+        scope = cast(Any, _scope_of(task))
         while scope is not None and scope is not self._scope:
             found.append(scope)
             scope = scope._parent_scope
@@ -139,11 +143,14 @@ class UserCode:
 def cancellation_behind(error: BaseException) -> CancelledError | None:
     """Return the cancellation that an error, or each error of a group, was made of; None if there is none."""
     found = [_cancellation_behind(one) for one in leaf_errors(error)]
-    return None if None in found else found[0]
+    if None in found:
+        return None
+    return found[0]
 
 
 def _cancellation_behind(error: BaseException) -> CancelledError | None:
-    behind, seen = error.__cause__ or error.__context__, set[int]()
+    behind = error.__cause__ or error.__context__
+    seen = set[int]()
     while behind is not None and not isinstance(behind, CancelledError) and id(behind) not in seen:
         seen.add(id(behind))  # users' code may have made a chain without end
         behind = behind.__cause__ or behind.__context__
@@ -160,4 +167,6 @@ def present_task() -> Task[Any] | None:
 
 def _scope_of(task: Task[Any]) -> CancelScope | None:
     state = _task_states.get(task)
-    return None if state is None else state.cancel_scope
+    if state is None:
+        return None
+    return state.cancel_scope

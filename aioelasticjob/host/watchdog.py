@@ -86,7 +86,8 @@ class _Watch:
         blocked_since: float | None = None
         looked = time.monotonic()
         while not self._stopped.wait(BEAT / 2):
-            before, looked = looked, time.monotonic()
+            before = looked
+            looked = time.monotonic()
             if looked - before > BLOCKED:
                 self._log_held_up(looked - before)
                 if blocked_since is None:
@@ -105,7 +106,8 @@ class _Watch:
         """Log that no thread ran, with the stacks of threads that run users' code: they have hardly gone on since."""
         text = f"the event loop was blocked for {seconds:.1f} s, and all threads of this process with it: {HELD_UP}"
         stacks = self._stacks()
-        self._log(logging.WARNING, text, seconds, f".  Your code is at:\n{stacks}" if stacks else "")
+        where = f".  Your code is at:\n{stacks}" if stacks else ""
+        self._log(logging.WARNING, text, seconds, where)
 
     def _log(self, level: int, text: str, seconds: float, where: str = "") -> None:
         """Write a line, with the stack that shows the cause if there is one, unless there were too many lines."""
@@ -115,7 +117,9 @@ class _Watch:
     def _frames(self) -> Frames:
         """Return the frames of the loop's thread, the innermost first."""
         frame = sys._current_frames().get(self._thread)
-        return list(traceback.walk_stack(frame)) if frame else ()
+        if frame is None:
+            return ()
+        return list(traceback.walk_stack(frame))
 
     def _stack(self) -> str:
         return _shown(self._frames()) or "(the thread has ended)"
@@ -124,14 +128,17 @@ class _Watch:
         """Return the stacks of the threads that run users' code, the loop's first."""
         found = dict[int, Frames]()
         for ident, frame in sys._current_frames().items():  # first all frames: reading source lines lets others run
+            if ident == threading.get_ident():
+                continue
             frames = list(traceback.walk_stack(frame))
             is_shown = _are_of_users(frames) if ident == self._thread else _have_users_files(frames)
-            if ident != threading.get_ident() and is_shown:
+            if is_shown:
                 found[ident] = frames
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         names[self._thread] = "the event loop"
         loop_first = sorted(found, key=lambda ident: ident != self._thread)
-        return "\n".join(f"thread {names.get(ident, ident)}:\n{_shown(found[ident])}" for ident in loop_first)
+        stacks = [f"thread {names.get(ident, ident)}:\n{_shown(found[ident])}" for ident in loop_first]
+        return "\n".join(stacks)
 
 
 def _are_of_users(frames: Frames) -> bool:
@@ -147,8 +154,11 @@ def _are_of_users(frames: Frames) -> bool:
 
 def _have_users_files(frames: Frames) -> bool:
     """Return whether a thread has a frame of users' own files: threads of installed packages mostly wait for work."""
-    files = (frame.f_code.co_filename for frame, _ in frames)
-    return any(not is_ours_or_pythons(file) and not is_installed(file) for file in files)
+    for frame, _ in frames:
+        file = frame.f_code.co_filename
+        if not is_ours_or_pythons(file) and not is_installed(file):
+            return True
+    return False
 
 
 def _shown(frames: Frames) -> str:

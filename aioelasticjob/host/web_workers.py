@@ -22,4 +22,5 @@ def what_runs_several() -> str | None:
         return "multiprocessing"
     if workers < 2 or getattr(config, "should_reload", False):
         return None
-    return f"{type(config).__module__.partition('.')[0]} with {workers} workers"
+    package, _, _ = type(config).__module__.partition(".")
+    return f"{package} with {workers} workers"
