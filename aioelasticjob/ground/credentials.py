@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from aioelasticjob.ground.nesting import TooDeep, is_too_deep, read_json
@@ -69,12 +68,16 @@ def hide_in_json(value: object, marked: Collection[str] = ()) -> object:
 
     Of a value that is nested too deeply nothing is shown: nobody writes settings so deep.
     """
-    return HIDDEN if is_too_deep(value) else _hidden(value, marked)
+    if is_too_deep(value):
+        return HIDDEN
+    return _hidden(value, marked)
 
 
 def hide_all(value: object) -> object:
     """Return a value of JSON that shows the names in it, and of a URL the host, but nothing else."""
-    return HIDDEN if is_too_deep(value) else _names_only(value)
+    if is_too_deep(value):
+        return HIDDEN
+    return _names_only(value)
 
 
 def hide_in_text(text: str, marked: Collection[str] = ()) -> str:
@@ -110,18 +113,21 @@ def _hidden(value: object, marked: Collection[str]) -> object:
         return {key: _below(str(key), part, marked) for key, part in value.items()}
     if isinstance(value, str):
         return hide_in_text(value)
-    return _words(value, marked) if isinstance(value, Sequence) else value
+    if isinstance(value, Sequence):
+        return _words(value, marked)
+    return value
 
 
 def _names_only(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _names_only(part) for key, part in value.items()}
     if isinstance(value, str):
-        found = _URL.fullmatch(value)
-        return HIDDEN if value and found is None else value and _host_only(value)
+        if not value:
+            return value
+        return HIDDEN if _URL.fullmatch(value) is None else _host_only(value)
     if isinstance(value, Sequence):
         return [_names_only(part) for part in value]
-    return value if value is None else HIDDEN
+    return None if value is None else HIDDEN
 
 
 def _below(name: str, value: object, marked: Collection[str]) -> object:
@@ -133,9 +139,15 @@ def _below(name: str, value: object, marked: Collection[str]) -> object:
 
 def _words(values: Sequence[object], marked: Collection[str]) -> list[object]:
     """Hide in a list, which may be a command line: the word after an option such as ``--password`` is its value."""
-    texts = [one if isinstance(one, str) else "" for one in values]
-    secret = {second for first, second in pairwise(range(len(texts))) if _takes_secret(texts[: first + 1])}
-    return [_names_only(one) if index in secret else _hidden(one, marked) for index, one in enumerate(values)]
+    hidden = list[object]()
+    before = list[str]()
+    for value in values:
+        if before and _takes_secret(before):
+            hidden.append(_names_only(value))
+        else:
+            hidden.append(_hidden(value, marked))
+        before.append(value if isinstance(value, str) else "")
+    return hidden
 
 
 def _takes_secret(words: Sequence[str]) -> bool:
@@ -148,15 +160,23 @@ def _takes_secret(words: Sequence[str]) -> bool:
 
 
 def _hide_values(text: str, names: re.Pattern[str], value_after: Callable[[re.Match[str]], re.Pattern[str]]) -> str:
-    parts, shown, position = list[str](), 0, 0
+    parts = list[str]()
+    shown = 0
+    position = 0
     while found := names.search(text, position):
         position = found.end()
-        if not is_secret_name(found["name"]) or (text.startswith("//", position) and text[position - 1] == ":"):
+        is_url = text[position - 1] == ":" and text.startswith("//", position)
+        if is_url or not is_secret_name(found["name"]):
             continue
-        if value := value_after(found).match(text, position):
-            quote = value[0][:1] if value[0][:1] in "\"'" else ""
-            parts.append(f"{text[shown:position]}{quote}{HIDDEN}{quote}")
-            shown = position = value.end()
+        value = value_after(found).match(text, position)
+        if value is None:
+            continue
+        quote = value[0][:1]
+        if quote not in ("'", '"'):
+            quote = ""
+        parts.append(f"{text[shown:position]}{quote}{HIDDEN}{quote}")
+        position = value.end()
+        shown = position
     return "".join([*parts, text[shown:]])
 
 
@@ -165,34 +185,48 @@ def _value_assigned(found: re.Match[str]) -> re.Pattern[str]:
 
 
 def _rest_of_url(rest: str) -> str:
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    port = authority.partition("]")[2] or authority.rpartition(":")[2]
+    authority, *_ = re.split(r"[/?#]", rest, maxsplit=1)
     if "@" in authority:
-        return f"{HIDDEN}@{_rest_of_url(rest[authority.rindex('@') + 1 :])}"
+        after_login = rest[authority.rindex("@") + 1 :]
+        return f"{HIDDEN}@{_rest_of_url(after_login)}"
+    port = authority.partition("]")[2] or authority.rpartition(":")[2]
     if ":" in authority and "@" in rest and not port.lstrip(":").isdecimal():  # a password may contain a slash
-        return f"{HIDDEN}@{_rest_of_url(rest.rpartition('@')[2])}"
+        _, _, after_login = rest.rpartition("@")
+        return f"{HIDDEN}@{_rest_of_url(after_login)}"
     path = rest[len(authority) :]
     if path.strip("/") and _HOOK.search(rest):
         return f"{authority}/{HIDDEN}"
     before, mark, query = _split_query(path)
-    shown = "/".join(HIDDEN if _KNOWN.fullmatch(part) or _looks_random(part) else part for part in before.split("/"))
+    shown = "/".join(_path_part(part) for part in before.split("/"))
     return f"{authority}{shown}{mark}{_PAIR.sub(_hide_in_query, query)}"
+
+
+def _path_part(part: str) -> str:
+    is_secret = _KNOWN.fullmatch(part) is not None or _looks_random(part)
+    return HIDDEN if is_secret else part
 
 
 def _split_query(path: str) -> tuple[str, str, str]:
     found = re.search(r"[?#]", path)
-    return (path, "", "") if found is None else (path[: found.start()], found[0], path[found.end() :])
+    if found is None:
+        return path, "", ""
+    return path[: found.start()], found[0], path[found.end() :]
 
 
 def _hide_in_query(found: re.Match[str]) -> str:
-    secret = is_secret_name(found["name"]) or _looks_random(found["value"])
-    return f"{found['name']}={HIDDEN}" if secret else found[0]
+    if is_secret_name(found["name"]) or _looks_random(found["value"]):
+        return f"{found['name']}={HIDDEN}"
+    return found[0]
 
 
 def _host_only(url: str) -> str:
     scheme, _, rest = url.partition("://")
-    authority = re.split(r"[/?#]", _rest_of_url(rest), maxsplit=1)[0].rpartition("@")[2]
-    return f"{scheme}://{authority}" + (f"/{HIDDEN}" if rest.rstrip("/") != authority else "")
+    before_path, *_ = re.split(r"[/?#]", _rest_of_url(rest), maxsplit=1)
+    _, _, authority = before_path.rpartition("@")
+    shown = f"{scheme}://{authority}"
+    if rest.rstrip("/") != authority:
+        shown += f"/{HIDDEN}"
+    return shown
 
 
 def _looks_random(text: str) -> bool:
@@ -201,7 +235,9 @@ def _looks_random(text: str) -> bool:
         return True
     if len(text) < 24 or not _LONG.fullmatch(text):
         return False
-    return any(
-        sum(map(str.isdigit, part)) >= 2 and not part.isupper() and not part.islower()
-        for part in _LETTERS_AND_DIGITS.findall(text)
-    )
+    return any(_is_mixture(part) for part in _LETTERS_AND_DIGITS.findall(text))
+
+
+def _is_mixture(text: str) -> bool:
+    digits = sum(map(str.isdigit, text))
+    return digits >= 2 and not text.isupper() and not text.islower()

@@ -22,7 +22,9 @@ def number(value: object) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
-        return float(value) if isfinite(value) else None
+        if not isfinite(value):
+            return None
+        return float(value)
     except OverflowError:
         return None
 
@@ -34,5 +36,10 @@ def encodable_text(text: str) -> str:
 
 def unencodable_text(value: object) -> str | None:
     """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
-    texts = (part for part in all_inside(value) if isinstance(part, str) and not part.isascii())
-    return next((text for text in texts if text.encode("utf-8", "ignore").decode() != text), None)
+    for part in all_inside(value):
+        if not isinstance(part, str) or part.isascii():
+            continue
+        encodable = part.encode("utf-8", "ignore").decode()
+        if encodable != part:
+            return part
+    return None

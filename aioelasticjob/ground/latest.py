@@ -14,12 +14,14 @@ class Latest(Generic[T]):
 
     def __init__(self, first: T) -> None:
         self.value = first
-        self._changed: Event | None = None  # until somebody waits: most values at rest have nobody
+        self._changed: Event | None = None  # None until somebody waits
         self._listeners: tuple[Callable[[], object], ...] = ()
 
     def set(self, value: T) -> None:
         """Replace the value, wake every reader, and call every listener."""
-        stale, self.value, self._changed = self._changed, value, None
+        stale = self._changed
+        self.value = value
+        self._changed = None
         if stale is not None:
             stale.set()
         for listener in self._listeners:

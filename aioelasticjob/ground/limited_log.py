@@ -45,7 +45,8 @@ class LimitedLog:
     """
 
     def __init__(self, loop: AbstractEventLoop | None = None) -> None:
-        self._loop, self._lock = loop, Lock()
+        self._loop = loop
+        self._lock = Lock()
         self._intervals: dict[str, _Interval] = {}
         self._closed = False
 
@@ -70,8 +71,10 @@ class LimitedLog:
         with self._lock:
             if self._closed:
                 return True
-            if (interval := self._intervals.get(kind)) is None:
-                interval = self._intervals[kind] = _Interval(log, level)
+            interval = self._intervals.get(kind)
+            if interval is None:
+                interval = _Interval(log, level)
+                self._intervals[kind] = interval
                 if self._loop is None:
                     self._await_end(get_running_loop(), kind)
                 else:
@@ -104,7 +107,8 @@ class LimitedLog:
             self._end(kind)
 
     def _await_end(self, loop: AbstractEventLoop, kind: str) -> None:
-        if (interval := self._intervals.get(kind)) is not None:  # it has not been closed meanwhile
+        interval = self._intervals.get(kind)
+        if interval is not None:  # it has not been closed meanwhile
             interval.end = loop.call_later(INTERVAL, self._end, kind)
 
     def _end(self, kind: str) -> None:
@@ -113,10 +117,13 @@ class LimitedLog:
         if interval.end is not None:
             interval.end.cancel()
         left_out = interval.limit.take_left_out()
-        if lines := left_out.total():
-            what = counted(lines, "more line") + (" was" if lines == 1 else " were")
-            jobs = len(left_out) - ("" in left_out)
-            about = f", about {counted(jobs, 'job')}" if jobs else ""
-            newest = f"; the newest: {interval.newest}" if interval.newest else ""
-            text, extra = "%s left out%s: %s%s", {"left_out": lines}
-            interval.log.log(interval.level, text, what, about, kind, newest, extra=extra)
+        lines = left_out.total()
+        if not lines:
+            return
+        verb = "was" if lines == 1 else "were"
+        jobs = [job for job in left_out if job]
+        about = f", about {counted(len(jobs), 'job')}" if jobs else ""
+        newest = f"; the newest: {interval.newest}" if interval.newest else ""
+        text = "%s left out%s: %s%s"
+        what = f"{counted(lines, 'more line')} {verb}"
+        interval.log.log(interval.level, text, what, about, kind, newest, extra={"left_out": lines})

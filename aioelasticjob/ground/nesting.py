@@ -52,7 +52,9 @@ def inside(value: object) -> Iterable[object]:
     """Return the values directly inside a mapping, its keys first, or in a list or tuple; no others have any."""
     if isinstance(value, Mapping):
         return [*value, *value.values()]
-    return value if isinstance(value, list | tuple) else ()
+    if isinstance(value, list | tuple):
+        return value
+    return ()
 
 
 def all_inside(value: object) -> Iterator[object]:
@@ -69,7 +71,11 @@ def all_inside(value: object) -> Iterator[object]:
 
 def _containers(values: Iterable[object]) -> list[object]:
     """Return the values that have others inside, each object once: a few lines of YAML can name one a billion times."""
-    return list({id(one): one for one in values if isinstance(one, Mapping | list | tuple)}.values())
+    found = dict[int, object]()
+    for one in values:
+        if isinstance(one, Mapping | list | tuple):
+            found[id(one)] = one
+    return list(found.values())
 
 
 def _openings(text: str | bytes) -> int:

@@ -57,8 +57,11 @@ class Meter:
     """Counts one item's records."""
 
     def __init__(self, job: str, item: int | None) -> None:
-        self._job, self._item = job, item
-        self.succeeded = self.failed = self.dead = 0
+        self._job = job
+        self._item = item
+        self.succeeded = 0
+        self.failed = 0
+        self.dead = 0
         self._load: Callable[[], Load] | None = None
         self._now: Callable[[], float] = float
         self._samples: deque[tuple[float, int]] = deque()
@@ -75,21 +78,35 @@ class Meter:
 
     def sample(self) -> None:
         """Note how many records are processed by now, and forget samples that are too old."""
-        now, samples = self._now(), self._samples
+        now = self._now()
+        samples = self._samples
         while len(samples) > 1 and now - samples[1][0] >= WINDOW:
             samples.popleft()
         samples.append((now, self.succeeded + self.failed))
 
     def read(self) -> Rate:
         """Return the present flow; any thread may call this."""
-        load, samples = self._load, tuple(self._samples)
-        counted = self.succeeded, self.failed, self.dead
-        if load is None:
-            return Rate(self._job, self._item, *counted, per_second=0.0, in_flight=0, waiting=0, lag=0.0)
-        (since, before), (now, through) = samples[0], samples[-1]
-        per_second = (through - before) / (now - since) if now > since else 0.0
-        present = load()
-        return Rate(self._job, self._item, *counted, per_second, present.in_flight, present.waiting, present.lag)
+        load = self._load
+        samples = tuple(self._samples)
+        per_second = 0.0
+        present = IDLE
+        if load is not None:
+            since, before = samples[0]
+            now, through = samples[-1]
+            if now > since:
+                per_second = (through - before) / (now - since)
+            present = load()
+        return Rate(
+            job=self._job,
+            item=self._item,
+            succeeded=self.succeeded,
+            failed=self.failed,
+            dead=self.dead,
+            per_second=per_second,
+            in_flight=present.in_flight,
+            waiting=present.waiting,
+            lag=present.lag,
+        )
 
 
 class Rates(Mapping[str, tuple[Rate, ...]]):
@@ -103,8 +120,9 @@ class Rates(Mapping[str, tuple[Rate, ...]]):
         return self._meters.setdefault(job, {}).setdefault(item, Meter(job, item))
 
     def __getitem__(self, job: str) -> tuple[Rate, ...]:
-        meters = tuple(self._meters[job].items())
-        return tuple(meter.read() for _, meter in sorted(meters, key=lambda one: one[0] or 0))
+        meters = tuple(self._meters[job].items())  # at once, since another thread may add one
+        by_item = sorted(meters, key=lambda one: one[0] or 0)
+        return tuple(meter.read() for _, meter in by_item)
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._meters))

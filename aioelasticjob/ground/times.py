@@ -16,4 +16,5 @@ def time_text(when: datetime, *, milliseconds: bool = False) -> str:
     It always has its offset, so that nobody has to know in which zone a list, a message or a log is written.  It has no
     space, so that it can be given to a command as it is.
     """
-    return when.isoformat(timespec="milliseconds" if milliseconds else "seconds")
+    unit = "milliseconds" if milliseconds else "seconds"
+    return when.isoformat(timespec=unit)

@@ -14,8 +14,9 @@ from typing import Final, TypeAlias
 import yaml
 
 Resolvers: TypeAlias = dict[str | None, list[tuple[str, "re.Pattern[str]"]]]
-_INT: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_FLOAT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
+_BOOL: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+_INT: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
+_FLOAT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+\Z")
 _KEPT: Final = ("null", "merge")
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -25,18 +26,13 @@ def _resolvers() -> Resolvers:
     found: Resolvers = {}
     for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items():
         found[first] = [(tag, pattern) for tag, pattern in pairs if tag.removeprefix(_TAG) in _KEPT]
-    for kind, pattern, firsts in (
-        ("bool", re.compile("true|True|TRUE|false|False|FALSE"), "tTfF"),
-        ("int", _INT, "-0123456789"),
-        ("float", _FLOAT, "-0123456789"),
-    ):
-        for first in firsts:
-            found.setdefault(first, []).append((_TAG + kind, _whole(pattern)))
+    for first in "tTfF":
+        found.setdefault(first, []).append((f"{_TAG}bool", _BOOL))
+    for first in "-0123456789":
+        numbers = found.setdefault(first, [])
+        numbers.append((f"{_TAG}int", _INT))
+        numbers.append((f"{_TAG}float", _FLOAT))
     return found
-
-
-def _whole(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?:{pattern.pattern})\Z")
 
 
 def float_as_written(text: str) -> object:
