@@ -196,13 +196,20 @@ class DeclaredSettings(BaseModel):
 @cache
 def section_of(name: str) -> Section:
     """Return the section of a form that shows a setting."""
-    return next((one for one in DeclaredSettings.model_fields[name].metadata if isinstance(one, Section)), MORE)
+    for one in DeclaredSettings.model_fields[name].metadata:
+        if isinstance(one, Section):
+            return one
+    return MORE
 
 
 @cache
 def label_of(name: str) -> str:
     """Return the text by which a form calls a setting: the one beside it, else its name, and its unit."""
     field = DeclaredSettings.model_fields[name]
-    labels = (one.text for one in field.metadata if isinstance(one, Label))
-    unit = " (seconds)" if DURATION in parts_of(field) else ""
-    return next(labels, name.replace("_", " ").capitalize() + unit)
+    for one in field.metadata:
+        if isinstance(one, Label):
+            return one.text
+    label = name.replace("_", " ").capitalize()
+    if DURATION in parts_of(field):
+        label += " (seconds)"
+    return label

@@ -30,7 +30,9 @@ def as_seconds(given: object) -> object:
             float(given)
         except OverflowError:
             raise ValueError(EXPECTED) from None
-    return _read(given) if isinstance(given, str) else given
+    if isinstance(given, str):
+        return _read(given)
+    return given
 
 
 def _read(text: str) -> float:
@@ -38,11 +40,15 @@ def _read(text: str) -> float:
         return float(text)
     except ValueError:
         pass
-    total, end = 0.0, 0
+    total = 0.0
+    end = 0
     while end < len(text):
-        if (part := _PART.match(text, end)) is None:
+        part = _PART.match(text, end)
+        if part is None:
             raise ValueError(EXPECTED)
-        total, end = total + float(part[1]) * _UNITS[part[2]], part.end()
+        number, unit = part.groups()
+        total += float(number) * _UNITS[unit]
+        end = part.end()
     if not end:
         raise ValueError(EXPECTED)
     return total

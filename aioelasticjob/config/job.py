@@ -55,7 +55,9 @@ class JobConfig(DeclaredSettings):
     @model_validator(mode="before")
     @classmethod
     def _is_not_too_deep_and_has_no_bytes_and_no_booleans_for_numbers(cls, given: Any) -> Any:
-        for name, value in given.items() if isinstance(given, dict) else ():
+        if not isinstance(given, dict):
+            return given
+        for name, value in given.items():
             if is_too_deep(value):
                 raise InvalidSetting(name, value, TOO_DEEP)
             if has_bytes(value):
@@ -72,9 +74,10 @@ class JobConfig(DeclaredSettings):
             if info.context is not _KEPT:
                 raise unknown_setting(name, value, type(self).model_fields)
         settings = {**self._as_settings(), **self.unknown}
-        if (odd := unencodable_text(settings)) is not None:
-            name = next(name for name in settings if unencodable_text({name: settings[name]}) is not None)
-            raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
+        odd = unencodable_text(settings)
+        if odd is not None:
+            wrong = [name for name, value in settings.items() if unencodable_text({name: value}) is not None]
+            raise InvalidSetting(wrong[0], odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
             schedule = parsed_cron(self.cron, self.time_zone, self.dst)
             if info.context is not _KEPT and schedule.never_fires:
@@ -83,13 +86,16 @@ class JobConfig(DeclaredSettings):
             zone_named(self.time_zone)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
-                count, given = self.sharding_total_count, dict(self.sharding_item_parameters)
+                count = self.sharding_total_count
+                given = dict(self.sharding_item_parameters)
                 expected = f"item {item} is out of range: sharding_total_count = {count} allows 0 to {count - 1}"
                 raise InvalidSetting("sharding_item_parameters", given, expected)
-        if (contradiction := next(_contradictions(self), None)) is not None:
+        contradiction = next(_contradictions(self), None)
+        if contradiction is not None:
             raise contradiction
         for name, field in type(self).model_fields.items():
-            if settings[name] != field.default and section_of(name).kind not in (None, self.job_type):
+            is_of_this_kind = section_of(name).kind in (None, self.job_type)
+            if settings[name] != field.default and not is_of_this_kind:
                 raise InvalidSetting(name, settings[name], "is for jobs declared with @app.dataflow")
         return self
 
@@ -144,11 +150,14 @@ class JobConfig(DeclaredSettings):
 
     def as_json(self) -> dict[str, Any]:
         """Return what the registry stores as JSON values, with the keys that this release does not know."""
-        return {**self.model_dump(by_alias=True, mode="json", exclude=self._hidden), **self.unknown}
+        known = self.model_dump(by_alias=True, mode="json", exclude=self._hidden)
+        return {**known, **self.unknown}
 
     @property
-    def _hidden(self) -> set[str]:  # releases that are older than ``requires`` refuse a configuration that has it
-        return {*self.unknown} if self.requires else {*self.unknown, "requires"}
+    def _hidden(self) -> set[str]:
+        if self.requires:
+            return {*self.unknown}
+        return {*self.unknown, "requires"}  # releases that are older than ``requires`` refuse a configuration with it
 
     @property
     def unknown(self) -> Mapping[str, Any]:
@@ -166,7 +175,7 @@ class JobConfig(DeclaredSettings):
         These are the keys that this release does not know, and the job's ``requires`` unless this one sets it.
         """
         unknown = _unknown(stored)
-        requires = self.requires or (required(stored) or ())
+        requires = self.requires or required(stored) or ()
         if requires == self.requires and unknown.keys() <= self.unknown.keys():
             return self
         return self._rebuilt({**unknown, **self.unknown}, requires=requires)
@@ -174,7 +183,9 @@ class JobConfig(DeclaredSettings):
     @cached_property
     def schedule(self) -> Cron | None:
         """The parsed schedule, None for a job that is only triggered."""
-        return None if self.cron is None else parsed_cron(self.cron, self.time_zone, self.dst)
+        if self.cron is None:
+            return None
+        return parsed_cron(self.cron, self.time_zone, self.dst)
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""
@@ -189,8 +200,9 @@ class JobConfig(DeclaredSettings):
         return changed
 
     def _rebuilt(self, unknown: Mapping[str, Any], **settings: object) -> JobConfig:
+        merged = {**unknown, **self._as_settings(), **settings}
         try:
-            return JobConfig.model_validate({**unknown, **self._as_settings(), **settings}, context=_KEPT)
+            return JobConfig.model_validate(merged, context=_KEPT)
         except ValidationError as error:
             raise next(mistakes(error)) from None
 
@@ -222,17 +234,19 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
     """Yield an error for each setting that is right by itself, but not beside another one."""
     if config.failover and not config.monitor_execution:
         yield InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
-    if (catch_up := config.catch_up) and not config.monitor_execution:
+    if config.catch_up and not config.monitor_execution:
         expected = "needs monitor_execution = True: its records show what was missed while no instance was up"
-        yield InvalidSetting("catch_up", catch_up, expected)
-    if (limit := config.attempt_timeout) is not None:
+        yield InvalidSetting("catch_up", config.catch_up, expected)
+    limit = config.attempt_timeout
+    if limit is not None:
         if config.job_type == DATAFLOW.kind:
             expected = "a dataflow job retries single records: set record_timeout instead"
             yield InvalidSetting("attempt_timeout", limit, expected)
         if config.timeout is not None and limit > config.timeout:
             expected = f"must not exceed timeout = {config.timeout:g}, which bounds the whole run"
             yield InvalidSetting("attempt_timeout", limit, expected)
-    if (items := config.items_at_once) is not None:
+    items = config.items_at_once
+    if items is not None:
         if config.per == "instance":
             yield InvalidSetting("items_at_once", items, 'is for per = "item": here one call gets all items')
         if config.streaming:
@@ -249,23 +263,31 @@ def _keys() -> frozenset[str]:
 @cache
 def _numbers() -> frozenset[str]:
     """Return every key and name of a setting that is a number."""
-    fields = JobConfig.model_fields.items()
-    names = (name for name, field in fields if any(kind in parts_of(field) for kind in (int, float)))
-    return frozenset(key for name in names for key in _keys_of(name))
+    found = set[str]()
+    for name, field in JobConfig.model_fields.items():
+        parts = parts_of(field)
+        if int in parts or float in parts:
+            found |= _keys_of(name)
+    return frozenset(found)
 
 
 def _keys_of(name: str) -> set[str]:
     field = JobConfig.model_fields[name]
-    others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
-    return {name, field.alias or name, *(key for key in others if isinstance(key, str))}
+    found = {name, field.alias or name}
+    if isinstance(field.validation_alias, AliasChoices):
+        found.update(key for key in field.validation_alias.choices if isinstance(key, str))
+    return found
 
 
 def _unknown(stored: bytes) -> dict[str, Any]:
     """Return the keys of a stored configuration, which may be invalid, that this release does not know."""
     try:
         found = read_json(stored)
-        others = {key: value for key, value in found.items() if key not in _keys()}
-        return {key: value for key, value in others.items() if unencodable_text({key: value}) is None}
+        others = dict[str, Any]()
+        for key, value in found.items():
+            if key not in _keys() and unencodable_text({key: value}) is None:
+                others[key] = value
+        return others
     except (ValueError, AttributeError):
         return {}
 

@@ -54,16 +54,21 @@ INTERVALS: Mapping[int, str] = {
 
 def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
     """Return the error for a setting that does not exist, which names the nearest that does."""
-    near = get_close_matches(name, known := sorted(known), n=1)
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1)
     if name in OTHER_NAMES and "cron" in known:
-        return InvalidSetting(name, value, f"there is no such setting; {_advice(name, value)}")
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        hint = _advice(name, value)
+    elif near:
+        hint = f"did you mean {near[0]}?"
+    else:
+        hint = f"known are {', '.join(known)}"
     return InvalidSetting(name, value, f"there is no such setting; {hint}")
 
 
 def _advice(name: str, value: object) -> str:
     """Return what to write in place of a setting of another scheduler: for exactly this value, if it can be read."""
-    if (seconds := _seconds(value)) is None:
+    seconds = _seconds(value)
+    if seconds is None:
         return OTHER_NAMES[name]
     if name in TIME_LIMITS:
         return f"write timeout={value!r}"
@@ -82,7 +87,9 @@ def _seconds(value: object) -> float | None:
         seconds = as_seconds(value)
     except ValueError:
         return None
-    return seconds if isinstance(seconds, int | float) and 0.001 <= seconds <= 10**9 else None
+    if not isinstance(seconds, int | float) or not 0.001 <= seconds <= 10**9:
+        return None
+    return seconds
 
 
 def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:

@@ -56,14 +56,15 @@ class Retry:
     def __init__(
         self, attempts: int = 3, backoff: Duration = 0.1, on: Kinds = Exception, longest: Duration = 30.0
     ) -> None:
-        if isinstance(attempts, bool) or not (isinstance(attempts, int) and attempts >= 1):
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
             raise InvalidSetting("retry.attempts", attempts, "must be a whole number, at least 1")
         several = on if isinstance(on, Sequence) and not isinstance(on, str) else (on,)
         if not several:
             raise InvalidSetting("retry.on", on, _KINDS)
+        names = [_name_of(one) for one in several]
         object.__setattr__(self, "attempts", attempts)
         object.__setattr__(self, "backoff", _seconds("backoff", backoff))
-        object.__setattr__(self, "on", tuple(dict.fromkeys(_name_of(one) for one in several)))
+        object.__setattr__(self, "on", tuple(dict.fromkeys(names)))
         object.__setattr__(self, "longest", _seconds("longest", longest))
 
     @classmethod
@@ -110,7 +111,8 @@ class Retry:
             spec = getattr(known, "__spec__", None)
             if known is None or getattr(spec, "_initializing", False):  # it is being imported at this moment
                 continue
-            if not any(_is_exception(one, qualname) for one in (known, *_loaded_below(module))):
+            modules = (known, *_loaded_below(module))
+            if not any(_is_exception(one, qualname) for one in modules):
                 raise InvalidSetting("retry.on", name, f"the module {module!r} has no such class of exceptions")
 
     def applies_to(self, error: BaseException) -> bool:
@@ -139,9 +141,8 @@ class Retry:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.of, serialization=core_schema.plain_serializer_function_ser_schema(cls.as_json)
-        )
+        written = core_schema.plain_serializer_function_ser_schema(cls.as_json)
+        return core_schema.no_info_plain_validator_function(cls.of, serialization=written)
 
 
 def _loaded_below(package: str) -> list[object]:
@@ -169,7 +170,9 @@ def _seconds(name: str, given: Duration) -> float:
 def _name_of(kind: object) -> str:
     """Return the name by which a class of exceptions is stored; a name that is given is checked."""
     if isinstance(kind, type) and issubclass(kind, Exception):
-        return kind.__qualname__ if kind.__module__ == "builtins" else NameOfClass(importable_name(kind))
+        if kind.__module__ == "builtins":
+            return kind.__qualname__
+        return NameOfClass(importable_name(kind))
     if isinstance(kind, str):
         own = getattr(builtins, kind, None)
         if _NAME.fullmatch(kind) or (isinstance(own, type) and issubclass(own, Exception)):
@@ -190,5 +193,7 @@ def _is_called(kind: type, name: str) -> bool:
     module, _, qualname = name.rpartition(":")
     if kind.__qualname__ != qualname:
         return False
-    own = importable_name(kind).rpartition(":")[0]
-    return own == (module or "builtins") or (bool(module) and own.startswith(f"{module}."))
+    own, _, _ = importable_name(kind).rpartition(":")
+    if not module:
+        return own == "builtins"
+    return own == module or own.startswith(f"{module}.")

@@ -21,5 +21,10 @@ class Label:
     text: str
 
 
-SCHEDULE, ITEMS, SAFETY, FAILURES = Section("Schedule"), Section("Items"), Section("Safety"), Section("Failures")
-DATAFLOW, OWN, MORE = Section("Dataflow", kind="DATAFLOW"), Section("Own settings of this kind"), Section("More")
+SCHEDULE = Section("Schedule")
+ITEMS = Section("Items")
+SAFETY = Section("Safety")
+FAILURES = Section("Failures")
+DATAFLOW = Section("Dataflow", kind="DATAFLOW")
+OWN = Section("Own settings of this kind")
+MORE = Section("More")

@@ -17,13 +17,18 @@ from aioelasticjob.ground.nesting import all_inside
 def _item_parameters(given: object) -> object:
     """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
     if isinstance(given, list | tuple):
-        written = {item: text if isinstance(text, str) else "…" for item, text in enumerate(given[:3])}
-        raise ValueError(f"must be a mapping with a text for each item: write {written or {0: 'Beijing'}}")
+        texts = [text if isinstance(text, str) else "…" for text in given[:3]]
+        example = dict(enumerate(texts or ["Beijing"]))
+        raise ValueError(f"must be a mapping with a text for each item: write {example}")
+    if given is None:
+        return {}
     if not isinstance(given, str):
-        return {} if given is None else given
+        return given
     pairs = _pairs(given, "0=Beijing")
-    if (odd := next((item for item in pairs if not item.isdigit()), None)) is not None:
-        raise ValueError(f"{f'{odd}={pairs[odd]}'!r} is no pair like 0=Beijing")
+    for item, text in pairs.items():
+        if not item.isdigit():
+            pair = f"{item}={text}"
+            raise ValueError(f"{pair!r} is no pair like 0=Beijing")
     return pairs
 
 
@@ -31,19 +36,25 @@ def _labels(given: object) -> object:
     """Return labels as a mapping; text such as ``team=billing,tier=gold`` is accepted as well."""
     if given is None:
         return {}
-    return _pairs(given, "team=billing") if isinstance(given, str) else given
+    if isinstance(given, str):
+        return _pairs(given, "team=billing")
+    return given
 
 
 def _pairs(text: str, example: str) -> dict[str, str]:
     """Return the pairs of a text; ``example`` is one such pair."""
     found: dict[str, str] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
+    for part in text.split(","):
+        pair = part.strip()
+        if not pair:
+            continue
         name, equals, value = pair.partition("=")
+        name = name.strip()
         if not equals:
             raise ValueError(f"{pair!r} is no pair like {example}")
-        if name.strip() in found:
-            raise ValueError(f"{name.strip()!r} is given twice")
-        found[name.strip()] = value.strip()
+        if name in found:
+            raise ValueError(f"{name!r} is given twice")
+        found[name] = value.strip()
     return found
 
 
@@ -60,7 +71,8 @@ def _labels_fit(labels: dict[str, str]) -> dict[str, str]:
 def _words(given: object) -> object:
     """Return words without duplicates; text such as ``first,second`` is accepted as well as a list."""
     if isinstance(given, str):
-        given = [part.strip() for part in given.split(",") if part.strip()]
+        stripped = [part.strip() for part in given.split(",")]
+        given = [word for word in stripped if word]
     if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
         return tuple(dict.fromkeys(given))
     return given
@@ -70,7 +82,8 @@ def _zone_name(given: object) -> object:
     """Return the name of a ``ZoneInfo`` that was made from a name; return what is no time zone object as it is."""
     if not isinstance(given, tzinfo):
         return given
-    if name := getattr(given, "key", None):
+    name: object = getattr(given, "key", None)
+    if name:
         return name
     raise ValueError("expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'")
 
@@ -83,7 +96,10 @@ _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
 ZoneName = Annotated[str, BeforeValidator(_zone_name)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
-MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
+MILLISECOND = 0.001
+SECOND = 1
+DAY = 86_400
+AGES = 10**9
 NO_BYTES = "must not be bytes"
 DURATION = BeforeValidator(as_seconds)
 """Marks a setting that is a duration, and reads it."""
