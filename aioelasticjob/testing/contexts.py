@@ -70,19 +70,30 @@ def instance_context(
     Raises: InvalidSetting when the fire time has no time zone, or JSON cannot spell the request; TypeError for others.
     """
     taken = tuple(sorted(items))
-    fields = _of_run(max(taken, default=0) + 1, dict(offsets or {}), run)
-    return InstanceContext(**fields, items=taken, parameters=dict(parameters or {}), fences=dict.fromkeys(taken, fence))
+    largest = max(taken, default=0)
+    fields = _of_run(largest + 1, dict(offsets or {}), run)
+    fences = dict.fromkeys(taken, fence)
+    return InstanceContext(**fields, items=taken, parameters=dict(parameters or {}), fences=fences)
 
 
 def _of_run(least_total: int, offsets: dict[int, str], given: RunFields) -> dict[str, Any]:
     """Return the arguments that both kinds of contexts take."""
-    if unknown := given.keys() - (known := RunFields.__annotations__.keys()):
+    known = RunFields.__annotations__.keys()
+    unknown = given.keys() - known
+    if unknown:
         raise TypeError(f"a context has no field {', '.join(sorted(unknown))}: known are {', '.join(sorted(known))}")
-    fire_time, asked = given.get("fire_time", FIRST_MOMENT), parameter_text(given.get("request"))
-    source = given.get("source", FireSource.CRON if asked is None else FireSource.TRIGGER)
+    fire_time = given.get("fire_time", FIRST_MOMENT)
+    asked = parameter_text(given.get("request"))
+    if asked is None:
+        usual_source = FireSource.CRON
+        parameter = given.get("job_parameter", "")
+    else:
+        usual_source = FireSource.TRIGGER
+        parameter = asked
+    source = given.get("source", usual_source)
     return {
         "job_name": given.get("job_name", "job"),
-        "job_parameter": given.get("job_parameter", "") if asked is None else asked,
+        "job_parameter": parameter,
         "sharding_total_count": given.get("sharding_total_count", least_total),
         "instance": given.get("instance", "10.0.1.1@-@1-00000000"),
         "fire": Fire(milliseconds("fire_time", fire_time), source, asked),

@@ -66,8 +66,8 @@ def see_what_is_wanted(kind: object, wanted: Mapping[str, object]) -> None:
     known = get_args(JobEvent)
     found = [one for one in known if isinstance(kind, type) and issubclass(one, kind)]
     if not found:
-        names = ", ".join(sorted(one.__name__ for one in known))
-        raise InvalidSetting("kind", kind, f"must be a class of events: {names}")
+        names = sorted(one.__name__ for one in known)
+        raise InvalidSetting("kind", kind, f"must be a class of events: {', '.join(names)}")
     for name, value in wanted.items():
         if not any(hasattr(one, name) for one in found):
             raise InvalidSetting(name, value, f"{found[0].__name__} has no attribute of this name")

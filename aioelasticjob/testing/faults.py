@@ -17,6 +17,7 @@ from aioelasticjob.testing.loop import VirtualLoop
 from aioelasticjob.testing.network import Link
 from aioelasticjob.testing.process import Main, Process
 from aioelasticjob.testing.suspension import suspend, wake
+from aioelasticjob.testing.transport import Endpoint
 
 Farewell = Literal["fin", "reset", "silent"]
 """How peers learn of a crash: by a FIN or a reset of the kernel, or, if the whole host is gone, not at all."""
@@ -45,7 +46,6 @@ def simulated_loop() -> VirtualLoop:
 class Faults:
     """Causes and ends faults in one simulation.
 
-    It has more than twelve methods: each fault is a method.
     Raises: InvalidSetting when it is made outside of simulated time.
     """
 
@@ -72,7 +72,7 @@ class Faults:
         for connection in list(self.network.connections.values()):
             for end in connection.ends():
                 if end.process is process:
-                    {"fin": end.close_after_kill, "reset": end.abort, "silent": end.vanish}[farewell]()
+                    _end(end, farewell)
 
     def pause(self, process: Process) -> None:
         """Stop a process (SIGSTOP); its kernel goes on taking bytes for it."""
@@ -98,16 +98,19 @@ class Faults:
     def delay(self, a: str, b: str, latency: float, jitter: float = 0.0) -> None:
         """Make every packet between two hosts take ``latency`` seconds and up to ``jitter`` more."""
         for source, target in ((a, b), (b, a)):
-            self._change(source, target, replace(self.network.link(source, target), latency=latency, jitter=jitter))
+            link = self.network.link(source, target)
+            self._change(source, target, replace(link, latency=latency, jitter=jitter))
 
     def drop(self, source: str, target: str, *, both: bool = True) -> None:
         """Lose every packet from ``source`` to ``target``, and those back if ``both``."""
-        for a, b in ((source, target), (target, source))[: 1 + both]:
-            self._change(a, b, replace(self.network.link(a, b), up=False))
+        self._cut(source, target)
+        if both:
+            self._cut(target, source)
 
     def partition(self, *sides: Iterable[str]) -> None:
         """Let no packet pass between hosts of different sides."""
-        for one, other in itertools.combinations([tuple(side) for side in sides], 2):
+        hosts = [tuple(side) for side in sides]
+        for one, other in itertools.combinations(hosts, 2):
             for a, b in itertools.product(one, other):
                 self.drop(a, b)
 
@@ -123,10 +126,25 @@ class Faults:
 
     def heal(self, a: str | None = None, b: str | None = None) -> None:
         """Restore the links between two hosts, of one host, or all: what TCP held back arrives."""
+        named = {host for host in (a, b) if host}
         for pair in list(self.network.links):
-            if {host for host in (a, b) if host} <= set(pair):
+            if named <= set(pair):
                 del self.network.links[pair]
         self.network.links_changed()
 
+    def _cut(self, source: str, target: str) -> None:
+        link = self.network.link(source, target)
+        self._change(source, target, replace(link, up=False))
+
     def _change(self, source: str, target: str, link: Link) -> None:
         self.network.links[source, target] = link
+
+
+def _end(end: Endpoint, farewell: Farewell) -> None:
+    match farewell:
+        case "fin":
+            end.close_after_kill()
+        case "reset":
+            end.abort()
+        case "silent":
+            end.vanish()

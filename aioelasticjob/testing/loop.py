@@ -48,22 +48,21 @@ _MAX_IDLE_TURNS = 200_000
 
 
 class VirtualLoop(SimulatedLoop):
-    """Asyncio's own scheduler over simulated time and an in-memory network.
-
-    It has more than twelve methods: it overrides what asyncio's loop offers.
-    """
+    """Asyncio's own scheduler over simulated time and an in-memory network."""
 
     _ready: deque[asyncio.Handle]
     _asyncgens: weakref.WeakSet[AsyncGenerator[object, object]]
 
     def __init__(self, *, seed: int = 0, start: float = START) -> None:
         super().__init__()
-        self.start, self.random = start, random.Random(seed)
+        self.start = start
+        self.random = random.Random(seed)
         self.unhandled: list[Exception] = []
         self.tasks = itertools.count()
         self._remains: list[asyncio.Task[Any]] = []
         self.thread = threading.current_thread()
-        self._now, self._idle_turns = 0.0, 0
+        self._now = 0.0
+        self._idle_turns = 0
         self._owners: dict[int, Process] = {}  # of asynchronous generators
         self._selector = self  # the scheduler asks its selector how long to wait
         self._clock_resolution = 1e-6  # a float can tell such moments apart for more than a century
@@ -74,7 +73,9 @@ class VirtualLoop(SimulatedLoop):
     def time(self) -> float:
         """Return the simulated seconds since the loop was made, less those that the asking process was suspended."""
         process = current_process()
-        return monotonic(process, self._now) if process else self._now
+        if process is None:
+            return self._now
+        return monotonic(process, self._now)
 
     def boot_time(self) -> float:
         """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
@@ -82,8 +83,11 @@ class VirtualLoop(SimulatedLoop):
 
     def wall(self) -> float:
         """Return the wall time of the running process in seconds since the epoch."""
+        wall = self.start + self._now
         process = current_process()
-        return self.start + self._now + (process.skew if process else 0.0)
+        if process is None:
+            return wall
+        return wall + process.skew
 
     def select(self, timeout: float | None) -> tuple[()]:
         """Let time pass until the next timer is due.
@@ -91,13 +95,16 @@ class VirtualLoop(SimulatedLoop):
         Raises: Deadlock if there is none, Livelock if time has stood still for very long.
         """
         if timeout is None:
-            raise Deadlock([describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
+            tasks = sorted(asyncio.all_tasks(self), key=hash)
+            raise Deadlock([describe(task) for task in tasks])
         if timeout > 0:
-            self._now, self._idle_turns = max(self._now, self._scheduled[0].when()), 0
-        elif (turns := self._idle_turns + 1) > _MAX_IDLE_TURNS:
+            self._now = max(self._now, self._scheduled[0].when())
+            self._idle_turns = 0
+            return ()
+        turns = self._idle_turns + 1
+        if turns > _MAX_IDLE_TURNS:
             raise Livelock(f"{turns} turns of the loop at second {self._now}; next is {self._ready[0]}")
-        else:
-            self._idle_turns = turns
+        self._idle_turns = turns
         return ()
 
     def call_soon(
@@ -121,7 +128,9 @@ class VirtualLoop(SimulatedLoop):
     ) -> asyncio.TimerHandle:
         """Run ``callback`` at ``when`` by the asking process's clock, if its process lives and is not paused then."""
         process = current_process()
-        return self.call_at_boot_time(when + process.asleep if process else when, callback, *args, context=context)
+        if process is not None:
+            when += process.asleep
+        return self.call_at_boot_time(when, callback, *args, context=context)
 
     def call_at_boot_time(
         self,
@@ -180,8 +189,9 @@ class VirtualLoop(SimulatedLoop):
 
     def retain_tasks(self, process: Process) -> None:
         """Keep references to the tasks of a process that is killed: collected tasks would run their code again."""
-        tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
-        self._remains += (task for task in tasks if task.process is process)
+        for task in asyncio.all_tasks(self):
+            if isinstance(task, _SimulatedTask) and task.process is process:
+                self._remains.append(task)
 
     def unwind_killed(self) -> bool:
         """Unwind the tasks of killed processes and ignore their errors; return whether there were any."""
@@ -191,7 +201,8 @@ class VirtualLoop(SimulatedLoop):
         for task in sorted(asyncio.all_tasks(self), key=hash):
             if isinstance(task, _SimulatedTask) and task.process and not task.process.alive:
                 task.unwind()
-        remains, self._remains = self._remains, []
+        remains = self._remains
+        self._remains = []
         return bool(remains)
 
     def _owner_lives(self, agen: AsyncGenerator[object, object]) -> bool:
@@ -221,14 +232,33 @@ class VirtualLoop(SimulatedLoop):
 
     def _note_unhandled(self, context: dict[str, Any]) -> None:
         failure = context.get("exception")
-        self.unhandled.append(failure if isinstance(failure, Exception) else RuntimeError(context["message"]))
+        if not isinstance(failure, Exception):
+            failure = RuntimeError(context["message"])
+        self.unhandled.append(failure)
 
 
 for _name in (
-    *("run_in_executor", "subprocess_exec", "subprocess_shell", "connect_read_pipe", "connect_write_pipe"),
-    *("add_reader", "add_writer", "remove_reader", "remove_writer", "sendfile", "start_tls"),
-    *("sock_recv", "sock_recv_into", "sock_sendall", "sock_connect", "sock_accept", "sock_sendfile"),
-    *("create_datagram_endpoint", "create_unix_connection", "create_unix_server", "connect_accepted_socket"),
+    "run_in_executor",
+    "subprocess_exec",
+    "subprocess_shell",
+    "connect_read_pipe",
+    "connect_write_pipe",
+    "add_reader",
+    "add_writer",
+    "remove_reader",
+    "remove_writer",
+    "sendfile",
+    "start_tls",
+    "sock_recv",
+    "sock_recv_into",
+    "sock_sendall",
+    "sock_connect",
+    "sock_accept",
+    "sock_sendfile",
+    "create_datagram_endpoint",
+    "create_unix_connection",
+    "create_unix_server",
+    "connect_accepted_socket",
 ):
     setattr(VirtualLoop, _name, refusing(f"loop.{_name}"))
 
@@ -338,7 +368,8 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             raise OutsideWorld(f"a thread ({thread.name})")
         start_thread(thread)
 
-    state, entropy = random.getstate(), random.Random(f"entropy {seed}").randbytes
+    state = random.getstate()
+    entropy = random.Random(f"entropy {seed}").randbytes
     seeded = random.Random.seed
 
     def seed_from_entropy(dice: random.Random, number: Any = None, version: int = 2) -> None:

@@ -39,7 +39,9 @@ class Listener(asyncio.AbstractServer):
     """A server socket; what ``loop.create_server`` returns."""
 
     def __init__(self, network: Network, make: Callable[[], asyncio.BaseProtocol], address: tuple[str, int]) -> None:
-        self._network, self._make, self.address = network, make, address
+        self._network = network
+        self._make = make
+        self.address = address
         self.process = current_process()
         self._context = contextvars.copy_context()
         self._accepted: set[Endpoint] = set()
@@ -49,7 +51,9 @@ class Listener(asyncio.AbstractServer):
     @property
     def sockets(self) -> tuple[FakeSocket, ...]:
         """What stands in for the listening socket; empty once closed."""
-        return (FakeSocket(self.address, None),) if self._open else ()
+        if not self._open:
+            return ()
+        return (FakeSocket(self.address, None),)
 
     def accept(self, connection: Connection) -> None:
         """Give a new connection to the server's code, which meets it when it next runs."""
@@ -101,10 +105,7 @@ class Listener(asyncio.AbstractServer):
 
 
 class Network:
-    """All hosts, links, listeners and connections of one loop.
-
-    It has more than twelve methods: each fault of a network is a method.
-    """
+    """All hosts, links, listeners and connections of one loop."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
@@ -154,14 +155,17 @@ class Network:
         Raises: OSError when the port is taken, or the address is another host's.
         """
         _refuse_sockets(ssl, sock)
-        address = self._locate(host if isinstance(host, str) or host is None else host[0])
+        if isinstance(host, list):
+            host = host[0]
+        address = self._locate(host)
         process = current_process()
         if process and address != process.address:
             raise OSError(errno.EADDRNOTAVAIL, f"{address} is not an address of {process}")
         port = port or self._free_port(address)
         if (address, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, f"{address}:{port} is already in use")
-        listener = self._listeners[address, port] = Listener(self, make, (address, port))
+        listener = Listener(self, make, (address, port))
+        self._listeners[address, port] = listener
         return listener
 
     async def connect(
@@ -179,13 +183,16 @@ class Network:
         Raises: ConnectionRefusedError when nothing listens there, TimeoutError after two minutes without an answer.
         """
         _refuse_sockets(ssl, sock)
-        source, target = self._locate(None), (self._locate(host), port or 0)
-        await self._handshake(source, target[0])
+        source = self._locate(None)
+        address = self._locate(host)
+        target = address, port or 0
+        await self._handshake(source, address)
         listener = self._listeners.get(target)
         if listener is None:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing listens on {target[0]}:{target[1]}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing listens on {address}:{port or 0}")
         self._opened += 1
-        connection = Connection(self, self._opened, (source, self._free_port(source)), target, listener.process)
+        client = source, self._free_port(source)
+        connection = Connection(self, self._opened, client, target, listener.process)
         self.connections[connection.number] = connection
         listener.accept(connection)
         protocol = connection.client.attach_now(make, contextvars.copy_context())
@@ -198,7 +205,9 @@ class Network:
 
     def between(self, a: str, b: str) -> Iterator[Connection]:
         """Yield the connections between two hosts, oldest first."""
-        return (c for c in list(self.connections.values()) if c.joins(a, b))
+        for connection in list(self.connections.values()):
+            if connection.joins(a, b):
+                yield connection
 
     def listeners_of(self, process: Process) -> list[Listener]:
         """Return what ``process`` listens on."""
@@ -218,7 +227,8 @@ class Network:
     def delivered(self, source: tuple[str, int], target: tuple[str, int], data: bytes) -> None:
         """Count a segment in the fingerprint."""
         head = f"{self.loop.boot_time()!r} {source} {target} ".encode()
-        self.fingerprint = zlib.crc32(data, zlib.crc32(head, self.fingerprint))
+        with_head = zlib.crc32(head, self.fingerprint)
+        self.fingerprint = zlib.crc32(data, with_head)
 
     async def _handshake(self, source: str, target: str) -> None:
         for wait in _SYN_WAITS:

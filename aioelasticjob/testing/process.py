@@ -25,10 +25,12 @@ class Process:
     """A simulated process: code with its own address and clock, which can be paused or killed alone."""
 
     def __init__(self, name: str, address: str, *, skew: float = 0.0) -> None:
-        self.name, self.address = name, address
+        self.name = name
+        self.address = address
         self.skew = skew
         """Seconds by which this process's wall clock is ahead of the true one."""
-        self.alive, self.paused = True, False
+        self.alive = True
+        self.paused = False
         self.asleep = 0.0
         """Seconds that its machine was suspended: its monotonic clock is behind the true one by so many."""
         self.suspended_at: float | None = None
@@ -43,13 +45,22 @@ class Process:
         self.context.run(_current.set, self)
 
     def __repr__(self) -> str:
-        state = "killed" if not self.alive else "paused" if self.paused else "running"
+        if not self.alive:
+            state = "killed"
+        elif self.paused:
+            state = "paused"
+        else:
+            state = "running"
         return f"<Process {self.name} at {self.address}, {state}>"
 
     def start(self, main: Main) -> Process:
         """Run ``main()`` as the code of this process and return the process."""
         loop = asyncio.get_running_loop()
-        self._main = self.context.run(lambda: loop.create_task(main(), name=self.name, context=self.context.copy()))
+
+        def create_task() -> asyncio.Task[object]:
+            return loop.create_task(main(), name=self.name, context=self.context.copy())
+
+        self._main = self.context.run(create_task)
         self._main.add_done_callback(self._finish, context=contextvars.Context())
         return self
 
@@ -82,7 +93,8 @@ class Process:
 
     def kill(self) -> None:
         """End the process between two of its steps; no code of it runs again."""
-        self.alive, self.suspended_at = False, None
+        self.alive = False
+        self.suspended_at = None
         self._held.clear()
         self.timers.clear()
         if not self._ended.done():
@@ -112,7 +124,9 @@ _current: ContextVar[Process | None] = ContextVar("aioelasticjob.testing.process
 
 def current_process(context: contextvars.Context | None = None) -> Process | None:
     """Return the process whose code is running, or ``context``'s; ``None`` is the world outside of all processes."""
-    return _current.get() if context is None else context.get(_current)
+    if context is None:
+        return _current.get()
+    return context.get(_current)
 
 
 def describe(task: asyncio.Task[Any]) -> str:
@@ -120,9 +134,21 @@ def describe(task: asyncio.Task[Any]) -> str:
     places: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None:
-        frame = next((f for a in ("cr_frame", "gi_frame", "ag_frame") if (f := getattr(awaited, a, None))), None)
-        if frame:
+        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if frame is not None:
             places.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
-        awaited = next((n for a in ("cr_await", "gi_yieldfrom", "ag_await") if (n := getattr(awaited, a, None))), None)
-    process = f" of {owner}" if (owner := getattr(task, "process", None)) else ""
-    return f"  {task.get_name()}{process} at " + " <- ".join(reversed(places))
+        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+    name = task.get_name()
+    process = getattr(task, "process", None)
+    if process is not None:
+        name += f" of {process}"
+    return f"  {name} at " + " <- ".join(reversed(places))
+
+
+def _first(thing: Any, *names: str) -> Any:
+    """Return the first of some attributes that is there: coroutines and generators have the same under other names."""
+    for name in names:
+        found = getattr(thing, name, None)
+        if found is not None:
+            return found
+    return None

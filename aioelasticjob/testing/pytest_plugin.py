@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from aioelasticjob.testing.virtual_cluster import VirtualCluster
 
-MARKER, CLUSTER = "virtual_time", "virtual_cluster"
+MARKER = "virtual_time"
+CLUSTER = "virtual_cluster"
 _HELP = f"{MARKER}(start=2026-01-01T00:00:00Z, seed=0): run the async test in simulated time that begins at `start`"
 
 
@@ -71,7 +72,10 @@ def _embedded_server() -> Iterator[str]:
 
 def _coroutine_function(test: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the coroutine function that a test is, or that another plugin has wrapped."""
-    return next((each for each in (test, inspect.unwrap(test)) if inspect.iscoroutinefunction(each)), None)
+    for each in (test, inspect.unwrap(test)):
+        if inspect.iscoroutinefunction(each):
+            return each
+    return None
 
 
 def _options(test: pytest.Function, marker: pytest.Mark | None) -> dict[str, Any]:
@@ -79,10 +83,14 @@ def _options(test: pytest.Function, marker: pytest.Mark | None) -> dict[str, Any
 
     Raises: pytest's Failed when it says what it cannot mean.
     """
-    options = dict(marker.kwargs) if marker else {}
-    if unknown := [*(marker.args if marker else ()), *(name for name in options if name not in ("start", "seed"))]:
-        pytest.fail(f"{MARKER} of {test.name} takes start=… and seed=…, not {unknown[0]!r}", pytrace=False)
-    start, seed = options.get("start", 0), options.get("seed", 0)
+    if marker is None:
+        return {}
+    options = dict(marker.kwargs)
+    unknown = [name for name in options if name not in ("start", "seed")]
+    for wrong in (*marker.args, *unknown):
+        pytest.fail(f"{MARKER} of {test.name} takes start=… and seed=…, not {wrong!r}", pytrace=False)
+    start = options.get("start", 0)
+    seed = options.get("seed", 0)
     if isinstance(start, bool) or not isinstance(start, (datetime, float, int)):
         expected = "is neither a datetime with a time zone nor seconds since the epoch"
         pytest.fail(f"{MARKER} of {test.name}: start={start!r} {expected}", pytrace=False)

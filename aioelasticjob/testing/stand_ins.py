@@ -62,7 +62,8 @@ class _OfTheProcess:
 
     def __get__(self, app: ElasticJob, _: type[ElasticJob]) -> RunningApp:
         started, own = started_app.get() or (None, None)
-        here: RunningApp = vars(own if app is started else app)["_here"]
+        meant = own if app is started else app
+        here: RunningApp = vars(meant)["_here"]
         return here
 
     def __set__(self, app: ElasticJob, here: RunningApp) -> None:

@@ -19,10 +19,13 @@ ROUNDED = 1e-9
 
 def suspend(loop: SimulatedLoop, process: Process) -> None:
     """Stop a process together with its monotonic clock: what it has set does not come due meanwhile."""
-    mine = [timer for timer in loop._scheduled if _is_of(timer, process) and not timer.cancelled()]
-    process.timers += mine
-    kept = set(map(id, mine))
-    loop._scheduled[:] = [timer for timer in loop._scheduled if id(timer) not in kept]
+    others = list[asyncio.TimerHandle]()
+    for timer in loop._scheduled:
+        if _is_of(timer, process) and not timer.cancelled():
+            process.timers.append(timer)
+        else:
+            others.append(timer)
+    loop._scheduled[:] = others
     heapq.heapify(loop._scheduled)
     process.suspended_at = loop.boot_time()
     process.pause()
@@ -32,7 +35,8 @@ def wake(loop: SimulatedLoop, process: Process) -> None:
     """Let a suspended process go on, with its timers as far ahead of it as they were."""
     if process.suspended_at is None:
         return
-    slept, process.suspended_at = loop.boot_time() - process.suspended_at, None
+    slept = loop.boot_time() - process.suspended_at
+    process.suspended_at = None
     process.asleep += slept
     for timer in process.timers:
         timer._when += slept  # type: ignore[attr-defined]  # typeshed leaves it out
@@ -43,7 +47,9 @@ def wake(loop: SimulatedLoop, process: Process) -> None:
 
 def monotonic(process: Process, now: float) -> float:
     """Return what a process's monotonic clock shows; in spite of rounding, timers find their moments reached."""
-    return now - process.asleep + ROUNDED if process.asleep else now
+    if not process.asleep:
+        return now
+    return now - process.asleep + ROUNDED
 
 
 def _is_of(handle: asyncio.Handle, process: Process) -> bool:

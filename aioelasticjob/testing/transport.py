@@ -29,7 +29,8 @@ Failure = ConnectionError | TimeoutError | None
 class Signal(Enum):
     """A segment without bytes."""
 
-    END, RESET = b"<end>", b"<reset>"
+    END = b"<end>"
+    RESET = b"<reset>"
 
 
 Segment = bytes | Signal
@@ -42,10 +43,13 @@ def _size(segment: Segment) -> int:
 class FakeSocket:
     """A stand-in for a transport's socket, which does not exist."""
 
-    family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    family = socket.AF_INET
+    type = socket.SOCK_STREAM
+    proto = socket.IPPROTO_TCP
 
     def __init__(self, name: Address, peer: Address | None) -> None:
-        self._name, self._peer = name, peer
+        self._name = name
+        self._peer = peer
 
     def getsockname(self) -> Address:
         """Return the own address."""
@@ -90,10 +94,12 @@ class Connection:
     def __init__(
         self, network: _Network, number: int, client: Address, server: Address, server_process: Process | None
     ) -> None:
-        self.network, self.number = network, number
+        self.network = network
+        self.number = number
         self.client = Endpoint(self, client, server, current_process())
         self.server = Endpoint(self, server, client, server_process)
-        self.client.peer, self.server.peer = self.server, self.client
+        self.client.peer = self.server
+        self.server.peer = self.client
         self.severed = False
         """Whether it is half open: both ends take it for open, but no packet passes any more."""
 
@@ -122,7 +128,7 @@ class Connection:
 
 
 class Endpoint(_FlowControlMixin):
-    """One end of a connection; it has more than twelve methods, because it implements asyncio's transport."""
+    """One end of a connection: asyncio's transport."""
 
     peer: Endpoint
     _maybe_pause_protocol: Callable[[], None]
@@ -132,16 +138,25 @@ class Endpoint(_FlowControlMixin):
         face = FakeSocket(address, remote)
         loop = connection.network.loop
         super().__init__({"sockname": address, "peername": remote, "socket": face}, loop)
-        self.connection, self.address, self.process = connection, address, process
-        self._network, self._clock = connection.network, loop
+        self.connection = connection
+        self.address = address
+        self.process = process
+        self._network = connection.network
+        self._clock = loop
         self._context = contextvars.Context()
         self._protocol: asyncio.BaseProtocol | None = None
-        self._closing = self._reading_paused = self._eof_written = self._reader_due = self._broken = False
+        self._closing = False
+        self._reading_paused = False
+        self._eof_written = False
+        self._reader_due = False
+        self._broken = False
         self.gone = False
         self._backlog: deque[Segment] = deque()  # written, but beyond the window
         self._wire: deque[Segment] = deque()  # sent, not yet arrived
         self._inbox: deque[Segment] = deque()  # arrived, not yet read
-        self._backlog_size = self._in_flight = self._coming = 0
+        self._backlog_size = 0
+        self._in_flight = 0
+        self._coming = 0
         self._last_arrival = 0.0
         self._abandon: asyncio.TimerHandle | None = None
         self._on_closed: list[Callable[[], None]] = []
@@ -157,7 +172,8 @@ class Endpoint(_FlowControlMixin):
         self, make: Callable[[], asyncio.BaseProtocol], context: contextvars.Context
     ) -> asyncio.BaseProtocol:
         """Connect a new protocol to this end at once and return it."""
-        self._context, self._protocol = context, make()
+        self._context = context
+        self._protocol = make()
         self._protocol.connection_made(self)
         self._wake_reader()
         return self._protocol
@@ -230,7 +246,8 @@ class Endpoint(_FlowControlMixin):
         self._lose(None)
 
     def _lose(self, failure: Failure) -> None:
-        self._closing = self.gone = True
+        self._closing = True
+        self.gone = True
         self._backlog.clear()
         self._inbox.clear()
         self._backlog_size = 0

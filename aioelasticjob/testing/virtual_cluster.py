@@ -35,7 +35,8 @@ from aioelasticjob.zookeeper.settings import Settings
 
 E = TypeVar("E")
 
-REGISTRY, PORT = "10.0.0.1", 2181
+REGISTRY = "10.0.0.1"
+PORT = 2181
 OBSERVER = "10.0.0.2"
 OBSERVER_SESSION_TIMEOUT = 600.0
 """Session timeout of the observer, in seconds; a short one would make most work of heartbeats."""
@@ -47,11 +48,16 @@ class Instance:
     """One process of the application, on a host of its own; ``VirtualCluster.start`` makes it."""
 
     def __init__(self, cluster: VirtualCluster, started: ElasticJob, app: ElasticJob, host: str) -> None:
-        self.app, self.host = app, host
-        """What this process runs: the same jobs, but events, counts and overrides of its own; and its IP address."""
+        self.app = app
+        """What this process runs: the same jobs, but events, counts and overrides of its own."""
+        self.host = host
+        """Its IP address."""
         self.failure: Exception | None = None
         self._started = started
-        self._cluster, self._ready, self._leaving, self._gone = cluster, Event(), Event(), Event()
+        self._cluster = cluster
+        self._ready = Event()
+        self._leaving = Event()
+        self._gone = Event()
         self._session: Session | None = None
         self._process: Process = cluster.faults.start(host, host, self._main)
 
@@ -100,11 +106,13 @@ class Instance:
     async def holds(self, job: str | None = None) -> tuple[int, ...]:
         """Return the items of a job that are assigned to it."""
         status = await self._cluster.status(job)
-        return tuple(item for one in status.instances if one.ip == self.host for item in one.holds)
+        ours = [one for one in status.instances if one.ip == self.host]
+        return tuple(item for one in ours for item in one.holds)
 
     def raise_failure(self) -> None:
         """Raise the error that has ended it, once."""
-        failure, self.failure = self.failure, None
+        failure = self.failure
+        self.failure = None
         if failure is not None:
             raise failure
 
@@ -130,10 +138,7 @@ class Instance:
 
 
 class VirtualCluster:
-    """A registry and instances of one application, all in simulated time.  For coroutines run by ``simulated``.
-
-    It has more than twelve methods: each thing that can happen to a cluster is a method.
-    """
+    """A registry and instances of one application, all in simulated time.  For coroutines run by ``simulated``."""
 
     def __init__(self) -> None:
         self.instances: list[Instance] = []
@@ -194,12 +199,15 @@ class VirtualCluster:
         """
         status = await self.status(job)
         schedule = status.config.schedule
-        due = None if schedule is None else schedule.next_after(self.now)
+        due = None
+        if schedule is not None:
+            due = schedule.next_after(self.now)
         if due is None:
             raise InvalidSetting("job", status.name, "has no next fire: use trigger()")
         await self._living_hosts(status.name)
         await self.until(due)
-        slot, news = round(due.timestamp() * 1000), self._events_after(self._read)
+        slot = round(due.timestamp() * 1000)
+        news = self._events_after(self._read)
         what = f"fire of {status.name} at {due}"
         return await self._all_end(status, what, within, news, lambda end: end.slot == slot)
 
@@ -222,8 +230,9 @@ class VirtualCluster:
         of_request = f"{status.name}@{asked.request}"
 
         def counts(end: Ended) -> bool:
-            if asked.request:  # the run's moment follows the id, and has no dash
-                return end.run_id.rpartition("-")[0] == of_request
+            if asked.request:
+                request, _, _ = end.run_id.rpartition("-")  # the run's moment follows, and has no dash
+                return request == of_request
             return end.source is FireSource.TRIGGER  # a job without records: it knows no requests and no rescues
 
         return await self._all_end(status, f"run of {status.name}", within, news, counts)
@@ -239,15 +248,19 @@ class VirtualCluster:
         see_what_is_wanted(kind, fields)
 
         def is_wanted(event: JobEvent) -> TypeGuard[E]:
-            return isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items())
+            if not isinstance(event, kind):
+                return False
+            return all(getattr(event, name) == value for name, value in fields.items())
 
         with move_on_after(within):
             async for event in self._events_after(self._read):
                 if is_wanted(event):
                     return event
         wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-        past = " after what was waited for last (`events` has earlier ones)" if any(map(is_wanted, self.events)) else ""
-        raise NotSeen(f"{kind.__name__}({wanted}){past}", within, self.events[-5:])
+        what = f"{kind.__name__}({wanted})"
+        if any(is_wanted(event) for event in self.events):
+            what += " after what was waited for last (`events` has earlier ones)"
+        raise NotSeen(what, within, self.events[-5:])
 
     async def settled(self, job: str | None = None, *, within: float = DEFAULT_TIMEOUT) -> JobStatus:
         """Wait until every living instance has joined the job and all its items are assigned; return its status.
@@ -276,7 +289,8 @@ class VirtualCluster:
         Raises: InvalidSetting when it is no datetime with a time zone.
         """
         milliseconds("when", when)
-        await sleep(max(0.0, (when - self.now).total_seconds()))
+        left = when - self.now
+        await sleep(max(0.0, left.total_seconds()))
 
     async def close(self) -> None:
         """Let all instances that are left leave gracefully.
@@ -306,13 +320,19 @@ class VirtualCluster:
 
         Raises: NotSeen when there is none; InvalidSetting when there is no such job.
         """
-        if not (alive := self._living(job)):
+        alive = self._living(job)
+        if not alive:
             await self.status(job)
             raise NotSeen(f"instance of {job} is alive", None, self.events[-5:])
         return alive
 
     def _living(self, job: str) -> set[str]:
-        return {one.host for one in self.instances if one.alive and job in {config.job_name for config in one.app.jobs}}
+        found = set[str]()
+        for one in self.instances:
+            names = [config.job_name for config in one.app.jobs]
+            if one.alive and job in names:
+                found.add(one.host)
+        return found
 
     async def _all_end(
         self,
@@ -323,7 +343,8 @@ class VirtualCluster:
         counts: Callable[[Ended], bool],
     ) -> tuple[Ended, ...]:
         """Wait for the end of all items that are not disabled."""
-        missing = set(range(status.config.sharding_total_count)) - {one.item for one in status.items if one.disabled}
+        disabled = {one.item for one in status.items if one.disabled}
+        missing = set(range(status.config.sharding_total_count)) - disabled
         ends: dict[int, Ended] = {}
         with move_on_after(within):
             while missing:
@@ -337,12 +358,14 @@ class VirtualCluster:
         raise NotSeen(f"end of items {sorted(missing)} in the {what}{nobody}", within, self.events[-5:])
 
     def _named(self, job: str | None) -> str:
+        if job is not None:
+            return job
         names = sorted({config.job_name for one in self.instances for config in one.app.jobs})
-        if job is None and len(names) == 1:
-            return names[0]
-        if job is None:
-            raise InvalidSetting("job", None, f"name one of {', '.join(names)}" if names else "start an instance first")
-        return job
+        if not names:
+            raise InvalidSetting("job", None, "start an instance first")
+        if len(names) > 1:
+            raise InvalidSetting("job", None, f"name one of {', '.join(names)}")
+        return names[0]
 
     @property
     def _session(self) -> Session:
