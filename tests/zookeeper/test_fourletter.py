@@ -101,7 +101,7 @@ def test_cons_tells_what_each_client_did_last() -> None:
     async def story(server: Server, ask: Ask) -> None:
         text = await ask("cons")
         assert re.search(
-            r"\[1\]\(queued=0,recved=3,sent=3,sid=0x1[0-9a-f]+,lop=GETC,est=\d+,to=4000,lcxid=0x2,lzxid=0x[0-9a-f]+,"
+            r"\[1\]\(queued=0,recved=3,sent=3,sid=0x1[0-9a-f]+,lop=GETC,est=\d+,to=40000,lcxid=0x2,lzxid=0x[0-9a-f]+,"
             r"lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n",
             text,
         ), text
