@@ -119,7 +119,8 @@ def _items(snapshot: Snapshot) -> Table:
 
 def _bar(done: int, total: int, width: int) -> ProgressBar:
     if not total:  # without files, everything is done
-        done = total = 1
+        done = 1
+        total = 1
     return ProgressBar(total, done, width, complete_style="blue", finished_style="green", style="grey30")
 
 

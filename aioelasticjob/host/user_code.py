@@ -41,9 +41,13 @@ class UserCode:
     def __init__(self, what: str, task: Task[Any] | None = None) -> None:
         self._what = what
         self._pid = os.getpid()
-        self._task = task = task or present_task()
-        self._requests = 0 if task is None else task.cancelling()
-        self._scope = None if task is None else _scope_of(task)
+        task = task or present_task()
+        self._task = task
+        self._requests = 0
+        self._scope: CancelScope | None = None
+        if task is not None:
+            self._requests = task.cancelling()
+            self._scope = _scope_of(task)
 
     @property
     def is_touched(self) -> bool:

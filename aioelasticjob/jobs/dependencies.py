@@ -143,7 +143,9 @@ async def provided(
     failure: BaseException | None = None
     async with AsyncExitStack() as stack:
         run = _RunValues(context, overrides, stack)
-        given = [{} if one is None else await run.arguments(one) for one in needs]
+        given = list[dict[str, Any]]()
+        for one in needs:
+            given.append({} if one is None else await run.arguments(one))
         try:
             yield tuple(given)
         except BaseException as error:

@@ -48,8 +48,11 @@ class Znode:
         self.data = data
         self.acl = acl
         self.owner = owner
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = now
+        self.czxid = zxid
+        self.mzxid = zxid
+        self.pzxid = zxid
+        self.ctime = now
+        self.mtime = now
         self.version = 0
         self.cversion = 0  # counts creations below; the wire shows creations and deletions, see stat()
         self.aversion = 0
