@@ -70,7 +70,10 @@ class Answers:
     """Answers requests, each within a time that is bounded, whatever other processes do."""
 
     def __init__(self, render: Render, app: HasHealth, siblings: Siblings, limited_log: LimitedLog) -> None:
-        self._render, self._app, self._siblings, self._limited_log = render, app, siblings, limited_log
+        self._render = render
+        self._app = app
+        self._siblings = siblings
+        self._limited_log = limited_log
 
     async def to(self, method: str, path: str, accept: str, *, alone: bool) -> Answer:
         """Return the answer to a request; with ``alone`` set, for this process only: another one asks for it."""
@@ -78,15 +81,21 @@ class Answers:
             return Answer(405, b"GET or HEAD\n")
         if path in PROBES:
             own = self._own_health(path)
-            return own if alone else await self._all_health(path, own)
+            if alone:
+                return own
+            return await self._all_health(path, own)
         if path != METRICS:
             return Answer(404, f"there is {METRICS}, {', '.join(PROBES)}\n".encode())
         own = await self._own_metrics(accept)
-        return own if alone or own.status != 200 else await self._all_metrics(accept, own)
+        if alone or own.status != 200:
+            return own
+        return await self._all_metrics(accept, own)
 
     def _own_health(self, path: str) -> Answer:
         health = self._app.health
-        return Answer(health.status_code(PROBES[path]), json.dumps(health.as_json()).encode(), "application/json")
+        status = health.status_code(PROBES[path])
+        body = json.dumps(health.as_json()).encode()
+        return Answer(status, body, "application/json")
 
     async def _all_health(self, path: str, own: Answer) -> Answer:
         """Return the health of all processes that share the port; of this one alone if there is no other."""
@@ -103,7 +112,8 @@ class Answers:
             "processes": processes,
         }
         is_good = all(answer is not None and answer.status == 200 for answer in answers.values())
-        return Answer(200 if is_good else 503, json.dumps(body).encode(), "application/json")
+        status = 200 if is_good else 503
+        return Answer(status, json.dumps(body).encode(), "application/json")
 
     async def _own_metrics(self, accept: str) -> Answer:
         try:
@@ -117,14 +127,16 @@ class Answers:
 
     async def _all_metrics(self, accept: str, own: Answer) -> Answer:
         texts = {self._siblings.own: own.body}
-        for process, answer in (await self._asked(METRICS, accept, METRICS_TIMEOUT)).items():
+        others = await self._asked(METRICS, accept, METRICS_TIMEOUT)
+        for process, answer in others.items():
             if answer is not None and answer.status == 200:
                 texts[process] = answer.body
                 continue
             text = f"process {process} has not answered with its metrics, so they are left out"
             if self._limited_log.admits(log, None, "processes that have not answered with their metrics"):
                 log.warning("%s", text, extra={"reason": text})
-        return Answer(200, await to_thread.run_sync(together, dict(sorted(texts.items()))), own.content_type)
+        body = await to_thread.run_sync(together, dict(sorted(texts.items())))
+        return Answer(200, body, own.content_type)
 
     async def _asked(self, path: str, accept: str, timeout: float) -> dict[int, Answer | None]:
         """Return the answers of all other processes, None for each that has not answered in time."""
@@ -146,6 +158,8 @@ def _health_in(answer: Answer | None) -> dict[str, Any] | None:
         return None
     with suppress(ValueError):
         health = read_json(answer.body)
-        if isinstance(health, dict) and health.get("status") in STATUSES and {"alive", "ready"} <= health.keys():
+        if not isinstance(health, dict):
+            return None
+        if health.get("status") in STATUSES and {"alive", "ready"} <= health.keys():
             return health
     return None

@@ -104,7 +104,8 @@ async def serving(render: Render, host: str, port: int, app: HasHealth) -> Async
     Raises:
         InvalidSetting: there can be no such address here, or this user may not listen there.
     """
-    siblings, limited_log = Siblings(host, port), LimitedLog()
+    siblings = Siblings(host, port)
+    limited_log = LimitedLog()
     clients = _Clients(Answers(render, app, siblings, limited_log))
     async with AsyncExitStack() as stack:
         stack.callback(limited_log.close)
@@ -164,7 +165,8 @@ class _Clients:
     """
 
     def __init__(self, answers: Answers) -> None:
-        self._answers, self._limiter = answers, CapacityLimiter(MAX_REQUESTS_AT_ONCE)
+        self._answers = answers
+        self._limiter = CapacityLimiter(MAX_REQUESTS_AT_ONCE)
         self._silent = dict[CancelScope, None]()
         """The clients that have not sent their request yet, the one that has waited longest first."""
 

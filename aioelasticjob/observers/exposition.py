@@ -28,25 +28,32 @@ def together(texts: Mapping[int, bytes]) -> bytes:
     has_end = False
     for process, text in texts.items():
         family = families.setdefault("", _Family())
-        for line in text.decode(errors="replace").split(
-            "\n"
-        ):  # and not splitlines: values of labels may have other line breaks
+        lines = text.decode(errors="replace").split("\n")  # not splitlines: values of labels may have other line breaks
+        for line in lines:
+            parts = line.split(" ", 3)
             if line == END:
                 has_end = True
-            elif line.startswith("# ") and len(parts := line.split(" ", 3)) > 2:
-                family = families.setdefault(parts[2], _Family())
-                family.comments.setdefault(parts[1], line)
+            elif parts[0] == "#" and len(parts) > 2:
+                _, kind, name, *_ = parts
+                family = families.setdefault(name, _Family())
+                family.comments.setdefault(kind, line)
             elif line:
                 family.samples.append(_labelled(line, process))
-    lines = [line for family in families.values() for line in (*family.comments.values(), *family.samples)]
-    return "\n".join([*lines, *([END] if has_end else []), ""]).encode()
+    found = list[str]()
+    for family in families.values():
+        found += family.comments.values()
+        found += family.samples
+    if has_end:
+        found.append(END)
+    return "".join(f"{line}\n" for line in found).encode()
 
 
 def _labelled(sample: str, process: int) -> str:
     found = _NAME.match(sample)
     if found is None:  # a comment, or a format that we do not know
         return sample
-    name, rest = sample[: found.end()], sample[found.end() :]
+    name = sample[: found.end()]
+    rest = sample[found.end() :]
     if rest.startswith("{}"):
         rest = rest[2:]
     if rest.startswith("{"):

@@ -33,20 +33,27 @@ def cause(error: BaseException) -> str:
 
 def stack(error: BaseException) -> str:
     """Return the error with its stack, after the errors that caused it, the first cause first."""
-    text = "\n".join(_text_of(one, link) for one, link in reversed(list(_chain(error))))
-    return text if len(text) <= MAX_STACK_CHARACTERS else "…" + text[1 - MAX_STACK_CHARACTERS :]
+    texts = [_text_of(one, link) for one, link in _chain(error)]
+    text = "\n".join(reversed(texts))
+    if len(text) <= MAX_STACK_CHARACTERS:
+        return text
+    return "…" + text[1 - MAX_STACK_CHARACTERS :]
 
 
 def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
     """Yield the error and its causes, each with the sentence that connects it with the one before."""
-    link, seen, following = "", set[int](), error
-    while following is not None and id(following) not in seen and len(seen) < MAX_CHAINED_ERRORS:
+    link = ""
+    seen = set[int]()
+    following = error
+    while id(following) not in seen and len(seen) < MAX_CHAINED_ERRORS:
         yield following, link
         seen.add(id(following))
         if following.__cause__ is not None:
-            following, link = following.__cause__, "\nThe above exception was the direct cause of the following one:\n"
+            following = following.__cause__
+            link = "\nThe above exception was the direct cause of the following one:\n"
         elif following.__context__ is not None and not following.__suppress_context__:
-            following, link = following.__context__, "\nDuring handling of the above exception, another one occurred:\n"
+            following = following.__context__
+            link = "\nDuring handling of the above exception, another one occurred:\n"
         else:
             return
 
@@ -54,12 +61,15 @@ def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
 def _text_of(error: BaseException, link: str) -> str:
     inner = ""
     if isinstance(error, BaseExceptionGroup):
-        inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:MAX_CHAINED_ERRORS], 1))
-    frames = tuple(_frames(error.__traceback__))[-MAX_FRAMES:]
+        shown = error.exceptions[:MAX_CHAINED_ERRORS]
+        inner = "".join(f"\n  {number}. {cause(one)}" for number, one in enumerate(shown, 1))
+    all_frames = tuple(_frames(error.__traceback__))
+    frames = all_frames[-MAX_FRAMES:]
     lines = f"Traceback (most recent call last):\n{_lines(frames)}" if frames else ""
     text = stack_text(error, whole=False).rstrip()
     if len(text) > MAX_TEXT_CHARACTERS:
-        text = f"{text[: MAX_TEXT_CHARACTERS // 2]}…{text[1 - MAX_TEXT_CHARACTERS // 2 :]}"
+        half = MAX_TEXT_CHARACTERS // 2
+        text = f"{text[:half]}…{text[1 - half :]}"
     return f"{lines}{text}{inner}{link}"
 
 

@@ -159,7 +159,8 @@ class Metrics:
         if allowed := scope["method"] in ("GET", "HEAD"):
             body, content_type = await self.render(headers.get(b"accept", b"").decode("latin-1"))
         else:
-            body, content_type = b"GET or HEAD\n", "text/plain"
+            body = b"GET or HEAD\n"
+            content_type = "text/plain"
         answer = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200 if allowed else 405, "headers": answer})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
@@ -178,7 +179,8 @@ class Metrics:
         return made
 
     def _wind_up(self) -> None:
-        self._loop = loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self._loop = loop
         due = loop.time() + TICK_SECONDS
         loop.call_at(due, self._tick, loop, due)
 
@@ -212,7 +214,8 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
     """Return the metrics that are read from the application rather than counted here."""
     vitals = app.vitals
     yield from _of_counts(app.counts, core)
-    held, leads = _gauge(core, "items_held", "job"), _gauge(core, "leader", "job")
+    held = _gauge(core, "items_held", "job")
+    leads = _gauge(core, "leader", "job")
     for job in vitals.jobs:
         held.add_metric([job.name], job.held)
         leads.add_metric([job.name], int(job.leads))
@@ -239,9 +242,12 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
 
 
 def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
-    fires, runs = _counter(core, "fires", "job", "source"), _counter(core, "runs", "job", "outcome")
-    misfires, catch_ups = _counter(core, "misfires", "job"), _counter(core, "catch_ups", "job")
-    rescues, alerts = _counter(core, "rescues", "job"), _counter(core, "alerts", "job", "result")
+    fires = _counter(core, "fires", "job", "source")
+    runs = _counter(core, "runs", "job", "outcome")
+    misfires = _counter(core, "misfires", "job")
+    catch_ups = _counter(core, "catch_ups", "job")
+    rescues = _counter(core, "rescues", "job")
+    alerts = _counter(core, "alerts", "job", "result")
     failed_attempts = _counter(core, "failed_attempts", "job")
     for job, count in counts.items():
         for source, number in count.fires.items():

@@ -43,7 +43,8 @@ class Spans:
     """Makes the spans of an application."""
 
     def __init__(self, tracer: trace.Tracer, limited_log: LimitedLog) -> None:
-        self._tracer, self._limited_log = tracer, limited_log
+        self._tracer = tracer
+        self._limited_log = limited_log
 
     @contextmanager
     def run(self, context: Context, job_type: str) -> Iterator[Callable[[Outcome], None]]:
@@ -98,7 +99,8 @@ class BatchSpan:
     __slots__ = ("_limited_log", "_span")
 
     def __init__(self, span: trace.Span, limited_log: LimitedLog) -> None:
-        self._span, self._limited_log = span, limited_log
+        self._span = span
+        self._limited_log = limited_log
 
     def entered(self) -> AbstractContextManager[object]:
         """Make spans that are opened within the block children of the batch's span."""

@@ -107,7 +107,8 @@ def connect_options(url: URL, shown: str) -> dict[str, Any]:
     Raises:
         InvalidSetting: the driver has no such option, or does not take the value.
     """
-    driver, kinds = url.get_driver_name(), _kinds(url.get_driver_name())
+    driver = url.get_driver_name()
+    kinds = _kinds(url.get_driver_name())
     given = {name: value for name, value in url.query.items() if name not in _PLACE}
     if driver == "aiosqlite" and "uri" in given:  # with it, the others are SQLite's
         given = {name: value for name, value in given.items() if name in kinds}

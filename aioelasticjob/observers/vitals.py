@@ -55,5 +55,6 @@ class Vitals:
         """Return the present state; without a session the application does not run."""
         if session is None:
             return cls(False, None, 0.0, None, 0, jobs, store, calls)
-        state, margin = session.status.value.state, max(0.0, session.margin)
+        state = session.status.value.state
+        margin = max(0.0, session.margin)
         return cls(True, state, margin, session.clock_skew, session.requests, jobs, store, calls)

@@ -46,8 +46,9 @@ def run_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
     if which.until is not None:
         yield RUNS.c.start_time < naive_utc(which.until)
     if which.text:
-        cause, stack = RUNS.c.failure_cause, RUNS.c.failure_stack
-        yield or_(cause.icontains(which.text, autoescape=True), stack.icontains(which.text, autoescape=True))
+        in_cause = RUNS.c.failure_cause.icontains(which.text, autoescape=True)
+        in_stack = RUNS.c.failure_stack.icontains(which.text, autoescape=True)
+        yield or_(in_cause, in_stack)
 
 
 def _ended_so(outcome: str) -> ColumnElement[bool]:
@@ -59,7 +60,8 @@ def _ended_so(outcome: str) -> ColumnElement[bool]:
     if outcome == Outcome.COMPLETED:
         return and_(ended, RUNS.c.is_success == 1)
     if outcome == Outcome.FAILED:
-        return and_(ended, RUNS.c.is_success == 0, or_(RUNS.c.outcome == outcome, RUNS.c.outcome.is_(None)))
+        has_no_other_outcome = or_(RUNS.c.outcome == outcome, RUNS.c.outcome.is_(None))
+        return and_(ended, RUNS.c.is_success == 0, has_no_other_outcome)
     return and_(ended, RUNS.c.outcome == outcome)
 
 
@@ -91,7 +93,10 @@ def state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
 def _of_namespace(which: Filter, table: Table) -> Iterator[ColumnElement[bool]]:
     if which.namespace is not None:
         named = table.c.namespace == which.namespace
-        yield or_(named, table.c.namespace.is_(None)) if which.unnamed else named
+        if which.unnamed:
+            yield or_(named, table.c.namespace.is_(None))
+        else:
+            yield named
 
 
 def _of_run(run_id: str, table: Table, time: ColumnElement[datetime]) -> ColumnElement[bool]:
@@ -100,12 +105,18 @@ def _of_run(run_id: str, table: Table, time: ColumnElement[datetime]) -> ColumnE
     Its ``run_id`` says the job and the moment, so the index over both leads to the rows that are not older than that.
     """
     job, _, run = run_id.partition("@")
+    _, _, moment = run.rpartition("-")
     with suppress(ValueError, OverflowError):
-        if (fired := datetime.fromisoformat(run.rpartition("-")[2])).tzinfo is not None:
+        fired = datetime.fromisoformat(moment)
+        if fired.tzinfo is not None:
             at = naive_utc(fired)
             end = f"@-@{run}."[_LONGEST_NUMBER - TAIL_CHARACTERS :]  # what a shortened ``task_id`` has of it
-            named = table.c.task_id.contains(end, autoescape=True)
-            return and_(table.c.job_name == job, time >= at - MAX_CLOCK_DIFFERENCE, table.c.fire_time == at, named)
+            return and_(
+                table.c.job_name == job,
+                time >= at - MAX_CLOCK_DIFFERENCE,
+                table.c.fire_time == at,
+                table.c.task_id.contains(end, autoescape=True),
+            )
     raise InvalidSetting("run", run_id, "must be the run_id of a run, such as report@20260131T080000Z")
 
 

@@ -19,7 +19,8 @@ RECYCLE_AFTER = 1800
 
 def engine_for(settings: EventStoreSettings, limited_log: LimitedLog) -> AsyncEngine:
     """Return the engine; it connects when it is first used.  ``limited_log`` limits the lines that can repeat."""
-    url, timeout = database(settings.url), settings.write_timeout
+    url = database(settings.url)
+    timeout = settings.write_timeout
     given = connect_options(url, masked(settings.url))
     match url.get_backend_name():
         case "sqlite":
@@ -50,7 +51,8 @@ def widths(connection: Connection) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for table in (RUNS, STATES):
         for column in inspect(connection).get_columns(table.name):
-            name, width = column["name"].lower(), getattr(column["type"], "length", None)
+            name = column["name"].lower()
+            width = getattr(column["type"], "length", None)
             if isinstance(width, int):
                 found[name] = min(width, found.get(name, width))
     return found

@@ -91,7 +91,9 @@ def kin_of(which: Filter, run: RunEntry) -> Select[Any]:
     if which.namespace is None:  # a job of the same name in another namespace is another job
         which = replace(which, namespace=run.namespace, unnamed=True)
     same = and_(
-        RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == naive_utc(run.fire_time)
+        RUNS.c.job_name == run.job,
+        RUNS.c.sharding_item == run.item,
+        RUNS.c.fire_time == naive_utc(run.fire_time),
     )
     began = RUNS.c.start_time >= naive_utc(run.fire_time) if run.fire_time is not None else false()
     return (
@@ -118,15 +120,17 @@ def sparklines(which: Filter, jobs: Sequence[str], last: int) -> CompoundSelect[
     """Return the query for the newest runs of each of some jobs: it reads a short piece of the index for each job."""
     wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.seconds, OUTCOME)
     conditions = tuple(run_conditions(which))
-    newest = (
-        select(*wanted)
-        .where(*conditions, RUNS.c.job_name == job, RUNS.c.start_time.is_not(None))
-        .order_by(RUNS.c.start_time.desc())
-        .limit(last)
-        .subquery()
-        for job in jobs
-    )
-    return union_all(*(select(one) for one in newest))
+    pieces = list[Select[Any]]()
+    for job in jobs:
+        newest = (
+            select(*wanted)
+            .where(*conditions, RUNS.c.job_name == job, RUNS.c.start_time.is_not(None))
+            .order_by(RUNS.c.start_time.desc())
+            .limit(last)
+            .subquery()
+        )
+        pieces.append(select(newest))
+    return union_all(*pieces)
 
 
 def counts(which: Filter) -> Select[Any]:
@@ -163,7 +167,8 @@ def _seconds_in_mysql(element: _SecondsBetween, compiler: SQLCompiler, **options
 def timeline(which: Filter, band: int, column: int) -> Select[Any]:
     """Return the query for the number of runs by items and time: ``band`` items and ``column`` seconds each."""
     first = which.items[0] if which.items else 0
-    failed = case((and_(RUNS.c.complete_time.is_not(None), OUTCOME.element.not_in(GOOD)), 1), else_=0)
+    has_failed = and_(RUNS.c.complete_time.is_not(None), OUTCOME.element.not_in(GOOD))
+    failed = case((has_failed, 1), else_=0)
     cells = select(
         ((RUNS.c.sharding_item - first) // band).label("band"),
         _slot(which, column),
@@ -201,10 +206,13 @@ def durations(which: Filter, column: int) -> Select[Any]:
 
     A percentile is the smallest duration that so many of a hundred runs did not exceed.
     """
-    took = func.coalesce(RUNS.c.seconds, case((RUNS.c.outcome.is_(None), _java_seconds())))
-    known = select(_slot(which, column), took.label("took")).where(*run_conditions(which), took.is_not(None)).subquery()
-    rank = func.row_number().over(partition_by=known.c.slot, order_by=known.c.took).label("place")
-    ranked = select(known, rank, func.count().over(partition_by=known.c.slot).label("number")).subquery()
+    of_java = case((RUNS.c.outcome.is_(None), _java_seconds()))
+    took = func.coalesce(RUNS.c.seconds, of_java)
+    conditions = (*run_conditions(which), took.is_not(None))
+    known = select(_slot(which, column), took.label("took")).where(*conditions).subquery()
+    place = func.row_number().over(partition_by=known.c.slot, order_by=known.c.took).label("place")
+    number = func.count().over(partition_by=known.c.slot).label("number")
+    ranked = select(known, place, number).subquery()
 
     def percentile(part: int) -> ColumnElement[float]:
         place = (ranked.c.number * part + 99) // 100
@@ -234,7 +242,7 @@ def _java_seconds() -> ColumnElement[int]:
 
 def read_run(row: RowMapping) -> RunEntry:
     """Return a row as a run."""
-    instance, ip = row["instance"], row["ip"]
+    ip = row["ip"]
     return RunEntry(
         id=row["id"],
         job=row["job_name"],
@@ -243,7 +251,7 @@ def read_run(row: RowMapping) -> RunEntry:
         source=row["execution_source"],
         host=row["hostname"],
         ip=ip,
-        instance=instance or ip,
+        instance=row["instance"] or ip,
         fire_time=_aware(row["fire_time"]),
         began=_aware(row["start_time"]),
         ended=_aware(row["complete_time"]),
@@ -292,7 +300,8 @@ def without_namespaces(question: Any) -> Any:
     """Return the query for tables that have no namespaces yet, and so none of its rows has one."""
     if "namespace" not in question.selected_columns:
         return question
-    return question.with_only_columns(*(one for one in question.selected_columns if one.key != "namespace"))
+    others = [one for one in question.selected_columns if one.key != "namespace"]
+    return question.with_only_columns(*others)
 
 
 def key_of(row: RowMapping, time: str) -> str:
@@ -324,21 +333,19 @@ def _page(
 def _place(setting: str, text: str) -> tuple[datetime, str]:
     moment, _, key = text.partition("~")
     try:
-        return naive_utc(datetime.fromisoformat(moment).replace(tzinfo=UTC)), key
+        when = datetime.fromisoformat(moment)
+        return naive_utc(when.replace(tzinfo=UTC)), key
     except ValueError:
         raise InvalidSetting(setting, text, "must be the key that the previous page gave") from None
 
 
 def _seconds(row: RowMapping) -> float | None:
     seconds: float | None = row["seconds"]
-    if (
-        seconds is None
-        and row["outcome"] is None
-        and row["complete_time"] is not None
-        and row["start_time"] is not None
-    ):
-        took: float = (row["complete_time"] - row["start_time"]).total_seconds()  # Java's
-        return took
+    began: datetime | None = row["start_time"]
+    ended: datetime | None = row["complete_time"]
+    is_of_java = row["outcome"] is None  # which writes no duration
+    if seconds is None and is_of_java and began is not None and ended is not None:
+        return (ended - began).total_seconds()
     return seconds
 
 
@@ -347,4 +354,6 @@ def _utc(moment: datetime) -> datetime:
 
 
 def _aware(moment: datetime | None) -> datetime | None:
-    return None if moment is None else _utc(moment)
+    if moment is None:
+        return None
+    return _utc(moment)

@@ -208,7 +208,8 @@ class Batch:
     def _state(
         self, event: StoredEvent, item: int, task: str, state: str, message: str | None = None, *, number: int = 0
     ) -> None:
-        source, which = _source(event), f"{state}/{number}" if number else state  # two may come in one millisecond
+        source = _source(event)
+        which = f"{state}/{number}" if number else state  # two may come in one millisecond
         self.states.append(
             {
                 "id": _id(int(event.at * 1000), f"{task}/{which}", item),

@@ -98,7 +98,8 @@ class _Connections:
         text = "of the event store was removed or replaced while it was in use"
         is_news = any(not connection.is_stopped for connection in lost)
         if is_news and self._limited_log.admits(log, None, f"the file {text}", each=MOST):
-            path, cost = lost[0].path, "what was written to it until now is not in the file that is there from now on"
+            path = lost[0].path
+            cost = "what was written to it until now is not in the file that is there from now on"
             log.warning("the file %s %s: %s", path, text, cost, extra={"file": path})
         await _end(lost)
 
@@ -127,7 +128,8 @@ class _Connection(SqliteConnection):
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], others: Sequence[_Connection]) -> None:
         super().__init__(self._open, iter_chunk_size=64)
-        self._connect_to_file, self._others = connect, others
+        self._connect_to_file = connect
+        self._others = others
         self._file: sqlite3.Connection | None = None
         self._stopped: Future[Any] | None = None
         self._answer_calls = self._thread.run
@@ -154,8 +156,10 @@ class _Connection(SqliteConnection):
         return found
 
     def _open(self) -> sqlite3.Connection:
-        others, self._others = self._others, ()
-        if lost := _lost(others):
+        others = self._others
+        self._others = ()
+        lost = _lost(others)
+        if lost:
             raise _FileLost(lost)
         self._file = self._connect_to_file()
         (_, _, self.path) = self._file.execute("PRAGMA database_list").fetchone()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from anyio import CancelScope, Lock, fail_after, move_on_after
@@ -65,8 +66,9 @@ class EventStoreUnreachable(ElasticJobError):
 
     def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
         super().__init__(f"event store {masked(url)}: {reason}")
-        self.reason, self.refused = reason, refused
-        """``refused``: the database, or its driver, says that the values of the rows are wrong."""
+        self.reason = reason
+        self.refused = refused
+        """Whether the database, or its driver, says that the values of the rows are wrong."""
 
 
 @asynccontextmanager
@@ -92,8 +94,6 @@ class EventStore:
 
     Raises:
         EventStoreUnreachable: by every query, if the database does not answer.
-
-    It has more than twelve methods: it is the one interface to the database, for those who write and those who read.
     """
 
     def __init__(
@@ -104,11 +104,16 @@ class EventStore:
         """If it has a namespace, every query finds only that namespace's rows."""
         self.widths: Mapping[str, int] = {}
         """Characters that the columns hold; known after the first use of the tables."""
-        self._engine, self._clock, self._limited_log = engine, clock, limited_log
+        self._engine = engine
+        self._clock = clock
+        self._limited_log = limited_log
         self._preparing = Lock()
-        self._prepared, self._has_been_prepared = False, False
-        self._named, self._may_upgrade = True, True
-        """Whether the tables have namespaces, and whether the database has never refused to upgrade them."""
+        self._prepared = False
+        self._has_been_prepared = False
+        self._named = True
+        """Whether the tables have namespaces."""
+        self._may_upgrade = True
+        """Whether the database has never refused to upgrade the tables."""
         self._writes = Writes(engine.dialect.name)
 
     async def prepare(self, *, to_read: bool = False) -> None:
@@ -127,7 +132,8 @@ class EventStore:
                     fit = await self._upgrade(readable)
                 async with self._connected() as connection:
                     self.widths = await connection.run_sync(widths)
-            self._prepared = self._named = fit
+            self._prepared = fit
+            self._named = fit
             self._has_been_prepared = True
 
     async def _upgrade(self, readable: bool) -> bool:
@@ -149,7 +155,8 @@ class EventStore:
         return True
 
     def _report_loss(self, tables: Sequence[str]) -> None:
-        text, names = "had lost tables, which were made again and are empty", ", ".join(tables)
+        text = "had lost tables, which were made again and are empty"
+        names = ", ".join(tables)
         if self._limited_log.admits(log, None, f"the event store {text}", each=MOST):
             log.warning("the event store %s %s: %s", masked(self.settings.url), text, names, extra={"tables": names})
 
@@ -167,15 +174,18 @@ class EventStore:
             InvalidSetting: a filter makes no sense.
         """
         found = await self._ask(queries.runs(await self._within(which), after, limit, before))
-        rows, more = found[:limit], len(found) > limit
-        if before is not None:
+        rows = found[:limit]
+        has_more = len(found) > limit
+        if before is None:
+            has_older = has_more
+            has_newer = after is not None
+        else:  # the oldest came first
             rows = rows[::-1]
-        older, newer = (more, after is not None) if before is None else (True, more)
-        return Page(
-            tuple(map(queries.read_run, rows)),
-            queries.key_of(rows[-1], "start_time") if rows and older else None,
-            queries.key_of(rows[0], "start_time") if rows and newer else None,
-        )
+            has_older = True
+            has_newer = has_more
+        following = queries.key_of(rows[-1], "start_time") if rows and has_older else None
+        previous = queries.key_of(rows[0], "start_time") if rows and has_newer else None
+        return Page(tuple(map(queries.read_run, rows)), following, previous)
 
     async def states(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[StateEntry]:  # noqa: B008
         """Return a page of the status trace, the newest first; it also has misfires and rescues.
@@ -201,9 +211,8 @@ class EventStore:
 
     async def failures(self, which: Filter = Filter(), *, limit: int = 500) -> Sequence[FailureEntry]:  # noqa: B008
         """Return the newest runs that have failed, the newest first."""
-        return [
-            queries.read_failure(row) for row in await self._ask(queries.failures(await self._within(which), limit))
-        ]
+        rows = await self._ask(queries.failures(await self._within(which), limit))
+        return [queries.read_failure(row) for row in rows]
 
     async def stacks(self, keys: Sequence[str]) -> Mapping[str, str]:
         """Return the failures of some runs with their stacks, by the key of the run."""
@@ -213,16 +222,19 @@ class EventStore:
     async def sparklines(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[SparklineEntry, ...]]:
         """Return the newest runs of each job, the oldest of them first, for sparklines."""
         found: dict[str, list[SparklineEntry]] = {job: [] for job in jobs}
-        names, which = list(found), await self._within(Filter())
-        for n in range(0, len(names), JOBS_PER_QUERY):
-            for row in await self._ask(queries.sparklines(which, names[n : n + JOBS_PER_QUERY], last)):
+        names = list(found)
+        which = await self._within(Filter())
+        for start in range(0, len(names), JOBS_PER_QUERY):
+            some = names[start : start + JOBS_PER_QUERY]
+            for row in await self._ask(queries.sparklines(which, some, last)):
                 found[row["job_name"]].append(queries.read_sparkline_entry(row))
-        return {job: tuple(sorted(sparklines, key=lambda beat: beat.began)) for job, sparklines in found.items()}
+        return {job: tuple(sorted(entries, key=attrgetter("began"))) for job, entries in found.items()}
 
     async def counts(self, which: Filter = Filter()) -> Mapping[str, int]:  # noqa: B008
         """Return how many runs there are of each outcome; without ``since`` the whole history is counted."""
         totals: dict[str, int] = {}
-        for outcomes in (await self.counts_by_job(which)).values():
+        by_job = await self.counts_by_job(which)
+        for outcomes in by_job.values():
             for outcome, number in outcomes.items():
                 totals[outcome] = totals.get(outcome, 0) + number
         return totals
@@ -265,11 +277,13 @@ class EventStore:
             InvalidSetting: a filter makes no sense.
         """
         rows = await self._ask(queries.durations(await self._within(which), column))
-        return tuple(sorted((DurationCount(*row.values()) for row in rows), key=lambda one: one.column))
+        found = [DurationCount(*row.values()) for row in rows]
+        return tuple(sorted(found, key=attrgetter("column")))
 
     async def first(self, which: Filter = Filter()) -> datetime | None:  # noqa: B008
         """Return when the oldest run began; None if there is none."""
-        return queries.read_first((await self._ask(queries.first(await self._within(which))))[0])
+        (row,) = await self._ask(queries.first(await self._within(which)))
+        return queries.read_first(row)
 
     async def job_names(self) -> tuple[str, ...]:
         """Return the names of the jobs that have a history."""
@@ -290,9 +304,8 @@ class EventStore:
                 oldest = naive(max(0.0, self._clock.now() - days * 86_400))
                 removed += await self._remove(table, select(table.c.id).where(time < oldest))
             if rows is not None:
-                newest = await self._ask(
-                    select(time.label("time")).order_by(time.desc()).offset(min(rows, sys.maxsize) - 1).limit(1)
-                )
+                newer = min(rows, sys.maxsize) - 1
+                newest = await self._ask(select(time.label("time")).order_by(time.desc()).offset(newer).limit(1))
                 if newest and newest[0]["time"] is not None:
                     removed += await self._remove(table, select(table.c.id).where(time < newest[0]["time"]))
         return removed
@@ -310,7 +323,8 @@ class EventStore:
         while True:
             with self._asking():
                 async with self._writing() as connection:
-                    keys = (await connection.scalars(which.limit(ROWS_PER_REMOVAL))).all()
+                    found = await connection.scalars(which.limit(ROWS_PER_REMOVAL))
+                    keys = found.all()
                     if keys:
                         await connection.execute(delete(table).where(table.c.id.in_(keys)))
             removed += len(keys)
@@ -325,7 +339,9 @@ class EventStore:
         if self._named or which.namespace is None:
             return which
         # in tables without namespaces no row has one
-        return replace(which, namespace=None, until=which.until if which.unnamed else BEFORE_ALL)
+        if which.unnamed:
+            return replace(which, namespace=None)
+        return replace(which, namespace=None, until=BEFORE_ALL)
 
     async def _ask(self, question: Any) -> Sequence[Any]:
         await self.prepare(to_read=True)
@@ -333,7 +349,8 @@ class EventStore:
             question = queries.without_namespaces(question)
         with self._asking():
             async with self._connected() as connection:
-                return (await connection.execute(question)).mappings().all()
+                found = await connection.execute(question)
+                return found.mappings().all()
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:

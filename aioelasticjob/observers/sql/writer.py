@@ -28,8 +28,10 @@ from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable,
 
 EVENTS_PER_TURN = 100
 """Events that are made into rows between two turns of the loop."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds after which a database that did not answer is tried again."""
+FIRST_PAUSE = 0.5
+"""Seconds after which a database that did not answer is tried again; twice as many each time."""
+LONGEST_PAUSE = 30.0
+"""The most seconds between two such attempts."""
 PRUNE_INTERVAL = 3600.0
 """Seconds between two removals of old rows; the first one comes at a random moment, to spread processes."""
 FINAL_WRITE_TIMEOUT = 1.0
@@ -66,9 +68,13 @@ class Writer:
     def __init__(
         self, table: Table, listener: EventReader, settings: EventStoreSettings, namespace: str | None = None
     ) -> None:
-        self._table, self._listener, self._settings, self._namespace = table, listener, settings, namespace
+        self._table = table
+        self._listener = listener
+        self._settings = settings
+        self._namespace = namespace
         self._batches: deque[Batch] = deque()
-        self._news, self._host = Event(), socket.gethostname()
+        self._news = Event()
+        self._host = socket.gethostname()
         self._counts = StoreCounts()
         self._in_hand: Batch | None = None
         self._dropped_before = 0
@@ -213,7 +219,8 @@ async def recording(
 ) -> AsyncIterator[tuple[EventStore, Writer]]:
     """Write the events of a namespace's jobs while the block is open; at its end, write the remaining ones."""
     async with open_store(settings, clock=clock) as store:
-        listener, cancelled = EventReader(settings.backlog), True
+        listener = EventReader(settings.backlog)
+        cancelled = True
         writer = Writer(store, listener, settings, namespace)
         events.attach(listener)
         try:

@@ -49,16 +49,18 @@ class Writes:
 
 
 async def _each(connection: AsyncConnection, statement: Any, rows: Sequence[Row]) -> None:
-    for n in range(0, len(rows), ROWS_PER_CALL):
-        await connection.execute(statement, rows[n : n + ROWS_PER_CALL])
+    for start in range(0, len(rows), ROWS_PER_CALL):
+        await connection.execute(statement, rows[start : start + ROWS_PER_CALL])
 
 
 def _insert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:
     """Return an insert statement that replaces these columns if the row exists, and leaves its other columns."""
     if dialect in ("mysql", "mariadb"):
         rows = mysql.insert(table)
-        return rows.on_duplicate_key_update({name: rows.inserted[name] for name in replaced or ("id",)})
+        set_again = replaced or ("id",)
+        return rows.on_duplicate_key_update({name: rows.inserted[name] for name in set_again})
     insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     if not replaced:
         return insert.on_conflict_do_nothing(index_elements=["id"])
-    return insert.on_conflict_do_update(index_elements=["id"], set_={name: insert.excluded[name] for name in replaced})
+    values = {name: insert.excluded[name] for name in replaced}
+    return insert.on_conflict_do_update(index_elements=["id"], set_=values)
